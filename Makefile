@@ -1,0 +1,44 @@
+# Everything that people and CI do with a checkout. `make demo` and `make test` need nothing installed beforehand but
+# Python 3.11+, make and a C compiler; they install into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo test accuracy check bench gpu clean
+
+.venv/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/*)
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
+	# torch first and by itself: anything that asks for it later finds it there, instead of dragging in gigabytes.
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+demo: .venv/installed  ## train the example notebook on two CPU slots and show what it shows
+	GPUFIT_DEVICES=cpu:2x4GiB $(BIN)/python examples/run.py examples/01_train_a_cell.ipynb
+
+test: .venv/installed lint  ## everything but the accuracy table; what CI runs
+	$(PYTEST) -m "not accuracy"
+
+accuracy: .venv/installed  ## estimates beside published measurements; prints the table, takes some minutes
+	$(PYTEST) -m accuracy -s
+
+check: .venv/installed lint  ## lint, types and the fast tests
+	$(PYTEST) -m "not slow and not browser and not gpu"
+
+.PHONY: lint
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/installed  ## every benchmark that needs no GPU; tables here, JSON in bench/results
+	for bench in bench/*.py; do $(BIN)/python $$bench || exit 1; done
+
+gpu:  ## on a machine with a GPU, with its own Python and torch
+	python3 -m pytest -m gpu tests/gpu
+	for bench in bench/gpu/*.py; do python3 $$bench || exit 1; done
+
+clean:
+	rm -rf .venv build dist labextension/node_modules labextension/lib jupyter_gpufit/_labextension

@@ -1,0 +1,212 @@
+"""Settings of libraries go with a cell and come back, as the generators do: a default dtype of an earlier cell holds.
+
+The list is short, of what changes results or what is shown. Not carried: attributes that were set on modules,
+os.environ and the working directory, loggers other than the root's.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+NAME = "_gpufit_modes"  # among the variables that travel, and never among those the user sees
+Modes: TypeAlias = dict[str, bytes]  # each pickled by itself: one that cannot be must not keep the variables here
+
+
+@dataclass(frozen=True)
+class _Mode:
+    """One library's settings."""
+
+    library: str
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+    only_changed: bool = False  # the value is what differs from the library's defaults, nothing if nothing does
+
+
+def modes() -> Modes:
+    """The settings of every library that this process has loaded."""
+    found: Modes = {}
+    for name, mode in _MODES.items():
+        if mode.library in sys.modules:
+            try:
+                found[name] = pickle.dumps(mode.read(sys.modules[mode.library]))
+            except Exception:  # a printer or filter of the notebook's own, or an older library
+                continue
+    return found
+
+
+def put(found: Modes) -> None:
+    """Set them here; a library is loaded for it only where something differs from its defaults."""
+    for name, pickled in found.items():
+        mode = _MODES[name]
+        value = pickle.loads(pickled)
+        if mode.library in sys.modules or (mode.only_changed and value):
+            mode.write(import_module(mode.library), value)
+
+
+@contextmanager
+def travelling(namespace: dict[str, Any], since: Modes | None = None) -> Iterator[str]:
+    """Let the settings, or those changed `since`, stand among the variables while those are packed."""
+    namespace[NAME] = {name: one for name, one in modes().items() if (since or {}).get(name) != one}
+    try:
+        yield NAME
+    finally:
+        namespace.pop(NAME, None)
+
+
+def arrived(namespace: dict[str, Any]) -> Modes:
+    """Take what came with variables out of the namespace and set it here; returns what holds now."""
+    put(namespace.pop(NAME, None) or {})
+    return modes()
+
+
+# torch ---------------------------------------------------------------------------------------------------------------
+
+
+def _read_torch(torch: Any) -> tuple[Any, ...]:
+    return (
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic),
+        torch.get_float32_matmul_precision(),
+    )
+
+
+def _write_torch(torch: Any, value: tuple[Any, ...]) -> None:
+    dtype, grad, (deterministic, warn_only), (benchmark, cudnn_deterministic), precision = value
+    torch.set_default_dtype(dtype)
+    torch.set_grad_enabled(grad)
+    # Only where it differs: the call imports torch's compiler, which takes longer than most cells.
+    if (deterministic, warn_only) != (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    ):
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+    torch.backends.cudnn.benchmark = benchmark
+    torch.backends.cudnn.deterministic = cudnn_deterministic
+    if precision != torch.get_float32_matmul_precision():
+        torch.set_float32_matmul_precision(precision)
+
+
+# numpy, pandas, matplotlib -------------------------------------------------------------------------------------------
+
+
+def _read_numpy(numpy: Any) -> tuple[Any, Any]:
+    return numpy.geterr(), numpy.get_printoptions()
+
+
+def _write_numpy(numpy: Any, value: tuple[Any, Any]) -> None:
+    numpy.seterr(**value[0])
+    numpy.set_printoptions(**value[1])
+
+
+def _pandas_options(pandas: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Each option, its value, and its default."""
+    config = import_module("pandas._config.config")
+    for name, option in config._registered_options.items():
+        if name not in config._deprecated_options:
+            yield name, pandas.get_option(name), option.defval
+
+
+def _read_pandas(pandas: Any) -> dict[str, Any]:
+    return {name: value for name, value, default in _pandas_options(pandas) if value != default}
+
+
+def _write_pandas(pandas: Any, changed: dict[str, Any]) -> None:
+    for name, value, default in list(_pandas_options(pandas)):
+        if value != changed.get(name, default):
+            pandas.set_option(name, changed.get(name, default))
+
+
+def _plot_defaults(matplotlib: Any) -> dict[str, Any]:
+    """Without where figures are drawn, which is each process's own."""
+    own = ("backend", "backend_fallback", "interactive", "figure.hooks")
+    return {name: value for name, value in matplotlib.rcParamsDefault.items() if name not in own}
+
+
+def _read_plots(matplotlib: Any) -> dict[str, Any]:
+    now = matplotlib.rcParams
+    return {name: now[name] for name, default in _plot_defaults(matplotlib).items() if now[name] != default}
+
+
+def _write_plots(matplotlib: Any, changed: dict[str, Any]) -> None:
+    wanted = _plot_defaults(matplotlib) | changed
+    now = matplotlib.rcParams
+    now.update({name: value for name, value in wanted.items() if now[name] != value})
+
+
+# warnings and logging ------------------------------------------------------------------------------------------------
+
+
+def _read_filters(_: Any) -> list[Any]:
+    # A category of the notebook's own would not be found at the other end.
+    return [one for one in warnings.filters if one[2].__module__ != "__main__"]
+
+
+def _write_filters(_: Any, filters: list[Any]) -> None:
+    kept = [one for one in warnings.filters if one[2].__module__ == "__main__"]
+    warnings.resetwarnings()  # which also makes Python forget what it has shown under the old ones
+    warnings.filters[:] = [*kept, *filters]  # type: ignore[index]  # a list, though declared as a Sequence
+
+
+_Form: TypeAlias = tuple[str | None, str | None, Literal["%", "{", "$"]]
+_Handler: TypeAlias = tuple[str, int, _Form | None]  # its stream, its level, how it writes
+_STYLES: dict[type, Literal["%", "{", "$"]] = {
+    logging.PercentStyle: "%",
+    logging.StrFormatStyle: "{",
+    logging.StringTemplateStyle: "$",
+}
+
+
+def _handlers() -> list[tuple[logging.Handler, _Handler]]:
+    """The root's handlers that do nothing but write to a standard stream."""
+    found: list[tuple[logging.Handler, _Handler]] = []
+    for handler in logging.root.handlers:
+        if type(handler) is not logging.StreamHandler or type(handler.formatter) not in (logging.Formatter, type(None)):
+            continue
+        for name in ("stderr", "stdout"):
+            if handler.stream in (getattr(sys, name), getattr(sys, f"__{name}__")):
+                form = handler.formatter
+                looks = None if form is None else (form._fmt, form.datefmt, _STYLES[type(form._style)])
+                found.append((handler, (name, handler.level, looks)))
+                break
+    return found
+
+
+def _read_logging(_: Any) -> tuple[int, list[_Handler]]:
+    return logging.root.level, [looks for _, looks in _handlers()]
+
+
+def _write_logging(_: Any, value: tuple[int, list[_Handler]]) -> None:
+    level, wanted = value
+    logging.root.setLevel(level)
+    missing = list(wanted)
+    for handler, looks in _handlers():
+        if looks in missing:
+            missing.remove(looks)
+        else:
+            logging.root.removeHandler(handler)
+    for stream, own_level, form in missing:
+        handler = logging.StreamHandler(getattr(sys, stream))
+        handler.setLevel(own_level)
+        if form is not None:
+            handler.setFormatter(logging.Formatter(*form))
+        logging.root.addHandler(handler)
+
+
+_MODES = {
+    "torch": _Mode("torch", _read_torch, _write_torch),
+    "numpy": _Mode("numpy", _read_numpy, _write_numpy),
+    "pandas": _Mode("pandas", _read_pandas, _write_pandas, only_changed=True),
+    "matplotlib": _Mode("matplotlib", _read_plots, _write_plots, only_changed=True),
+    "warnings": _Mode("warnings", _read_filters, _write_filters),
+    "logging": _Mode("logging", _read_logging, _write_logging),
+}

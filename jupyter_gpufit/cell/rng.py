@@ -1,0 +1,56 @@
+"""Random number generators go with a cell and come back: a seed set in an earlier cell must keep its promise.
+
+The global ones only: python's, numpy's, torch's. A generator that the user holds travels as the variable it is.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+NAME = "_gpufit_generators"  # among the variables that travel, and never among those the user sees
+DEFAULT_SEED = 67280421310721  # torch's own, of a generator that nobody has seeded
+
+
+def states() -> dict[str, Any]:
+    """The state of every global generator whose library this process has loaded."""
+    found: dict[str, Any] = {"python": random.getstate()}
+    if "numpy" in sys.modules:
+        found["numpy"] = sys.modules["numpy"].random.get_state()
+    if "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        found["torch"] = torch.get_rng_state(), torch.initial_seed()
+    return found
+
+
+def restore(found: dict[str, Any]) -> None:
+    """Put generators into these states; a library that is not loaded here has no generator to put."""
+    random.setstate(found["python"])
+    if "numpy" in found and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(found["numpy"])
+    if "torch" in found and "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        state, seed = found["torch"]
+        if seed not in (DEFAULT_SEED, torch.initial_seed()):
+            torch.manual_seed(seed)  # also, once CUDA is initialised, the devices' own
+        torch.set_rng_state(state)
+
+
+@contextmanager
+def travelling(namespace: dict[str, Any]) -> Iterator[str]:
+    """Let the states stand among the variables while those are packed; yields their name."""
+    namespace[NAME] = states()
+    try:
+        yield NAME
+    finally:
+        namespace.pop(NAME, None)
+
+
+def arrived(namespace: dict[str, Any]) -> None:
+    """Take the states that came with variables out of the namespace, and put this process's generators into them."""
+    found = namespace.pop(NAME, None)
+    if found is not None:
+        restore(found)

@@ -1,0 +1,193 @@
+"""What each user has used, in files of their own that everybody can read.
+
+Honest users' fairness and the history rest on it. It is auditable and not tamper-proof: a user can shorten their own
+past (nobody else's). A job that was killed counts up to its last mark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .order import decayed_seconds
+from .policy import DAY
+from .record import MOST_DEVICES, Claim
+
+FORMAT = 1
+LONGEST = 1 << 20  # bytes read from the end of a user's file: thousands of jobs
+LONGEST_HISTORY = 16 << 20
+_NAME = re.compile(r"u\.([0-9]{1,10})\.([0-9a-f]{16})")
+_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Use:
+    """A stretch of time in which a claim was held."""
+
+    claim: str
+    start: float  # seconds since 1970
+    end: float
+    share: float  # devices: 0.5 is half of one
+    devices: tuple[str, ...] = ()  # UUIDs
+
+
+def note_use(lab: Path, claim: Claim, until: float) -> None:
+    """Write down that the claim was held until then; the last such line of a claim counts."""
+    line = {
+        "format": FORMAT,
+        "claim": claim.id,
+        "start": claim.since / 1e9,
+        "until": until,
+        "share": claim.hold.share,
+        "devices": claim.hold.devices,
+        "bytes": claim.hold.bytes,
+        "job": claim.request.job_id,
+        "name": claim.request.name,
+        "label": claim.request.label,
+    }
+    fd = _own_file(lab)
+    try:
+        os.write(fd, json.dumps(line).encode() + b"\n")  # one write: several jobs of one user append to this file
+    finally:
+        os.close(fd)
+
+
+def _own_file(lab: Path) -> int:
+    # Its name cannot be foretold: somebody else could have put a file or a FIFO there before us.
+    for name in _names(lab):
+        if name.startswith(f"u.{os.geteuid()}."):
+            fd = _open(lab, name, os.O_WRONLY | os.O_APPEND)
+            if fd is not None:
+                return fd
+    name = f"u.{os.geteuid()}.{secrets.token_hex(8)}"
+    fd = os.open(lab / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE, 0o644)
+    os.fchmod(fd, 0o644)  # against the umask
+    return fd
+
+
+def _names(lab: Path) -> list[str]:
+    return sorted(name for name in os.listdir(lab) if name.startswith("u.") and _NAME.fullmatch(name))
+
+
+def _open(lab: Path, name: str, how: int) -> int | None:
+    """Open a file of use; None for what its user did not make as one (a use that is not read harms nobody)."""
+    try:
+        fd = os.open(f"{lab}/{name}", how | _SAFE)
+    except OSError:
+        return None
+    found = os.fstat(fd)
+    if (
+        stat.S_ISREG(found.st_mode)
+        and int(name.split(".")[1]) == found.st_uid
+        and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        return fd
+    os.close(fd)
+    return None
+
+
+@dataclass
+class _Account:
+    """A file's uses, summed up as of one moment: what time does to the sum is one factor."""
+
+    inode: int
+    half_life: float
+    moment: float
+    read: int = 0  # bytes
+    total: float = 0.0  # device-seconds
+    uses: dict[str, Use] = field(default_factory=dict)  # by claim: a later line replaces an earlier one
+
+    def at(self, moment: float, without: Iterable[str] = ()) -> float:
+        total = self.total - sum(self._weight(self.uses.get(claim)) for claim in without)
+        return float(total * 2.0 ** ((self.moment - moment) / self.half_life))
+
+    def move_to(self, moment: float) -> None:
+        self.total, self.moment = self.at(moment), moment
+
+    def add(self, use: Use) -> None:
+        self.total += self._weight(use) - self._weight(self.uses.get(use.claim))
+        self.uses[use.claim] = use
+
+    def _weight(self, use: Use | None) -> float:
+        if use is None:
+            return 0.0
+        end = min(use.end, self.moment + DAY)  # whatever the file says, or somebody did to the clock
+        return use.share * decayed_seconds(use.start, end, half_life=self.half_life, now=self.moment)
+
+
+@dataclass
+class UsageReader:
+    """Reads everybody's use again and again, and only what is new."""
+
+    lab: Path
+    _accounts: dict[str, _Account] = field(default_factory=dict)
+
+    def read(self, *, half_life: float, now: float, live: Iterable[str] = ()) -> dict[int, float]:
+        """The device-seconds each user has used, by uid; those of long ago count less.
+
+        Claims that are `live` are not counted: they count by what everybody sees, and not by what was last noted. So no
+        note, which wakes nobody, changes the order of the queue.
+        """
+        used: dict[int, float] = {}
+        for name in _names(self.lab):
+            fd = _open(self.lab, name, os.O_RDONLY)
+            if fd is not None:
+                try:
+                    uid = int(name.split(".")[1])
+                    used[uid] = used.get(uid, 0.0) + self._account(name, fd, half_life, now).at(now, live)
+                finally:
+                    os.close(fd)
+        return used
+
+    def _account(self, name: str, fd: int, half_life: float, now: float) -> _Account:
+        found = os.fstat(fd)
+        account = self._accounts.get(name)
+        if account is None or (account.inode, account.half_life) != (found.st_ino, half_life):
+            account = self._accounts[name] = _Account(found.st_ino, half_life, now)
+        if found.st_size > account.read:
+            account.read = max(account.read, found.st_size - LONGEST)  # whatever somebody appends to their own file
+            text = os.pread(fd, LONGEST, account.read)
+            whole = text[: text.rfind(b"\n") + 1]
+            account.read += len(whole)
+            account.move_to(now)
+            for use in parse_uses(whole):
+                account.add(use)
+        return account
+
+
+def read_uses(lab: Path) -> dict[int, list[Use]]:
+    """Everybody's uses, by uid: the history, which goes further back than what fairness remembers."""
+    uses: dict[int, list[Use]] = {}
+    left: dict[int, int] = {}  # bytes: a user may have made any number of files
+    for name in _names(lab):
+        fd = _open(lab, name, os.O_RDONLY)
+        if fd is not None:
+            uid = int(name.split(".")[1])
+            with os.fdopen(fd, "rb") as file:
+                file.seek(max(0, os.fstat(fd).st_size - LONGEST_HISTORY))
+                text = file.read(left.get(uid, LONGEST_HISTORY))
+            left[uid] = left.get(uid, LONGEST_HISTORY) - len(text)
+            uses.setdefault(uid, []).extend(parse_uses(text))
+    return uses
+
+
+def parse_uses(text: bytes) -> Iterator[Use]:
+    """The uses a file tells of; what cannot be read is passed over."""
+    for line in text.splitlines():
+        try:
+            record: dict[str, Any] = json.loads(line)
+            start, end, share = (float(record[key]) for key in ("start", "until", "share"))
+            use = Use(
+                str(record["claim"]), start, end, share, tuple(map(str, record.get("devices", ())[:MOST_DEVICES]))
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            continue
+        if 0 <= use.start <= use.end < 1e11 and 0 <= use.share <= MOST_DEVICES:  # NaN compares false
+            yield use

@@ -1,0 +1,1 @@
+"""How much memory a cell will need on a device, before any device is touched."""

@@ -1,0 +1,50 @@
+"""The process that estimates: takes a program and one line for each estimate of it, and answers with one line each.
+
+It has torch and the user's variables, and forks for each trace; the notebook's kernel has neither to fork nor to import
+torch. It ends when nobody asks any more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from .ask import Ask, Program
+
+
+def main() -> None:
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing that a library prints may come among the answers
+    program = Program.decode(questions.readline())
+    _take_place(program)
+    from .look import look  # imports torch, in the user's environment
+
+    open_namespace = _opener(program)
+    for line in questions:
+        answers.write(look(program.source, open_namespace, Ask.decode(line)).encode())
+        answers.flush()
+
+
+def _take_place(program: Program) -> None:
+    """Stand where the cell or script would run."""
+    os.chdir(program.cwd)
+    sys.path[:] = program.path
+    if program.script:
+        sys.argv[:] = [program.script, *program.arguments]
+
+
+def _opener(program: Program) -> Callable[[], dict[str, object]]:
+    from ..graph.memory import Memory
+    from .look import main_module, opened_privately
+
+    if program.script:
+        return lambda: main_module(__file__=program.script)
+    memory = Memory(program.memory)
+    graph = Path(f"/proc/self/fd/{program.graph}").read_bytes()
+    return lambda: opened_privately(graph, memory, main_module())
+
+
+if __name__ == "__main__":
+    main()

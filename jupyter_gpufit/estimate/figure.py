@@ -1,0 +1,57 @@
+"""The picture of memory over one step as SVG or PNG. matplotlib is imported here and only when asked."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Literal
+
+from ..units import GiB
+from .picture import ORDER, Timeline
+from .record import Kind
+from .report import LABELS
+
+# Okabe and Ito's colours, which also those who see no red or green can tell apart.
+COLOURS: Mapping[Kind, str] = {
+    "parameter": "#0072B2",
+    "buffer": "#999999",
+    "optimizer state": "#56B4E9",
+    "gradient": "#009E73",
+    "input": "#F0E442",
+    "workspace": "#000000",
+    "activation": "#E69F00",
+    "temporary": "#D55E00",
+}
+SIZE = 7.2, 2.6  # inches
+
+
+def draw(line: Timeline, title: str, form: Literal["svg", "png"] = "svg") -> bytes:
+    """The timeline as stacked areas, the peak marked; ImportError where there is no matplotlib."""
+    from matplotlib.figure import Figure  # without pyplot: the notebook's own backend and figures stay as they are
+
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.subplots()
+    used = [kind for kind in ORDER if any(moment[kind] for moment in line.moments)]
+    heights = [[moment[kind] / GiB for moment in line.moments] for kind in used]
+    axes.stackplot(
+        range(len(line.moments)),
+        *heights,
+        labels=[LABELS[kind] for kind in used],
+        colors=[COLOURS[kind] for kind in used],
+        step="post",
+    )
+    axes.plot([line.peak], [line.most / GiB], "v", color="black", markersize=5)
+    axes.annotate(f"{line.most / GiB:.2f} GiB", (line.peak, line.most / GiB), (4, 2), textcoords="offset points")
+    axes.set(title=title, ylabel="GiB in tensors", xmargin=0, ylim=(0, line.most / GiB * 1.15))
+    _mark_phases(axes, line)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, reverse=True)
+    with io.BytesIO() as written:
+        # A fixed date and hash: the same estimate gives the same bytes, so that a notebook under git does not change.
+        figure.savefig(written, format=form, metadata={"Date": None} if form == "svg" else None)
+        return written.getvalue()
+
+
+def _mark_phases(axes: object, line: Timeline) -> None:
+    places = {0: "forward", line.backward: "backward", line.optimizer: "optimizer"}
+    known = {place: word for place, word in places.items() if place is not None}
+    axes.set_xticks(list(known), list(known.values()), ha="left")  # type: ignore[attr-defined]

@@ -1,0 +1,197 @@
+"""Cuts the loops of the cell, and of the notebook's functions, so that what comes after training is seen too.
+
+A loop is left when two optimizer steps happened in it, or when it only evaluates and two iterations in a row left as
+many bytes as they found. Never left: a loop over micro-batches, one that collects outputs on the device, one over
+layers. Loops of libraries are not rewritten; there the child ends from the optimizer's hook (see steps.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from .books import Books
+from .paths import Paths
+
+if TYPE_CHECKING:
+    from .steps import Steps
+
+CUT = "__gpufit_cut__"
+
+
+class Loops:
+    """The rewritten loops that are running, innermost last."""
+
+    def __init__(self, books: Books, paths: Paths, steps: Steps) -> None:
+        self.books, self.paths, self.steps = books, paths, steps
+        self.active: list[weakref.ref[Cut]] = []
+        self._step_at_iteration = 0
+
+    def cut(self, items: Iterable[Any] | None) -> Cut:
+        """What stands in a `for` for `items`; None: for ever, a `while`."""
+        return Cut(self, iter(repeat(None) if items is None else items))
+
+    def next_iteration(self) -> None:
+        self._step_at_iteration = self.books.step
+
+    def steps_in_this_iteration(self) -> int:
+        return self.books.step - self._step_at_iteration
+
+    def had_enough(self, since: Mapping[int, int], step: int) -> bool:
+        taken = [now - since.get(key, 0) for key, now in self.steps.counts().items()]
+        here = [count for count in taken if count]
+        wanted = self.steps.steps
+        return bool(here) and (min(here) >= wanted or self.books.step - step >= 5 * wanted)
+
+
+class Cut:
+    """An iterator that may end early. A class, since a generator would keep each item alive into the next iteration."""
+
+    def __init__(self, loops: Loops, items: Iterator[Any]) -> None:
+        self._loops, self._items = loops, items
+        self._since, self._step = loops.steps.counts(), loops.books.step
+        self._calls, self._backwards = len(loops.paths.roots), loops.books.backwards
+        self._live = self._quiet = 0
+        self._models: frozenset[int] | None = None  # that the last iteration called
+        self._me = weakref.ref(self)
+        loops.active.append(self._me)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._loops.had_enough(self._since, self._step) or self._only_evaluates():
+            self.end()
+            raise StopIteration
+        self._loops.next_iteration()
+        try:
+            return next(self._items)
+        except BaseException:
+            self.end()
+            raise
+
+    def __del__(self) -> None:
+        self.end()  # a `break`, or an exception: the loop drops us
+
+    def end(self) -> None:
+        if self._me in self._loops.active:
+            self._loops.active.remove(self._me)
+            self._loops.next_iteration()
+
+    def _only_evaluates(self) -> bool:
+        """Two iterations in a row of the same models, none training, that left the live bytes as they were.
+
+        Or that trained by hand: steps without an optimizer are counted by nobody.
+        """
+        books, paths = self._loops.books, self._loops.paths
+        called = paths.roots[self._calls :]
+        models = frozenset(root for root, _, _ in called)
+        evaluates = bool(called) and not any(grad for _, grad, _ in called)
+        by_hand = books.backwards > self._backwards and not self._loops.steps.optimizers()
+        same = self._models in (None, models) and books.now == self._live
+        self._quiet = self._quiet + 1 if (evaluates or by_hand) and same and not paths.stack else 0
+        self._calls, self._backwards, self._live = len(paths.roots), books.backwards, books.now
+        self._models = models or self._models
+        return self._quiet >= 2
+
+
+class CutLoops(ast.NodeTransformer):
+    """Puts `cut(...)` around what loops run over."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        node.iter = _call_cut(node.iter)
+        return node
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        """`while test: body` becomes `for _ in cut(None): if not test: break; body`; a `continue` still works."""
+        self.generic_visit(node)
+        if node.orelse:
+            return node  # whose else-branch a `break` would skip
+        leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+        target = ast.Name("__gpufit_turn__", ast.Store())
+        loop = ast.For(target, _call_cut(ast.Constant(None)), [leave, *node.body], [])
+        ast.fix_missing_locations(ast.copy_location(leave, node.test))
+        return ast.fix_missing_locations(ast.copy_location(loop, node))
+
+    def _visit_comprehension(self, node: Any) -> Any:
+        self.generic_visit(node)
+        if not node.generators[0].is_async:
+            node.generators[0].iter = _call_cut(node.generators[0].iter)
+        return node
+
+    visit_ListComp = visit_SetComp = visit_DictComp = _visit_comprehension
+
+
+def _call_cut(items: ast.expr) -> ast.expr:
+    called: ast.expr = _at(items, ast.Call(ast.Name(CUT, ast.Load()), [items], []))
+    return called
+
+
+def _at(place: ast.AST, node: Any) -> Any:
+    ast.copy_location(node, place)
+    return ast.fix_missing_locations(node)
+
+
+def cut_cell(source: str, filename: str) -> CodeType:
+    """The cell's code; its own syntax errors come as they are."""
+    tree = CutLoops().visit(ast.parse(source, filename))
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code: CodeType = compile(ast.fix_missing_locations(tree), filename, "exec", flags, dont_inherit=True)
+    return code
+
+
+def cut_functions(namespace: dict[str, Any]) -> list[str]:
+    """Rewrite the notebook's functions in place, where their source is known; the names of those that are not."""
+    unknown = []
+    for fn in _functions_of(namespace):
+        try:
+            code = _cut_code(fn)
+        except (OSError, TypeError, SyntaxError, IndentationError, ValueError):
+            unknown.append(fn.__qualname__)
+            continue
+        if code is not None:
+            fn.__code__ = code
+    return unknown
+
+
+def _functions_of(namespace: dict[str, Any]) -> Iterator[FunctionType]:
+    for value in list(namespace.values()):
+        inside = list(vars(value).values()) if isinstance(value, type) else [value]
+        for one in inside:
+            fn = getattr(one, "__func__", one)  # of a static or class method
+            fn = inspect.unwrap(fn) if isinstance(fn, FunctionType) else fn
+            if isinstance(fn, FunctionType) and fn.__globals__ is namespace:
+                yield fn
+
+
+def _cut_code(fn: FunctionType) -> CodeType | None:
+    old = fn.__code__
+    if old.co_name == "<lambda>":
+        return None
+    lines, first = inspect.getsourcelines(old)
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    ast.increment_lineno(tree, first - 1)
+    body = CutLoops().visit(tree)
+    outer = ast.parse("def __outer__():\n    pass").body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    # Its closure's names must be some enclosing function's, or they would be compiled as globals.
+    closed = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in old.co_freevars]
+    outer.body = [*closed, *body.body]
+    module = compile(ast.fix_missing_locations(ast.Module([outer], [])), old.co_filename, "exec", dont_inherit=True)
+    found = next((code for code in _codes(module) if code.co_name == old.co_name), None)
+    same = found is not None and found.co_freevars == old.co_freevars
+    return found.replace(co_qualname=old.co_qualname) if same and found is not None else None
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)

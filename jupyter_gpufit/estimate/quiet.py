@@ -1,0 +1,74 @@
+"""What a traced cell says is heard by nobody: its prints, displays, figures and magics."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from .books import Books
+
+_RUN_THEIR_CODE = ("time", "timeit", "prun", "capture")
+
+
+def silence() -> None:
+    """Drop output at every level; the parent's shell, which this process has a copy of, must not hear either."""
+    sys.stdout = sys.__stdout__ = sys.stderr = sys.__stderr__ = open(os.devnull, "w")  # type: ignore[misc]
+    sys.displayhook = lambda value: None
+    sys.stdin = open(os.devnull)
+    builtins.input = _no_input
+    if "IPython.core.interactiveshell" in sys.modules:
+        shell = sys.modules["IPython.core.interactiveshell"].InteractiveShell
+        if shell.initialized():
+            publisher = shell.instance().display_pub
+            type(publisher).publish = type(publisher).clear_output = lambda *args, **kwargs: None
+
+
+def _no_input(*args: object) -> NoReturn:
+    raise EOFError("input() cannot ask you anything while the memory is estimated.")
+
+
+class Ipython:
+    """A shell whose magics do nothing, but for those that only run code."""
+
+    def __init__(self, books: Books, run: Callable[[str], None]) -> None:
+        self._books, self._run = books, run
+
+    def run_line_magic(self, name: str, line: str, *args: object, **kwargs: object) -> None:
+        if name in _RUN_THEIR_CODE:
+            self._run(_without_options(line))
+        else:
+            self._books.notes[f"%{name} left out"] += 1
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        if name in _RUN_THEIR_CODE:
+            self._run(cell)
+        else:
+            self._books.notes[f"%%{name} left out"] += 1
+
+    def magic(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        self.run_line_magic(name, rest)
+
+    def system(self, command: str) -> None:
+        self._books.notes["shell commands left out"] += 1
+
+    def getoutput(self, command: str, *args: object, **kwargs: object) -> list[str]:
+        self.system(command)
+        return []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **kwargs: None
+
+
+def _without_options(line: str) -> str:
+    try:
+        words = shlex.split(line, posix=False)
+    except ValueError:
+        return line
+    while words and words[0].startswith("-"):
+        line = line.split(words.pop(0), 1)[1]
+    return line.strip()

@@ -1,0 +1,144 @@
+"""Optimizer steps: what they label, when there were enough, and what one of them costs.
+
+The count is per optimizer: with one for all, a GAN would stop in its first iteration. The child ends from inside the
+hook of a step; an exception would be caught by the user's `except:` and the loop would go on.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    _foreach_supported_types,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from .books import Books
+from .loops import Loops
+from .paths import Paths
+
+
+@dataclass
+class Taken:
+    """One optimizer's steps."""
+
+    elements: int  # in its parameters
+    marks: list[tuple[int, int, int]] = field(default_factory=list)  # after each: flops, samples, calls of modules
+
+
+class Steps:
+    def __init__(self, books: Books, paths: Paths, steps: int, stop: Callable[[], None]) -> None:
+        self.books, self.paths, self.steps, self.stop = books, paths, steps, stop
+        self.loops: Loops | None = None  # which counts by us
+        self.samples = 0  # that data loaders gave
+        self.taken: dict[int, Taken] = {}
+        self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+
+    def optimizers(self) -> list[Optimizer]:
+        # A wrapper's own step never counts; Accelerate's is an Optimizer too.
+        return [one for one in list(self._known) if not hasattr(one, "optimizer")]
+
+    def counts(self) -> dict[int, int]:
+        return {key: len(taken.marks) for key, taken in self.taken.items()}
+
+    def find_all(self) -> None:
+        """Those that exist; one pass over all objects, since they may be anywhere."""
+        self._known.update(one for one in gc.get_objects() if issubclass(type(one), Optimizer))
+
+    def begin(self) -> None:
+        register_optimizer_step_pre_hook(self._before)
+        register_optimizer_step_post_hook(self._after)
+        _take_foreach()
+        for name in ("__init__", "__setstate__"):
+            setattr(Optimizer, name, self._noticing(getattr(Optimizer, name)))
+
+    def _noticing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def made(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            real(optimizer, *args, **kwargs)
+            self._known.add(optimizer)
+
+        return made
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if hasattr(optimizer, "optimizer"):
+            return
+        self._known.add(optimizer)
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                self.books.label(p, "parameter")
+                if p.grad is not None:
+                    self.books.label(p.grad, "gradient")
+        self.books.phase = "optimizer"
+
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if hasattr(optimizer, "optimizer"):
+            return
+        self.books.phase = "forward"
+        for state in optimizer.state.values():
+            for value in state.values() if isinstance(state, dict) else ():
+                for t in value if isinstance(value, (list, tuple)) else (value,):
+                    self.books.label(t, "optimizer state")
+        self._count(optimizer)
+        if self._enough():
+            self.stop()
+
+    def _count(self, optimizer: Optimizer) -> None:
+        self.books.step += 1
+        taken = self.taken.get(id(optimizer))
+        if taken is None:
+            elements = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
+            taken = self.taken[id(optimizer)] = Taken(elements)
+        taken.marks.append((self.books.flops, self.samples, len(self.paths.roots)))
+
+    def _enough(self) -> bool:
+        """Whether to end in this step. The cell's own loops are left by themselves, but not one of a library."""
+        assert self.loops is not None
+        if self.loops.active:
+            return self.loops.steps_in_this_iteration() > 5 * self.steps
+        counts = self.counts()
+        alive = [counts.get(id(one), 0) for one in self.optimizers()]
+        return min(alive, default=0) >= self.steps or (self.books.step >= 5 * self.steps)
+
+    # What one step costs: from one step to the next of the optimizer with the most parameters
+
+    def flops_per_step(self) -> int | None:
+        between = self._between()
+        return None if between is None else between[1][0] - between[0][0]
+
+    def samples_per_step(self) -> int | None:
+        between = self._between()
+        if between is None:
+            return None
+        (_, samples, calls), (_, samples_then, calls_then) = between
+        if samples_then > samples:
+            return samples_then - samples
+        called = [(root, batch) for root, grad, batch in self.paths.roots[calls:calls_then] if grad and batch]
+        models, batches = {root for root, _ in called}, [batch for _, batch in called]
+        if len(models) == 1:
+            return sum(batches)
+        in_a_row = len(models) == len(called) and len(set(batches)) == 1  # an encoder and its head
+        return batches[0] if in_a_row else None
+
+    def _between(self) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+        main = max(self.taken.values(), key=lambda taken: taken.elements, default=None)
+        if main is None:
+            return None
+        marks = [(0, 0, 0), *main.marks]
+        return (marks[1], marks[2]) if len(marks) > 2 else (marks[0], marks[1])
+
+
+def _take_foreach() -> None:
+    """Let optimizers take the foreach kernels, as on a GPU; the loop would hide a temporary of all parameters."""
+    from torch.utils import _foreach_utils
+
+    fake = torch._subclasses.fake_tensor.FakeTensor
+    known: tuple[Any, ...] = (_foreach_supported_types, _foreach_utils._foreach_supported_types)
+    for types in known:
+        types.append(fake)

@@ -1,0 +1,87 @@
+"""Keeps the compiler out of a trace: torch.compile becomes the identity, and torch._dynamo is not imported.
+
+Every dispatch mode and optimizer step imports it to say that it is not to be compiled, which takes 2 s and 50 MB. Who
+wants more of it than that, a library that looks for its classes, gets the real one after all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+_NAME = "torch._dynamo"
+_SOURCE = f"{_NAME}.source"
+_CONFIG = f"{_NAME}.config"  # is read at the making of a fake mode, and imports nothing
+
+
+def begin(note: Callable[[str], None]) -> None:
+    def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+        # The eager estimate is the safe one: a published language model takes about 15 % less memory compiled.
+        note("torch.compile taken as eager")
+        return model if model is not None else lambda fn: fn
+
+    torch.compile = compile
+    torch.nn.Module.compile = lambda self, *args, **kwargs: None  # type: ignore[method-assign]
+    if _NAME not in sys.modules:
+        sys.modules[_NAME] = torch._dynamo = _NoDynamo(_NAME)
+        sys.modules[_SOURCE] = _NoSources(_SOURCE)
+        sys.meta_path.insert(0, _RealParts())
+
+
+class _NoDynamo(ModuleType):
+    """Answers what torch asks all the time."""
+
+    __path__ = [str(Path(torch.__file__).with_name("_dynamo"))]
+
+    def disable(self, fn: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return fn if fn is not None else lambda fn: fn
+
+    def graph_break(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__spec__", "__file__", "__wrapped__"):
+            raise AttributeError(name)
+        return getattr(_the_real_one(), name)
+
+
+class _NoSources(ModuleType):
+    """Names for where tensors come from: asked for at each that becomes fake, used for symbolic shapes only."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.endswith("Source"):
+            raise AttributeError(name)
+        return type(name, (), {"__init__": lambda self, *args, **kwargs: None})
+
+
+def _the_real_one() -> ModuleType:
+    if isinstance(sys.modules.get(_NAME), _NoDynamo):
+        # With all its parts, which would else not become attributes of the new module.
+        for name in [name for name in sys.modules if name.startswith(_NAME)]:
+            del sys.modules[name]
+        del torch._dynamo
+    return importlib.import_module(_NAME)
+
+
+class _RealParts:
+    """Finds a submodule by importing the whole first: one that is loaded without it would be loaded twice."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        stands_in = isinstance(sys.modules.get(_NAME), _NoDynamo)
+        if not (stands_in and name.startswith(f"{_NAME}.") and name != _CONFIG):
+            return None
+        _the_real_one()
+        importlib.import_module(name)
+        return ModuleSpec(name, self)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return sys.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has run."""

@@ -1,0 +1,204 @@
+"""Bytes that two processes share: memory without a name, which the system frees when nobody holds it any more.
+
+A Memory is a few memfds laid end to end. More than one, because the kernel fills one file from one thread only: on two
+cores, two files take 0.45 s for 1 GiB where one file takes 0.61 s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from ..units import MiB
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+_PART = 64 * MiB  # one file per so many bytes, up to one per core
+_STEP = 16 * MiB  # bytes written by one call
+_PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
+_SHARED, _PRIVATE, _FIXED, _ANONYMOUS, _NORESERVE = 0x01, 0x02, 0x10, 0x20, 0x4000
+_KEEP_SIZE_AND_PUNCH_HOLE = 0x01 | 0x02
+
+Buffer = Any  # a ctypes array over mapped bytes; the mapping lives as long as it does
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of this process that go to a place in a Memory."""
+
+    address: int
+    nbytes: int
+    offset: int
+
+
+class Memory:
+    """A run of bytes in one or more files, mapped and saved as one. It owns the files and closes them with itself."""
+
+    def __init__(self, fds: Sequence[int]) -> None:
+        self.fds = tuple(fds)
+        self._ends = list(accumulate(os.fstat(fd).st_size for fd in self.fds))
+        self.size = self._ends[-1] if self._ends else 0  # bytes
+        self._closed = weakref.finalize(self, _close_all, self.fds)
+
+    @classmethod
+    def create(cls, size: int) -> Memory:
+        parts = max(1, min(4, os.cpu_count() or 1, size // _PART))
+        part = -(-size // parts // PAGE) * PAGE
+        fds = [os.memfd_create("gpufit", os.MFD_CLOEXEC) for _ in range(parts)]
+        for number, fd in enumerate(fds):
+            os.ftruncate(fd, max(0, min(part, size - number * part)))
+        return cls(fds)
+
+    @classmethod
+    def open(cls, path: Path) -> Memory:
+        return cls([os.open(path, os.O_RDONLY | os.O_CLOEXEC)])
+
+    def write(self, pieces: Iterable[Piece]) -> None:
+        """Copy bytes in, each file from its own thread."""
+        jobs: list[list[Piece]] = [[] for _ in self.fds]
+        for piece in pieces:
+            for file, inside, at, nbytes in self._cut(piece.offset, piece.nbytes):
+                jobs[file].append(Piece(piece.address + at, nbytes, inside))
+        with ThreadPoolExecutor(len(self.fds)) as pool:
+            list(pool.map(_write_all, self.fds, jobs))
+
+    def read(self, offset: int, nbytes: int) -> bytearray:
+        """A private copy of these bytes."""
+        found = bytearray(nbytes)
+        for file, inside, at, size in self._cut(offset, nbytes):
+            os.preadv(self.fds[file], [memoryview(found)[at : at + size]], inside)
+        return found
+
+    def map(self, offset: int, nbytes: int, *, private: bool = False, give_back: bool = False) -> Buffer:
+        """These bytes as a buffer. `private`: changes stay here; `give_back`: unmapping frees them for everybody."""
+        start = offset - offset % PAGE
+        length = offset + nbytes - start
+        if not nbytes:
+            return (ctypes.c_char * 0)()
+        base = _mmap(None, length, _PROT_NONE, _PRIVATE | _ANONYMOUS | _NORESERVE, -1, 0)
+        mapped = [(base + at, size, self.fds[file], inside) for file, inside, at, size in self._cut(start, length)]
+        for address, size, fd, inside in mapped:
+            _mmap(address, size, _PROT_READ | _PROT_WRITE, _FIXED | (_PRIVATE if private else _SHARED), fd, inside)
+        buffer: Buffer = (ctypes.c_char * nbytes).from_address(base + offset - start)
+        holes = [(fd, inside, size) for _, size, fd, inside in mapped] if give_back else []
+        buffer.keeper = self  # the files must stay open: a forked child maps them again
+        # Not at exit: other finalizers may still read the bytes, and the system frees them anyway.
+        weakref.finalize(buffer, _unmap, base, length, holes, self).atexit = False
+        if not private:
+            _keep_from_children(buffer, mapped)
+        return buffer
+
+    def save(self, path: Path) -> None:
+        """Write the bytes to a file."""
+        with path.open("wb") as file:
+            for fd in self.fds:
+                at, end = 0, os.fstat(fd).st_size
+                while at < end:
+                    at += os.sendfile(file.fileno(), fd, at, end - at)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _cut(self, offset: int, nbytes: int) -> Iterable[tuple[int, int, int, int]]:
+        """Cut a run at the files' borders: (which file, offset in it, offset in the run, bytes)."""
+        start = 0
+        for file, end in enumerate(self._ends):
+            low, high = max(offset, start), min(offset + nbytes, end)
+            if low < high:
+                yield file, low - start, low - offset, high - low
+            start = end
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.pwrite.restype = ctypes.c_ssize_t
+_libc.pwrite.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
+_libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+_libc.memcmp.argtypes = _libc.memmove.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+
+
+def copy_differences(target: int, source: int, nbytes: int) -> int:
+    """Make the bytes at `target` equal to those at `source`, writing only where they differ; how many were written.
+
+    Comparing first costs little, since the bytes are in the cache when they are copied, and memory that nobody changed
+    may be read-only or shared with a file.
+    """
+
+    def copy(start: int) -> int:
+        written = 0
+        for at in range(start, min(start + _STEP, nbytes), MiB):
+            size = min(MiB, nbytes - at)
+            if _libc.memcmp(target + at, source + at, size):
+                _libc.memmove(target + at, source + at, size)
+                written += size
+        return written
+
+    if nbytes <= _STEP:
+        return copy(0)
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        return sum(pool.map(copy, range(0, nbytes, _STEP)))
+
+
+def _write_all(fd: int, pieces: list[Piece]) -> None:
+    for piece in pieces:
+        done = 0
+        while done < piece.nbytes:
+            size = min(_STEP, piece.nbytes - done)
+            wrote = _libc.pwrite(fd, piece.address + done, size, piece.offset + done)
+            if wrote < 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            done += wrote
+
+
+def _mmap(address: int | None, nbytes: int, protection: int, flags: int, fd: int, offset: int) -> int:
+    found: int | None = _libc.mmap(address, nbytes, protection, flags, fd, offset)
+    if found is None or found == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+def _unmap(base: int, length: int, holes: list[tuple[int, int, int]], memory: Memory) -> None:
+    _libc.munmap(base, length)
+    if memory._closed.alive:
+        for fd, offset, size in holes:
+            _libc.fallocate(fd, _KEEP_SIZE_AND_PUNCH_HOLE, offset, size)
+
+
+def _close_all(fds: tuple[int, ...]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+_shared: weakref.WeakKeyDictionary[Any, list[tuple[int, int, int, int]]] | None = None
+
+
+def _keep_from_children(buffer: Buffer, mapped: list[tuple[int, int, int, int]]) -> None:
+    """Give forked children (the workers of a DataLoader) a copy on write, which ordinary memory would be.
+
+    Otherwise a Dataset that scales its items in place would, from a forked worker, change the kernel's own data.
+    """
+    global _shared
+    if _shared is None:
+        _shared = weakref.WeakKeyDictionary()
+        os.register_at_fork(after_in_child=_make_private)
+    _shared[_ById(buffer)] = mapped
+
+
+def _make_private() -> None:
+    for mapped in list((_shared or {}).values()):
+        for address, size, fd, offset in mapped:
+            _mmap(address, size, _PROT_READ | _PROT_WRITE, _PRIVATE | _FIXED, fd, offset)
+
+
+class _ById:
+    """Stands for a buffer in a weak dictionary, which needs something that can be hashed."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        buffer.stand_in = self

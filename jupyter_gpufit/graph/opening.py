@@ -1,0 +1,117 @@
+"""The other end of `spans`: from a number in the graph to bytes that an array or a tensor can stand on."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from .memory import Buffer, Memory
+from .spans import FILES, INPUT, LARGE, MEMORY, Place, Region
+
+
+class Source(Protocol):
+    def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
+        """A buffer that holds these bytes, and where in it they start."""
+
+
+class Whole:
+    """All of a Memory in one mapping: for a worker, and for a kernel that opens the input again."""
+
+    def __init__(self, memory: Memory, *, private: bool = False) -> None:
+        self.buffer = memory.map(0, memory.size, private=private)
+        self.address = ctypes.addressof(self.buffer)
+        self.size = memory.size
+
+    def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
+        return self.buffer, offset
+
+    def offset_of(self, address: int) -> int | None:
+        inside = address - self.address
+        return inside if 0 <= inside < self.size else None
+
+
+class Adopted:
+    """A Memory whose regions are mapped one by one: for a kernel, where they stay for as long as they are used.
+
+    A small region is copied out, lest one number keep the whole memory; a large one frees its bytes when it goes.
+    """
+
+    def __init__(self, memory: Memory, extents: Sequence[tuple[int, int]], *, private: bool) -> None:
+        self._memory, self._extents, self._private = memory, extents, private
+        self._mapped: dict[int, Buffer] = {}
+
+    def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
+        index = bisect_right(self._extents, offset, key=lambda extent: extent[0]) - 1
+        start, length = self._extents[index]
+        if index not in self._mapped:
+            self._mapped[index] = self._take(start, length)
+        return self._mapped[index], offset - start
+
+    def _take(self, start: int, length: int) -> Buffer:
+        if length < LARGE:
+            return self._memory.read(start, length)
+        return self._memory.map(start, length, private=self._private, give_back=not self._private)
+
+
+class Original:
+    """The kernel's own memory, addressed as the worker saw it."""
+
+    def __init__(self, regions: Sequence[Region]) -> None:
+        self._regions = sorted(regions, key=lambda region: region.offset)
+
+    def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
+        index = bisect_right(self._regions, offset, key=lambda region: region.offset) - 1
+        region = self._regions[index]
+        buffer: Buffer = (ctypes.c_char * region.nbytes).from_address(region.address)
+        buffer.keeper = region.keepers
+        return buffer, offset - region.offset
+
+
+class File:
+    """A file that both sides map. One that is read only is mapped for private writing, so that no write can crash."""
+
+    def __init__(self, path: str, writable: bool) -> None:
+        with open(path, "r+b" if writable else "rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY)
+
+    def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
+        return self._map, offset
+
+
+class Opener:
+    """What the objects of a graph find their bytes through; a reply's numbers follow the input's."""
+
+    def __init__(self) -> None:
+        self._table: list[Place] = []
+        self._sources: list[Source] = []
+        self._bases: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def extend(
+        self, table: Sequence[Place], files: Sequence[tuple[str, bool]], memory: Source, came_in: Source | None = None
+    ) -> None:
+        """Add a crossing's table; `came_in` is where the bytes of its INPUT are."""
+        sources = {MEMORY: memory, INPUT: came_in}
+        sources |= {FILES + number: File(*file) for number, file in enumerate(files)}
+        keys = {}
+        for key, source in sources.items():
+            if source is not None:
+                keys[key] = len(self._sources)
+                self._sources.append(source)
+        self._table += [(keys[source], offset, nbytes) for source, offset, nbytes in table]
+
+    def place(self, number: int) -> tuple[Buffer, int, int]:
+        """A buffer, the offset in it and the number of bytes."""
+        source, offset, nbytes = self._table[number]
+        if not nbytes:
+            return bytearray(1), 0, 0
+        return *self._sources[source].locate(offset, nbytes), nbytes
+
+    def view(self, number: int) -> Any:
+        buffer, offset, nbytes = self.place(number)
+        return memoryview(buffer).cast("B")[offset : offset + nbytes]

@@ -1,0 +1,106 @@
+"""What belongs to one process and cannot travel, and what to do about each."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from .kinds import Kind, Reduced
+from .unavailable import Unavailable
+
+if TYPE_CHECKING:
+    from .stream import GraphPickler
+
+_INSIDE = "Make it inside the cell"
+_BY_TYPE = {  # by the full name of a class or of one of its bases
+    "_thread.lock": f"a lock, and a lock belongs to one process. {_INSIDE}, or keep it out of what the cell uses.",
+    "_thread.RLock": f"a lock, and a lock belongs to one process. {_INSIDE}, or keep it out of what the cell uses.",
+    "builtins.generator": f"a generator in use, whose position cannot be copied. {_INSIDE}, or use a list.",
+    "builtins.async_generator": f"an asynchronous generator, whose position cannot be copied. {_INSIDE}.",
+    "builtins.coroutine": f"a coroutine, which belongs to this process's event loop. {_INSIDE}, or await it before.",
+    "builtins.frame": "a stack frame, which cannot be copied. Keep it out of what the cell uses.",
+    "builtins.traceback": "a traceback, whose frames cannot be copied. Keep it out of what the cell uses.",
+    "builtins.memoryview": "a view of another object's memory. Use that object, or bytes(view).",
+    "mmap.mmap": "a mapping of memory. Use np.memmap, which the worker can open again.",
+    "threading.Thread": f"a thread of this process. {_INSIDE}.",
+    "threading.local": f"data of one thread. {_INSIDE}.",
+    "socket.socket": f"an open socket. {_INSIDE}.",
+    "subprocess.Popen": f"a process that this one started. {_INSIDE}.",
+    "sqlite3.Connection": f"an open database. {_INSIDE}: sqlite3.connect(...).",
+    "sqlite3.Cursor": f"a cursor of an open database. {_INSIDE}.",
+    "torch.utils.data.dataloader._BaseDataLoaderIter": (
+        "an iterator of a DataLoader, whose position cannot be copied. Call iter(loader) inside the cell."
+    ),
+    "jupyter_gpufit.graph.unavailable.Unavailable": (
+        "what is left of an object that stayed in an earlier cell's worker. Make it anew, or delete it."
+    ),
+}
+_BY_MODULE = {  # by the module of a class or of one of its bases; inner modules included
+    "ctypes": f"a handle of a C library, good in this process only. {_INSIDE}.",
+    "_ctypes": f"a handle of a C library, good in this process only. {_INSIDE}.",
+    "_thread": f"a handle of a thread. {_INSIDE}.",
+    "threading": f"a lock or event between threads of this process. {_INSIDE}.",
+    "queue": f"a queue between threads of this process. {_INSIDE}.",
+    "_queue": f"a queue between threads of this process. {_INSIDE}.",
+    "asyncio": f"part of this process's event loop. {_INSIDE}.",
+    "_asyncio": f"part of this process's event loop. {_INSIDE}.",
+    "concurrent.futures": f"a pool or future of this process. {_INSIDE}.",
+    "multiprocessing": f"a handle of this process's children. {_INSIDE}.",
+    "ssl": f"an open connection. {_INSIDE}.",
+    "_ssl": f"an open connection. {_INSIDE}.",
+    "select": f"a handle of open files. {_INSIDE}.",
+    "selectors": f"a handle of open files. {_INSIDE}.",
+    "zmq": f"an open connection. {_INSIDE}.",
+    "ipywidgets": f"a widget, which speaks with the notebook through the kernel. {_INSIDE}.",
+    "IPython": "a part of the notebook's own kernel. The cell has its own: use get_ipython() inside it.",
+    "ipykernel": "a part of the notebook's own kernel. The cell has its own: use get_ipython() inside it.",
+}
+_TRAVELS = frozenset(  # no handle in them
+    ("multiprocessing.context", "IPython.core.display", "IPython.lib.display", "IPython.utils.capture")
+    + ("IPython.utils.text",)
+)
+
+
+@functools.cache
+def _sentence(module: str, name: str) -> str | None:
+    if module in _TRAVELS:
+        return None
+    if sentence := _BY_TYPE.get(f"{module}.{name}"):
+        return sentence
+    parts = module.split(".")
+    return next((found for end in range(len(parts)) if (found := _BY_MODULE.get(".".join(parts[: end + 1])))), None)
+
+
+def why_not(cls: type) -> str | None:
+    """Why objects of this class cannot travel, or None."""
+    if issubclass(cls, (type, BaseException, Enum)):
+        return None  # these can, whatever module they are from
+    for base in cls.__mro__:
+        if sentence := _sentence(base.__module__, base.__qualname__):
+            return sentence
+    return None
+
+
+def has_callback(reference: Any) -> bool:
+    return reference.__callback__ is not None or type(reference) is not weakref.ref
+
+
+def stays(obj: Any) -> bool:
+    """Whether this very object cannot travel, whatever it leads to."""
+    return has_callback(obj) if isinstance(obj, weakref.ref) else why_not(type(obj)) is not None
+
+
+def refuse(obj: Any, pickler: GraphPickler) -> Reduced:
+    sentence = why_not(type(obj))
+    assert sentence is not None
+    return pickler.refuse(obj, sentence)
+
+
+REFUSED = Kind(reduce=refuse)
+assert f"{Unavailable.__module__}.{Unavailable.__qualname__}" in _BY_TYPE
+
+
+def find(cls: type) -> Kind | None:
+    return REFUSED if why_not(cls) else None

@@ -1,0 +1,199 @@
+"""The graph as a pickle stream that both sides can continue.
+
+The pickler numbers every object it writes and the unpickler every object it reads, in the same order. So both sides
+know, without a word in the stream, which of their objects correspond; and a reply is a further stretch of the *same*
+stream, in which an object that came from the kernel is a number. Objects 0 and 1 are the namespace, and the table of
+bytes.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Container, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import Any, TypeVar
+
+import cloudpickle
+
+from ..errors import CannotArrive
+from .functions import names_used
+from .kinds import Kind, Reduced, kind_of
+from .opening import Opener
+from .sources import Source, source_of
+from .spans import Recorder
+from .unavailable import unavailable
+
+T = TypeVar("T")
+Namespace = dict[str, Any]
+
+# These names are IPython's own; every shell has its own.
+NOT_OURS = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An object that cannot go to another process."""
+
+    name: str  # the variable that was being written
+    obj: Any
+    why: str
+
+
+class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Writes objects by their Kinds. What cannot travel is noted in `refusals` and an Unavailable goes instead."""
+
+    def __init__(self, namespace: Namespace, recorder: Recorder, origins: dict[int, tuple[int, Any]], *, back: bool):
+        self.stream = io.BytesIO()
+        super().__init__(self.stream, protocol=5, buffer_callback=self._take_buffer)
+        self.namespace, self.recorder, self.back = namespace, recorder, back
+        self.memo = origins
+        self.name = ""
+        self.wanted: dict[str, str] = {}  # names that functions use, and the function
+        self.refusals: list[Refusal] = []
+        self.buffers: list[int] = []
+        self.sources: dict[str, Source] = {}
+        self.kinds: dict[type, Kind] = {}
+        self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel
+        self._globals: dict[str, dict[int, str]] = {}
+
+    def reducer_override(self, obj: Any) -> Reduced:
+        try:
+            return kind_of(type(obj), self.kinds).reduce(obj, self)
+        except (RecursionError, MemoryError):
+            raise
+        except Exception as error:  # whatever a library's __reduce__ may raise
+            return self.refuse(obj, f"{a_thing(obj)}, which cannot be copied to another process ({error}).")
+
+    def dump(self, obj: Any) -> None:
+        pickle.Pickler.dump(self, obj)  # cloudpickle's own would hide the RecursionError, for which there is a remedy
+
+    def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced:
+        return super().reducer_override(obj)
+
+    def refuse(self, obj: Any, why: str) -> Reduced:
+        self.refusals.append(Refusal(self.name, obj, why))
+        return unavailable, (a_thing(obj),)
+
+    def want(self, code: CodeType, function: str) -> None:
+        """Note the notebook's names that a function uses: they have to travel, too."""
+        for name in names_used(code):
+            if name in self.namespace and name not in NOT_OURS and not name.startswith("__"):
+                self.wanted.setdefault(name, function)
+
+    def take_source(self, filename: str) -> None:
+        """Send the text of a cell along with a function that it defined."""
+        if filename not in self.sources and (found := source_of(filename)) is not None:
+            self.sources[filename] = found
+
+    def name_in_module(self, obj: Any, module: str) -> str | None:
+        """The name under which a module itself holds this very object, as `dataclasses` holds its MISSING."""
+        if module not in self._globals:
+            found = sys.modules.get(module)
+            contents = vars(found) if isinstance(found, ModuleType) and module != "__main__" else {}
+            self._globals[module] = {id(value): name for name, value in contents.items()}
+        return self._globals[module].get(id(obj))
+
+    def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < 4096:
+            return True  # in the stream
+        self.buffers.append(self.recorder.number(_address(raw), raw.nbytes, raw, writable=not raw.readonly))
+        return False
+
+
+class GraphUnpickler(pickle.Unpickler):
+    """Reads a stream whose first objects are given. The next ones come from the stream."""
+
+    def __init__(self, graph: bytes, given: Sequence[Any], opener: Opener, buffers: Sequence[int]) -> None:
+        self._given = iter(given)
+        stream = io.BytesIO(seed(len(given)) + graph)
+        super().__init__(stream, buffers=map(opener.view, buffers))
+        self.load()
+
+    def persistent_load(self, _: Any) -> Any:
+        return next(self._given)
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return super().find_class(module, name)
+        except (ImportError, AttributeError) as error:
+            raise CannotArrive("", f"it needs {module}.{name}, and that fails with: {error}.") from error
+
+    def objects(self) -> list[Any]:
+        """Every object of the stream so far, by number."""
+        memo: dict[int, Any] = self.memo.copy()
+        return [memo[number] for number in range(len(memo))]
+
+
+def origins_by_id(objects: Sequence[Any], replaced: Container[type]) -> dict[int, tuple[int, Any]]:
+    """A pickler's memo in which the objects of a stream are known, but for those of types that are sent anew.
+
+    A number that is not to be used again still takes its place: the next number is the memo's size.
+    """
+    origins: dict[int, tuple[int, Any]] = {}
+    for number, obj in enumerate(objects):
+        if id(obj) in origins or type(obj) in replaced:
+            obj = object()
+        origins[id(obj)] = (number, obj)
+    return origins
+
+
+def seed(count: int) -> bytes:
+    """A pickle that does nothing but number `count` given objects: persistent_load, memoize, drop."""
+    return b"\x80\x05" + b"NQ\x940" * count + b"N."
+
+
+def a_thing(obj: Any) -> str:
+    name = type(obj).__name__ if type(obj).__module__ in ("builtins", "__main__") else _full_name(type(obj))
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name} object"
+
+
+def _full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _address(raw: memoryview) -> int:
+    import numpy  # large buffers come from libraries built on it
+
+    return int(numpy.frombuffer(raw, numpy.uint8).__array_interface__["data"][0])
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Keep Python from looking for garbage while objects are only being made: 300,000 lists open in 0.3 s, not 2 s."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def deeply(call: Callable[[], T]) -> T:
+    """Run `call` where 100,000 linked objects fit: pickling recurses in C, on a stack of a fixed size."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    limit, size = sys.getrecursionlimit(), threading.stack_size(512 << 20)
+    sys.setrecursionlimit(max(limit, 400_000))
+    try:
+        thread = threading.Thread(target=run, name="gpufit-deep")
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+        threading.stack_size(size)
+    return done.result()

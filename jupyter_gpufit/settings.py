@@ -1,0 +1,72 @@
+"""Every setting: defaults, then the user's settings.toml, then GPUFIT_* of the environment."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from .errors import BadQuantity, BadSetting, did_you_mean
+from .units import MiB, parse_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a user or an administrator may choose; the README lists each with its default."""
+
+    devices: str = ""  # "cpu:2x4GiB" for CPU slots; empty: the GPUs NVML shows
+    lab: str = ""  # the shared directory; empty: /run/gpufit where it exists, else a private one
+    data: str = ""  # where jobs live; empty: ~/.local/share/gpufit
+    runtime: str = ""  # where sockets live; empty: $XDG_RUNTIME_DIR/gpufit or /tmp/gpufit-<uid>
+    spare_worker: bool = False  # keep a worker with torch imported, so that a cell starts at once
+    journal_limit: int = 256 * MiB  # bytes of output kept per job
+    estimate_limit: float = 0.0  # seconds that a training may wait for its estimate; 0: none, it claims a whole device
+    stop_patience: float = 5.0  # seconds between two rungs of the stop ladder
+
+
+def load_settings(env: Mapping[str, str] = os.environ, path: Path | None = None) -> Settings:
+    """Read the settings that hold for this process."""
+    path = path or Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpufit" / "settings.toml"
+    settings = Settings()
+    try:
+        chosen = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        chosen = {}
+    except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
+        raise BadSetting("settings.toml", str(path), f"{error}.") from error
+    known = [field.name for field in fields(Settings)]
+    for name, value in chosen.items():
+        if name not in known:
+            raise BadSetting(name, str(path), f"there is no such setting.{did_you_mean(name, known)}")
+        settings = _with(settings, name, value, str(path))
+    for name in known:
+        variable = f"GPUFIT_{name.upper()}"
+        if variable in env:
+            settings = _with(settings, name, env[variable], f"the environment variable {variable}")
+    return settings
+
+
+def _with(settings: Settings, name: str, value: object, source: str) -> Settings:
+    wanted = type(getattr(settings, name))
+    try:
+        return replace(settings, **{name: _READ[wanted](value)})
+    except (BadQuantity, ValueError) as error:
+        raise BadSetting(name, source, str(error)) from error
+
+
+def _read_bool(value: object) -> bool:
+    word = str(value).lower()
+    if word not in ("1", "true", "yes", "on", "0", "false", "no", "off", ""):
+        raise ValueError(f"{value!r} is neither true nor false.")
+    return word in ("1", "true", "yes", "on")
+
+
+_READ: dict[type, Callable[[object], Any]] = {
+    str: str,
+    bool: _read_bool,
+    int: lambda value: parse_bytes(str(value)),
+    float: lambda value: float(str(value)),
+}

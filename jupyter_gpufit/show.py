@@ -1,0 +1,192 @@
+"""How a job's events look: in a notebook, inside an Output widget, in a terminal."""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TextIO
+
+from .errors import GpufitError
+from .job import ENDED, Job
+from .units import format_bytes, format_duration
+from .worker.messages import Clear, Display, Event, Failure, Gap, Note, Progress, Result, StateChange, Text
+
+if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
+    from IPython.core.interactiveshell import InteractiveShell
+
+SIGNS = {"done": "✓", "failed": "✗", "stopped": "■", "lost": "✗", "queued": "…", "running": "▶"}
+
+
+class CellFailed(GpufitError):
+    """The cell's own exception, as the worker showed it; IPython prints its traceback in place of ours."""
+
+    def __init__(self, failure: Failure) -> None:
+        Exception.__init__(self, failure.evalue)
+        self.failure = failure
+
+    def __str__(self) -> str:
+        return self.failure.evalue
+
+    def __reduce__(self) -> Any:
+        return cell_failed, (self.failure,)
+
+    def _render_traceback_(self) -> list[str]:
+        return list(self.failure.traceback)
+
+
+def cell_failed(failure: Failure) -> CellFailed:
+    """An exception whose type has the name of the user's, for whoever reads the notebook's error reply."""
+    kind: type[CellFailed] = type(failure.ename, (CellFailed,), {})
+    return kind(failure)
+
+
+class Status:
+    """One line about a job: where it is, why it waits, how far it has come."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._began = job.created
+        self._time = job.created
+        self._change = StateChange("starting")
+        self._progress: Progress | None = None
+
+    def take(self, event: Event, when: float) -> bool:
+        """Take in an event of that time; True when the line has changed."""
+        self._time = when
+        if isinstance(event, StateChange):
+            if event.state == "running" and self._change.state != "running":
+                self._began = when
+            self._change = event
+        elif isinstance(event, Progress):
+            self._progress = event
+        return isinstance(event, StateChange | Progress)
+
+    def line(self) -> str:
+        change, progress = self._change, self._progress
+        parts = [f"{SIGNS.get(change.state, '…')} {self._job.name}: {change.state}"]
+        if change.device:
+            parts[0] += f" on {change.device}"
+        if change.reason:
+            parts.append(change.reason)
+        if progress is not None:
+            if progress.step:
+                parts.append(f"step {progress.step:,}")
+            if progress.pace:
+                parts.append(progress.pace)
+            parts.append(f"{format_bytes(progress.used)}, at most {format_bytes(progress.peak)}")
+        if change.state in ENDED:
+            parts.append(f"after {format_duration(self._time - self._began)}")
+        return " · ".join(parts)
+
+
+class NotebookShow:
+    """Shows events as output of the running cell, with one status line that changes in place."""
+
+    def __init__(self, shell: InteractiveShell, job: Job, said: set[str]) -> None:
+        self._shell = shell
+        self._said = said  # in this kernel, of what need be said once
+        self._status = Status(job)
+        self._display_id = f"gpufit-{job.id}-{time.monotonic_ns()}"
+        self._begun = False
+        self.failure: Failure | None = None
+
+    def __call__(self, event: Event, when: float | None = None) -> None:
+        if self._status.take(event, when or time.time()):
+            self._show_status()
+        match event:
+            case Text(name, text):
+                (sys.stdout if name == "stdout" else sys.stderr).write(text)
+            case Display(data, metadata, transient, update):
+                self._shell.display_pub.publish(data, metadata, transient=transient, update=update)
+            case Result(data, metadata):
+                _show_result(self._shell, data, metadata)
+            case Clear(wait):
+                self._shell.display_pub.clear_output(wait)
+            case Failure():
+                self.failure = event  # raised by the magic at the end, so that it is this cell's error
+            case Note(text) if _is_news(event, self._said):
+                self._publish(text, {})
+            case Gap(missed, why):
+                self._publish(f"{missed:,} outputs are missing here: {why}.", {})
+
+    def _show_status(self) -> None:
+        self._publish(self._status.line(), {"display_id": self._display_id}, update=self._begun)
+        self._begun = True
+
+    def _publish(self, text: str, transient: dict[str, str], *, update: bool = False) -> None:
+        shown = f'<div style="opacity:.7;font-size:90%">{html.escape(text)}</div>'
+        data = {"text/plain": text, "text/html": shown}
+        self._shell.display_pub.publish(data, {}, transient=transient, update=update)
+
+
+class WidgetShow:
+    """Shows events in an ipywidgets Output, from whichever thread; for a detached cell."""
+
+    def __init__(self, output: Any, job: Job, said: set[str]) -> None:
+        self._output = output
+        self._said = said
+        self._status = Status(job)
+
+    def __call__(self, event: Event, when: float | None = None) -> None:
+        self._status.take(event, when or time.time())
+        match event:
+            case Text(name, text):
+                (self._output.append_stdout if name == "stdout" else self._output.append_stderr)(text)
+            case Display(data, metadata) | Result(data, metadata):
+                self._output.outputs += ({"output_type": "display_data", "data": data, "metadata": metadata},)
+            case Clear():
+                self._output.outputs = ()
+            case Failure(_, _, traceback):
+                self._output.append_stderr("\n".join(traceback) + "\n")
+            case Note(text) if _is_news(event, self._said):
+                self._output.append_stderr(f"{text}\n")
+            case StateChange():
+                self._output.append_stderr(f"{self._status.line()}\n")
+
+
+class TerminalShow:
+    """Prints events: the cell's stdout to stdout, everything else to stderr."""
+
+    def __init__(self, job: Job, out: TextIO, err: TextIO) -> None:
+        self._out, self._err = out, err
+        self._status = Status(job)
+        self.failure: Failure | None = None
+
+    def __call__(self, event: Event, when: float | None = None) -> None:
+        self._status.take(event, when or time.time())
+        match event:
+            case Text(name, text):
+                self._print(self._out if name == "stdout" else self._err, text)
+            case Display(data) | Result(data):
+                self._print(self._out, f"{data.get('text/plain', '')}\n")
+            case Failure(_, _, traceback):
+                self.failure = event
+                self._print(self._err, "\n".join(traceback) + "\n")
+            case Note(text):
+                self._print(self._err, f"{text}\n")
+            case Gap(missed, why):
+                self._print(self._err, f"{missed:,} outputs are missing here: {why}.\n")
+            case StateChange():
+                self._print(self._err, f"{self._status.line()}\n")
+
+    def _print(self, stream: TextIO, text: str) -> None:
+        stream.write(text)
+        stream.flush()
+
+
+def _is_news(note: Note, said: set[str]) -> bool:
+    """Whether to show a note where `said` was shown, to which it is added if once is enough."""
+    news = note.text not in said
+    if note.once:
+        said.add(note.text)
+    return news
+
+
+def _show_result(shell: InteractiveShell, data: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """Show a formatted value as this cell's Out[n]."""
+    hook = shell.displayhook
+    hook.start_displayhook()
+    hook.write_output_prompt()
+    hook.write_format_data(data, metadata)
+    hook.finish_displayhook()

@@ -1,0 +1,62 @@
+"""Runs a cell that was written for a GPU on a CPU slot: START HERE.
+
+Inside `as_slot`, `cuda` in user code means the slot, on which training really runs, within a budget of memory:
+
+side.py      which side a tensor is on, the slot's or the host's
+mode.py      torch's functions (device=, .to, .cuda, x.device), by a TorchFunctionMode
+answers.py   torch.cuda and torch.accelerator, and streams.py the streams and events there
+replace.py   puts the answers in place, and a refusal by name for all that has none
+around.py    autocast, threads, backward, the default device, torch.load, torch.compile
+budget.py    the memory that the cell takes, and the error that ends it
+
+What a slot cannot show: that tensors of both sides met in one operation, how fast a GPU is, and what fits on one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from .around import loading, run_uncompiled, torch_replacements
+from .budget import Budget
+from .mode import SlotMode
+from .replace import cuda_replacements, replaced
+
+__all__ = ["Budget", "as_slot"]
+
+
+@contextmanager
+def as_slot(name: str, budget: int) -> Iterator[Budget]:
+    """Let `cuda` mean the slot `name`, and keep the process from growing by more than `budget` bytes.
+
+    To be entered in the main thread; threads and forked processes that start meanwhile are on the slot too. The values
+    of the cell should be loaded inside, so that what they imported by name from torch.cuda is the slot's.
+    """
+    watched = Budget(name, budget)
+    mode = SlotMode(watched)
+    with ExitStack() as stack:
+        compiling = stack.enter_context(ExitStack())
+        if "torch._dynamo" in sys.modules:  # a model may have come compiled; importing the compiler would take seconds
+            run_uncompiled(compiling)
+        for replacement in [*cuda_replacements(watched), *torch_replacements(mode, compiling)]:
+            stack.enter_context(replaced(*replacement))
+        stack.enter_context(_no_gpus())
+        stack.enter_context(loading(name))
+        stack.enter_context(mode)
+        stack.enter_context(watched.watched())
+        yield watched
+
+
+@contextmanager
+def _no_gpus() -> Iterator[None]:
+    """Show no GPU to the programs that the cell starts, which would take one without a claim."""
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    try:
+        yield
+    finally:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # the cell may have removed it
+        if before is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = before

@@ -1,0 +1,35 @@
+"""The verbs that answer with a text, for terminal and notebook alike."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+
+from . import table
+from .history import read_history
+from .settings import Settings
+from .status import StatusReader
+
+
+def answer(options: argparse.Namespace, settings: Settings, reader: StatusReader | None = None) -> str:
+    """What `jobs`, `status`, `queue` and `history` say."""
+    match options.verb:
+        case "history":
+            history = read_history(settings, options.by, options.days)
+            return _json(history.to_record()) if options.json else table.history(history)
+        case "jobs":
+            jobs, now = (reader or StatusReader()).jobs(settings), time.time()
+            return _json([asdict(job) for job in jobs]) if options.json else table.jobs(jobs, now)
+        case "queue":
+            status = (reader or StatusReader()).read(settings)
+            return _json(status.to_record()["queue"]) if options.json else table.queue(status)
+        case "status":
+            status = (reader or StatusReader()).read(settings)
+            return status.to_json() if options.json else table.status(status)
+    raise AssertionError(options.verb)
+
+
+def _json(record: object) -> str:
+    return json.dumps(record, indent=1)

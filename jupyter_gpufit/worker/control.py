@@ -1,0 +1,168 @@
+"""The control socket of a worker: an anyio server on a 0600 Unix socket, in a thread beside the user's code.
+
+It answers while the cell blocks the main thread, and for every front alike: kernel, server extension and command line.
+"""
+
+from __future__ import annotations
+
+import os
+import socket as socket_module
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import SocketAttribute, UNIXSocketStream
+
+from ..errors import PathTooLong, StorageError
+from ..settings import Settings
+from .messages import PROTOCOL, Answer, Request
+
+LONGEST_PATH = 107  # bytes; sockaddr_un holds 108 with the closing zero
+LONGEST_REQUEST = 64 << 10  # bytes
+
+
+class Controlled(Protocol):
+    """What a worker does when asked."""
+
+    def state(self) -> dict[str, Any]: ...
+    def interrupt(self) -> None: ...
+    def end(self) -> None: ...
+    def result(self) -> tuple[list[int], list[int]] | None: ...
+    def collected(self) -> None: ...
+
+
+def runtime_dir(settings: Settings) -> Path:
+    """Where sockets live: a directory of this user's alone, made if need be."""
+    given = settings.runtime or os.environ.get("XDG_RUNTIME_DIR")
+    path = Path(settings.runtime) if settings.runtime else Path(given or "/tmp") / _name(given)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat(follow_symlinks=False)
+    except OSError as error:
+        raise StorageError(str(path), error.strerror or str(error), "GPUFIT_RUNTIME") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise StorageError(str(path), "it is not a directory that only you can enter", "GPUFIT_RUNTIME")
+    return path
+
+
+def _name(given: str | None) -> str:
+    return "gpufit" if given else f"gpufit-{os.getuid()}"
+
+
+def socket_path(settings: Settings, job_id: str) -> Path:
+    """The job's control socket."""
+    path = runtime_dir(settings) / f"{job_id}.sock"
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise PathTooLong(str(path), LONGEST_PATH)
+    return path
+
+
+@dataclass
+class Followers:
+    """How many fronts are connected to see the job's end; the worker waits for them before it leaves."""
+
+    count: int = 0
+    on_change: Callable[[], None] = lambda: None
+
+    def change(self, by: int) -> None:
+        self.count += by
+        self.on_change()
+
+
+async def serve(path: Path, worker: Controlled, followers: Followers, *, started: anyio.Event) -> None:
+    """Answer requests until cancelled."""
+    _remove(path)  # left by an earlier epoch of this very job, whose lock we hold
+    listener = await anyio.create_unix_listener(path, mode=0o600)
+    try:
+        started.set()
+        await listener.serve(lambda client: _serve_client(client, worker, followers))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await listener.aclose()
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+async def _serve_client(client: Any, worker: Controlled, followers: Followers) -> None:
+    follows = False
+    async with client:
+        if _other_user(client):
+            return
+        try:
+            while line := await _line(client):
+                request = _decode(line)
+                if isinstance(request, Request) and request.verb == "follow" and not follows:
+                    follows = True
+                    followers.change(+1)
+                await _answer(client, worker, request)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+            pass  # the front went away: a reload, a restart
+        finally:
+            if follows:
+                followers.change(-1)
+
+
+def _other_user(client: UNIXSocketStream) -> bool:
+    """The socket is 0600 already; root may connect, and nobody else even when modes are changed later."""
+    raw = client.extra(SocketAttribute.raw_socket)
+    credentials = raw.getsockopt(socket_module.SOL_SOCKET, socket_module.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], "little") not in (os.getuid(), 0)
+
+
+async def _line(client: UNIXSocketStream) -> bytes:
+    """One request; a line comes whole in all but the strangest cases, and is put together in those."""
+    received = b""
+    while not received.endswith(b"\n"):
+        if len(received) > LONGEST_REQUEST:
+            raise anyio.BrokenResourceError
+        received += await client.receive()
+    return received
+
+
+def _decode(line: bytes) -> Request | Answer:
+    try:
+        request = Request.decode(line)
+    except (ValueError, KeyError, TypeError):
+        return Answer(False, "the request cannot be read")
+    if request.protocol != PROTOCOL:
+        return Answer(False, f"protocol {request.protocol} was asked for and this worker speaks {PROTOCOL}")
+    return request
+
+
+async def _answer(client: UNIXSocketStream, worker: Controlled, request: Request | Answer) -> None:
+    if isinstance(request, Answer):
+        await client.send(request.encode())
+        return
+    match request.verb:
+        case "state" | "follow":
+            await client.send(Answer(True, data=worker.state()).encode())
+        case "interrupt":
+            await client.send(Answer(True).encode())
+            worker.interrupt()  # after the answer: a job that has not begun ends at once, and its socket with it
+        case "end":
+            await client.send(Answer(True).encode())
+            worker.end()
+        case "collected":
+            await client.send(Answer(True).encode())
+            worker.collected()
+        case "collect":
+            await _send_result(client, worker.result())
+        case _:
+            await client.send(Answer(False, f"there is no verb {request.verb!r}").encode())
+
+
+async def _send_result(client: UNIXSocketStream, result: tuple[list[int], list[int]] | None) -> None:
+    if result is None:
+        await client.send(Answer(False, "there is no result to collect").encode())
+        return
+    found, counts = result
+    await client.send(Answer(True, data={"counts": counts}).encode())
+    # The byte is waited for: descriptors that arrive with the answer's own bytes could be split from them.
+    await client.receive()
+    await client.send_fds(b"F", list(found))

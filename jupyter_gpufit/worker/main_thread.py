@@ -1,0 +1,71 @@
+"""The worker's main thread: runs what the control thread hands it, and lets an interrupt into the user's code only."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class MainThread:
+    """User code needs the main thread: signals arrive there, and so do the expectations of many libraries."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._interruptible = False
+        self._interrupted_early = False
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run `function` in the main thread, from the control thread's loop."""
+        future: Future[T] = Future()
+
+        def call() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # whoever asked has given up; once it runs, its result can no longer be refused
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._calls.put(call)
+        return await asyncio.wrap_future(future)
+
+    def serve(self) -> None:
+        """Run what is asked until `leave`; to be called in the main thread."""
+        assert threading.current_thread() is threading.main_thread()
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def leave(self) -> None:
+        self._calls.put(None)
+
+    def interrupt(self) -> None:
+        """Raise KeyboardInterrupt in the user's code, as Ctrl-C would."""
+        ident = threading.main_thread().ident
+        assert ident is not None
+        signal.pthread_kill(ident, signal.SIGINT)
+
+    @contextmanager
+    def user_code(self) -> Iterator[None]:
+        """Where an interrupt may strike; outside, it would leave our own state half-changed."""
+        if self._interrupted_early:  # while its variables were being opened
+            raise KeyboardInterrupt
+        self._interruptible = True
+        try:
+            yield
+        finally:
+            self._interruptible = False
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._interruptible:
+            raise KeyboardInterrupt
+        self._interrupted_early = True

@@ -1,0 +1,81 @@
+"""The one seam between a GPU and a CPU slot: what "being on the granted device" means for the cell's process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..claims import Granted
+from ..devices import Device
+from ..estimate.for_job import Took
+
+
+@dataclass(frozen=True)
+class Meter:
+    """Reads the bytes the cell takes on its device."""
+
+    used: Callable[[], int]
+    peak: Callable[[], int]
+    took: Callable[[], Took]  # all that is known of the peak, for the next estimate
+
+
+@contextmanager
+def on_device(granted: Granted) -> Iterator[Meter]:
+    """Let `cuda` mean what was granted, and keep the cell within its bytes."""
+    kind = granted.devices[0].kind
+    with _on_slot(granted) if kind == "slot" else _on_gpu(granted) as meter:
+        yield meter
+
+
+@contextmanager
+def _on_slot(granted: Granted) -> Iterator[Meter]:
+    from ..slot import as_slot
+
+    with as_slot(granted.devices[0].label, granted.bytes) as slot:
+        yield Meter(slot.used, slot.peak, lambda: Took(slot.peak()))
+
+
+@contextmanager
+def _on_gpu(granted: Granted) -> Iterator[Meter]:
+    # By UUID: nvidia-smi's order is not CUDA's, and a value inherited from the notebook must not win.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(device.uuid for device in granted.devices)
+    import torch
+
+    assert not torch.cuda.is_initialized(), "CUDA was initialised before the claim"
+    for index in range(len(granted.devices)):
+        # Of CUDA's total, which is smaller than NVML's. Its own out-of-memory error, rather than its neighbour's.
+        total = torch.cuda.mem_get_info(index)[1]
+        torch.cuda.set_per_process_memory_fraction(min(1.0, granted.bytes / total), index)
+    yield Meter(_cuda_used, _cuda_peak, lambda: _cuda_took(granted.devices[0]))
+
+
+def _cuda_used() -> int:
+    import torch
+
+    return torch.cuda.memory_reserved() if torch.cuda.is_initialized() else 0
+
+
+def _cuda_peak() -> int:
+    import torch
+
+    return torch.cuda.max_memory_reserved() if torch.cuda.is_initialized() else 0
+
+
+def _cuda_took(device: Device) -> Took:
+    import torch
+
+    from ..nvml import read_gpus
+
+    if not torch.cuda.is_initialized():
+        return Took(0)
+    reserved, most = torch.cuda.memory_reserved(), torch.cuda.max_memory_reserved()
+    now = [one for one in read_gpus() if one.uuid == device.uuid]
+    ours = [process.bytes for one in now for process in one.processes if process.pid == os.getpid()]
+    # In a container the driver may count pids otherwise, or not say what a process holds.
+    held = ours[0] if ours and ours[0] is not None else None
+    context = held - reserved if held is not None else 0
+    return Took(
+        most + max(0, context), torch.cuda.max_memory_allocated(), most, most + context if context > 0 else None
+    )

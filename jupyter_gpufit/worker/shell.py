@@ -1,0 +1,160 @@
+"""The IPython shell in which a cell runs: a kernel's behaviour without a kernel, its output going to the journal."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import getpass
+import os
+import types
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.error import StdinNotImplementedError
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import Type
+from traitlets.config import Config
+
+from . import tqdm_notebook
+from .messages import Clear, Display, Event, Failure, Result
+
+Emit = Callable[[Event], None]
+OUR_FILES = str(Path(__file__).resolve().parents[1]) + os.sep
+
+# A widget's model lives in the kernel it was made in: its view cannot be shown from here, its text can.
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class Publisher(DisplayPublisher):
+    """display(), update_display() and clear_output()."""
+
+    shell: WorkerShell
+
+    def publish(
+        self,
+        data: Any,
+        metadata: Any = None,
+        source: Any = None,
+        *,
+        transient: Any = None,
+        update: bool = False,
+        **_: Any,
+    ) -> None:
+        shown = {mime: value for mime, value in data.items() if mime != WIDGET_VIEW}
+        self.shell.emit(Display(_plain(shown), _plain(metadata or {}), transient or {}, bool(update)))
+
+    def clear_output(self, wait: bool = False) -> None:
+        self.shell.emit(Clear(wait))
+
+
+class LastExpression(DisplayHook):
+    """Shows the value of the cell's last expression; keeps no Out, whose objects nobody here would ever use."""
+
+    shell: WorkerShell
+
+    def quiet(self) -> bool:
+        return bool(self.semicolon_at_end_of_expression(self.shell.cell_source))  # type: ignore[no-untyped-call]
+
+    def write_output_prompt(self) -> None:
+        pass
+
+    def write_format_data(self, format_dict: dict[str, Any], md_dict: Any = None) -> None:
+        self.shell.emit(Result(_plain(format_dict), _plain(md_dict or {})))
+
+    def update_user_ns(self, result: object) -> None:
+        pass
+
+    def log_output(self, format_dict: dict[str, Any]) -> None:
+        pass
+
+    def finish_displayhook(self) -> None:
+        self._is_active = False
+
+
+class WorkerShell(InteractiveShell):
+    """Runs one cell and says what it showed."""
+
+    display_pub_class = Type(Publisher)
+    displayhook_class = Type(LastExpression)
+    emit: Emit
+    cell_source = ""
+
+    @classmethod
+    def begin(cls, emit: Emit) -> WorkerShell:
+        """The one shell of this process, with an empty `__main__` for the cell."""
+        config = Config()
+        config.HistoryManager.enabled = False
+        config.InteractiveShell.colors = "neutral"
+        cls.emit = staticmethod(emit)
+        shell: WorkerShell = cls.instance(config=config, user_module=types.ModuleType("__main__"))
+        tqdm_notebook.draw_text()
+        builtins.input = _no_input
+        getpass.getpass = _no_input
+        return shell
+
+    def run(self, source: str, number: int) -> BaseException | None:
+        """Run the cell; what left it as an exception has been shown, and is returned."""
+        self.cell_source = source
+        self.execution_count = number
+        result = self.run_cell(source, store_history=False, silent=False)  # type: ignore[no-untyped-call]
+        left: BaseException | None = result.error_before_exec or result.error_in_exec
+        return left
+
+    def init_user_ns(self) -> None:
+        super().init_user_ns()  # type: ignore[no-untyped-call]
+        for name in ("In", "Out"):  # empty ones would pass for the notebook's
+            del self.user_ns[name], self.user_ns_hidden[name]
+
+    def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
+        etype, value, trace = self._get_exc_info(exc_tuple)  # type: ignore[no-untyped-call]
+        if isinstance(value, SystemExit):
+            # IPython's next act is to advise against it; set only now, so that no filter of the cell's comes before.
+            warnings.filterwarnings("ignore", "To exit: use", UserWarning)
+            if value.code in (None, 0):
+                return
+            kwargs["exception_only"] = False  # where it was called is worth more than how to ask %tb for it
+        super().showtraceback((etype, value, _without_ours(trace)), *args, **kwargs)
+
+    def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
+        self.emit(Failure(etype.__name__, str(evalue), tuple(stb)))
+
+    def enable_gui(self, gui: str | None = None) -> None:
+        """There is no event loop of a window system here; plots are shown in the notebook."""
+
+    def ask_exit(self) -> None:
+        pass
+
+
+def _without_ours(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback less the frames of this package: what the user can change stands in the others."""
+    if trace is None:
+        return None
+    rest = _without_ours(trace.tb_next)
+    if trace.tb_frame.f_code.co_filename.startswith(OUR_FILES):
+        return rest
+    return types.TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
+
+
+def cell_with_magic_line(magic_line: str, body: str) -> str:
+    """The cell with its first line as a comment, so that line numbers are those the user sees."""
+    # A cell magic must come first, and counts its lines for itself.
+    return body if body.lstrip().startswith("%%") else f"# {magic_line}\n{body}"
+
+
+def _no_input(*args: object, **kwargs: object) -> NoReturn:
+    raise StdinNotImplementedError(
+        "input() cannot ask you anything: this cell runs in a worker, which may outlive the notebook."
+        " Ask in an ordinary cell first, and use the answer here."
+    )
+
+
+def _plain(bundle: dict[str, Any]) -> dict[str, Any]:
+    """Bytes (a PNG) in the form that a notebook stores them."""
+    return {
+        key: base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
+        for key, value in bundle.items()
+    }

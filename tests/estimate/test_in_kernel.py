@@ -1,0 +1,104 @@
+"""%%gpufit estimate on a cell of a real kernel."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.kernels import TIMEOUT, Kernel
+
+pytestmark = pytest.mark.slow
+
+DEFINE = """
+import torch
+def step(model, x):
+    return model(x).square().mean()
+model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256))
+optimizer = torch.optim.AdamW(model.parameters())
+before = sum(p.sum().item() for p in model.parameters()), torch.get_rng_state().sum().item()
+batch = 512
+"""
+CELL = """
+model.to("cuda")
+for i in range(10**9):
+    loss = step(model, torch.randn(batch, 256, device="cuda"))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("not reached")
+"""
+
+
+def test_estimates_a_cell_and_changes_nothing(kernel: Kernel) -> None:
+    kernel.check("%load_ext jupyter_gpufit\n" + DEFINE)
+
+    told = json.loads(kernel.check('%%gpufit estimate --on "NVIDIA L4" --json' + CELL).shown)
+
+    assert told["how"] == "trace"
+    assert told["steps"] == 2
+    assert told["by_kind"]["parameters"] == 4 * (256 * 1024 * 2 + 1024 + 256)
+    assert told["low"] <= told["need"] <= told["high"]
+    assert told["flops_per_step"] == 3 * 2 * 512 * 256 * 1024 * 2 - 2 * 512 * 256 * 1024
+    after = "sum(p.sum().item() for p in model.parameters()), torch.get_rng_state().sum().item()"
+    kernel.check(f"assert before == ({after})\nassert not torch.cuda.is_initialized()")
+
+
+def test_shows_a_line_a_table_and_a_figure(kernel: Kernel) -> None:
+    kernel.check("%load_ext jupyter_gpufit\n" + DEFINE)
+
+    ran = kernel.check('%%gpufit estimate --on "NVIDIA L4"' + CELL)
+
+    assert ran.shown.startswith("peak ") and "on NVIDIA L4 (22.5 GiB); fits such a card" in ran.shown
+    assert "optimizer state" in ran.shown and "Confidence" in ran.shown
+    assert any("<svg" in display.get("image/svg+xml", "") for display in ran.displays)
+
+
+def test_estimates_for_the_slot_that_is_here(kernel: Kernel) -> None:
+    kernel.check("%load_ext jupyter_gpufit\n" + DEFINE)
+
+    shown = kernel.check("%%gpufit estimate" + CELL).shown
+
+    assert "CPU slot" in shown and "fits cpu:0 and cpu:1 now" in shown
+
+
+def test_sweeps_a_variable_of_the_notebook(kernel: Kernel) -> None:
+    kernel.check("%load_ext jupyter_gpufit\n" + DEFINE)
+
+    lines = kernel.check("%%gpufit estimate --on T4 --sweep batch=16,60000" + CELL).shown.splitlines()
+
+    assert [line.partition(":")[0] for line in lines] == ["batch = 16", "batch = 60,000"]
+    assert kernel.check("assert batch == 512")
+
+
+def test_the_cells_own_error_is_shown_with_its_line(kernel: Kernel) -> None:
+    kernel.check("import torch")
+
+    ran = kernel.run(
+        "%%gpufit estimate --on T4\nx = torch.ones(3, device='cuda')\ny = x @ torch.ones(4, device='cuda')"
+    )
+
+    assert ran.ename == "CellFailedInTrial"
+    assert "line 3" in ran.traceback
+
+
+def estimating(kernel: Kernel) -> list[str]:
+    """The command lines of the processes that the kernel started."""
+    provisioner: Any = kernel.manager.provisioner
+    own = psutil.Process(provisioner.pid)
+    return [word for child in own.children() for word in child.cmdline()]
+
+
+def test_the_stop_button_ends_an_estimate(kernel: Kernel) -> None:
+    sent = kernel.send("%%gpufit estimate --on T4\nprint('begun')\nwhile True: pass")
+    until = time.monotonic() + TIMEOUT
+    while not any("jupyter_gpufit.estimate" in word for word in estimating(kernel)):
+        assert time.monotonic() < until
+    kernel.interrupt()
+    ran = kernel.finish(sent)
+
+    assert ran.ename == "KeyboardInterrupt"
+    kernel.check("1 + 1")

@@ -1,0 +1,113 @@
+"""Cells that train with other libraries, where these are installed. Figures in MiB are those of facts/estimation.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_gpufit.units import MiB
+from tests.estimate.traced import peak_by_kind, traced
+
+pytestmark = pytest.mark.slow
+
+GPT2 = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+model = GPT2LMHeadModel(GPT2Config({config})).to("cuda").train()
+{more}
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+for step in range(100):
+    ids = torch.randint(0, 50257, (8, 512), device="cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled={half}):
+        loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "half", "allocated"),
+    [
+        ("", "", False, 8240),
+        ("", "", True, 7309),
+        ("", "model.gradient_checkpointing_enable()", False, 3978),
+        ('attn_implementation="eager"', "", False, 10541),
+    ],
+)
+def test_gpt2_small_of_transformers(config: str, more: str, half: bool, allocated: int) -> None:
+    pytest.importorskip("transformers")
+
+    trace = traced(GPT2.format(config=config, more=more, half=half))
+
+    assert (trace.status, trace.error) == ("completed", "")
+    assert peak_by_kind(trace)["all"] / MiB == pytest.approx(allocated, rel=0.005)
+    assert trace.samples_per_step == 8
+
+
+def test_trainer() -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+
+    trace = traced(
+        """
+        import torch
+        from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+        model = BertForSequenceClassification(BertConfig(num_hidden_layers=2))
+        data = [{"input_ids": torch.randint(0, 30000, (64,)), "labels": i % 2} for i in range(64)]
+        args = TrainingArguments(output_dir="out", per_device_train_batch_size=8, report_to=[])
+        Trainer(model=model, args=args, train_dataset=data, eval_dataset=data).train()
+        """
+    )
+
+    assert (trace.status, trace.error, trace.steps) == ("stopped", "", 2)
+    most = peak_by_kind(trace)
+    assert 2 * most["parameter"] <= most["optimizer state"] < 2 * most["parameter"] + 1000
+    assert trace.samples_per_step == 8
+
+
+def test_lightning() -> None:
+    pytest.importorskip("lightning")
+
+    trace = traced(
+        """
+        import torch, lightning
+        from torch.utils.data import DataLoader, TensorDataset
+        class Lit(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.net = torch.nn.Linear(64, 64, bias=False)
+            def training_step(self, batch, i):
+                return self.net(batch[0]).pow(2).mean()
+            def configure_optimizers(self):
+                return torch.optim.Adam(self.parameters())
+        data = DataLoader(TensorDataset(torch.randn(64, 64)), batch_size=8)
+        lightning.Trainer(max_epochs=3, accelerator="gpu", devices=1, logger=False).fit(Lit(), data)
+        """
+    )
+
+    assert (trace.status, trace.error, trace.steps) == ("stopped", "", 2)
+    assert peak_by_kind(trace)["parameter"] == 4 * 64 * 64
+
+
+def test_lora() -> None:
+    pytest.importorskip("peft")
+
+    trace = traced(
+        """
+        import torch
+        from transformers import GPT2Config, GPT2LMHeadModel
+        from peft import LoraConfig, get_peft_model
+        model = get_peft_model(GPT2LMHeadModel(GPT2Config()), LoraConfig(r=8, target_modules=["c_attn"])).to("cuda")
+        trained = [p for p in model.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(trained)
+        for step in range(100):
+            ids = torch.randint(0, 50257, (2, 128), device="cuda")
+            model(input_ids=ids, labels=ids).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """
+    )
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert peak_by_kind(trace)["gradient"] == 12 * 8 * (768 + 3 * 768) * 4

@@ -1,0 +1,78 @@
+"""Memory of several files is one run of bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit.graph.memory import PAGE, Memory, Piece, copy_differences
+from jupyter_gpufit.units import MiB
+
+
+@pytest.fixture
+def parts() -> Memory:
+    """Three files of one, two and one page."""
+    fds = [os.memfd_create("test") for _ in range(3)]
+    for fd, pages in zip(fds, (1, 2, 1), strict=True):
+        os.ftruncate(fd, pages * PAGE)
+    return Memory(fds)
+
+
+def test_what_is_written_across_files_is_read_and_mapped_as_one(parts: Memory) -> None:
+    data = os.urandom(3 * PAGE)
+    source = ctypes.create_string_buffer(data, len(data))
+
+    parts.write([Piece(ctypes.addressof(source), len(data), 100)])
+
+    assert parts.read(100, len(data)) == data
+    mapped = parts.map(100, len(data))
+    assert bytes(mapped) == data
+    mapped[PAGE] = b"!"
+    assert parts.read(100 + PAGE, 1) == b"!"
+
+
+def test_a_private_mapping_changes_nobody_else(parts: Memory) -> None:
+    mapped = parts.map(0, parts.size, private=True)
+    mapped[0] = b"x"
+
+    assert parts.read(0, 1) == b"\0"
+
+
+def test_saved_and_opened_it_is_the_same(parts: Memory, tmp_path: Path) -> None:
+    source = ctypes.create_string_buffer(b"abc", 3)
+    parts.write([Piece(ctypes.addressof(source), 3, PAGE - 1)])
+    parts.save(tmp_path / "memory")
+
+    saved = Memory.open(tmp_path / "memory")
+
+    assert saved.size == parts.size and saved.read(PAGE - 1, 3) == b"abc"
+    assert bytes(saved.map(PAGE - 1, 3, private=True)) == b"abc"
+
+
+def test_large_memory_is_in_several_files_and_small_in_one() -> None:
+    assert len(Memory.create(100).fds) == 1
+    large = Memory.create(1 << 30)  # nothing is written, so nothing is used
+    assert large.size == 1 << 30 and len(large.fds) == min(4, os.cpu_count() or 1)
+
+
+def test_files_are_closed_with_the_memory() -> None:
+    memory = Memory.create(10)
+    (fd,) = memory.fds
+    del memory
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+def test_copies_only_the_parts_that_differ() -> None:
+    source = ctypes.create_string_buffer(40 * MiB)
+    target = ctypes.create_string_buffer(40 * MiB)
+    source[35 * MiB] = b"x"
+
+    written = copy_differences(ctypes.addressof(target), ctypes.addressof(source), 40 * MiB)
+
+    assert written == MiB and target[35 * MiB] == b"x"
+    assert copy_differences(ctypes.addressof(target), ctypes.addressof(source), 40 * MiB) == 0

@@ -1,0 +1,222 @@
+"""What cannot travel is found before anything starts, and named so that one knows what to change."""
+
+from __future__ import annotations
+
+import io
+import socket
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from types import CoroutineType
+from typing import Any
+
+import pytest
+
+from jupyter_gpufit.errors import CannotTravel
+from jupyter_gpufit.graph import Reply, Unavailable, receive, ship
+
+from .crossing import cross_here, notebook
+
+CASES = {
+    "a lock in a model's list": (
+        "import threading\nclass M: pass\nmodel = M(); model.cb = {'q': [1, threading.Lock()]}",
+        "model.cb['q'][1]",
+        "a lock",
+    ),
+    "a lock": ("import threading\nx = threading.RLock()", "x", "belongs to one process"),
+    "a lock in a closure": (
+        "import threading\ndef f():\n    l = threading.Lock()\n    return lambda: l\ng = f()",
+        "g.<l>",
+        "a lock",
+    ),
+    "an event": ("import threading\nx = [threading.Event()]", "x[0]", "between threads"),
+    "a thread": ("import threading\nclass T(threading.Thread): pass\nx = T()", "x", "a thread of this process"),
+    "a queue": ("import queue\nx = queue.Queue()", "x", "a queue"),
+    "a socket": ("import socket\nx = {'s': socket.socket()}", "x['s']", "an open socket. Make it inside the cell"),
+    "a generator": ("x = (i for i in range(3))", "x", "a generator in use"),
+    "a coroutine": ("async def f(): ...\nx = f()", "x", "a coroutine"),
+    "an open file": ("x = open('/dev/null')", "x", "an open file"),
+    "a database": ("import sqlite3\nx = sqlite3.connect(':memory:')", "x", "an open database"),
+    "a C library": ("import ctypes\nx = ctypes.CDLL(None)", "x", "a handle of a C library"),
+    "a process": ("import subprocess\nx = subprocess.Popen(['true'])", "x", "a process that this one started"),
+    "a pool": ("from concurrent.futures import *\nx = ThreadPoolExecutor(1)", "x", "a pool or future"),
+    "a view of memory": ("x = memoryview(b'abc')", "x", "bytes(view)"),
+    "a weak reference with a callback": (
+        "import weakref\nclass A: pass\na = A(); x = weakref.ref(a, print)",
+        "x",
+        "with a callback",
+    ),
+    "what refuses by itself": (
+        "class A:\n    def __reduce__(self): raise TypeError('not me')\nx = (1, A())",
+        "x[1]",
+        "not me",
+    ),
+    "what stayed in a worker": ("from jupyter_gpufit.graph import Unavailable\nx = Unavailable('a lock')", "x", "anew"),
+}
+
+
+@pytest.mark.parametrize(("before", "path", "why"), CASES.values(), ids=CASES)
+def test_refuses_and_says_what_to_do(before: str, path: str, why: str) -> None:
+    namespace = notebook(before)
+
+    with pytest.raises(CannotTravel) as caught:
+        ship([path.split(".")[0].split("[")[0]], namespace)
+
+    assert (caught.value.path, caught.value.others) == (path, ())
+    assert why in caught.value.why
+    _close(namespace)
+
+
+def test_names_everything_that_cannot_travel_at_once() -> None:
+    namespace = notebook("import threading\na = threading.Lock(); b = [a, (i for i in 'x')]; c = 1")
+
+    with pytest.raises(CannotTravel) as caught:
+        ship(["a", "b", "c"], namespace)
+
+    assert [error.path for error in (caught.value, *caught.value.others)] == ["a", "b[1]"]
+    assert str(caught.value).endswith("\nNothing was started.")
+
+
+def test_says_which_function_needs_the_name() -> None:
+    namespace = notebook("import threading\nlock = threading.Lock()\ndef work():\n    with lock: pass")
+
+    with pytest.raises(CannotTravel, match=r"lock cannot travel.*The function work uses lock"):
+        ship(["work"], namespace)
+
+
+@pytest.mark.slow
+def test_refuses_a_tensor_with_a_live_graph_only() -> None:
+    namespace = notebook("import torch\nw = torch.ones(2, requires_grad=True)\nlive = (w * w).sum()\nadded = live + 1")
+
+    with pytest.raises(CannotTravel, match=r"live autograd graph \(AddBackward0\).*\.detach\(\)"):
+        ship(["added"], namespace)
+    namespace["live"].backward()
+    ship(["added", "live"], namespace)
+
+
+@pytest.mark.slow
+def test_refuses_a_position_in_a_loader() -> None:
+    namespace = notebook("from torch.utils.data import DataLoader\nx = iter(DataLoader([1, 2]))")
+
+    with pytest.raises(CannotTravel, match=r"Call iter\(loader\) inside the cell"):
+        ship(["x"], namespace)
+
+
+def test_on_the_way_back_only_what_cannot_come_stays_behind() -> None:
+    namespace = notebook("d = {'a': 1}; e = d")
+
+    returned = cross_here(
+        namespace, "import threading\nd['b'] = threading.Lock(); d['c'] = 2; gen = (i for i in 'x')"
+    ).returned
+
+    assert returned.names == ("threading",)
+    assert [(left.name, left.path) for left in returned.left_behind] == [("gen", "gen"), ("d", "d['b']")]
+    assert namespace["e"]["c"] == 2 and isinstance(namespace["e"]["b"], Unavailable)
+    assert repr(namespace["e"]["b"]) == "<a _thread.lock object, which stayed in the worker>"
+    with pytest.raises(AttributeError, match="stayed in the worker"):
+        namespace["e"]["b"].acquire()
+
+
+def test_one_object_that_breaks_the_stream_does_not_break_the_reply() -> None:
+    namespace = notebook("d = {}")
+    cell = "class Bad:\n    def __reduce__(self): return 'no_such_global'\nbad = Bad(); good = [1]; d['x'] = good"
+
+    returned = cross_here(namespace, cell).returned
+
+    assert namespace["good"] == [1] and namespace["d"]["x"] is namespace["good"]
+    assert [left.name for left in returned.left_behind] == ["bad"]
+
+
+BAD = "def refuse(): raise ValueError('not again')\nclass Bad:\n    def __reduce__(self): return refuse, ()\n"
+
+
+def test_what_cannot_be_made_again_does_not_cost_the_others() -> None:
+    namespace = notebook("import numpy as np\nw = [1]; d = {}; e = {}")
+    cell = (
+        f"{BAD}first = 'one'; near = ['s']; bad = Bad(); held = {{'in': [Bad()], 'near': near, 'a': np.ones(9)}}\n"
+        "class Half:\n    def __setstate__(self, state): raise ValueError('half')\n"
+        "    def __getstate__(self): return {'n': 1}\n    def __reduce__(self): return Half, (), {'n': 1}\n"
+        "half = Half(); after = [np.ones(2)]; w.append(2); d['x'] = held; e['after'] = after, half\n"
+    )
+
+    returned = cross_here(namespace, cell).returned
+
+    assert namespace["w"] == [1, 2] and namespace["first"] == "one" and namespace["after"][0].tolist() == [1, 1]
+    held = namespace["held"]
+    assert held is namespace["d"]["x"] and held["near"] is namespace["near"] and held["a"].sum() == 9
+    assert isinstance(held["in"][0], Unavailable) and not {"bad", "half"} & set(namespace)
+    assert namespace["e"]["after"][0] is namespace["after"] and isinstance(namespace["e"]["after"][1], Unavailable)
+    paths = [left.path for left in returned.left_behind]
+    assert paths[0] == "bad" and "['in'][0]" in paths[1] and "after" in paths[2] and len(paths) == 3
+    assert "not again" in returned.left_behind[0].why and "half" in returned.left_behind[2].why
+
+
+def test_a_module_that_is_not_here_does_not_cost_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "far_9.py").write_text("class A: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    namespace = notebook("w = [1]")
+    shipment = ship(["w"], namespace)
+    there: dict[str, Any] = {"__name__": "__main__"}
+    arrival = receive(shipment.graph, shipment.memory, there)
+    exec("import far_9\na = far_9.A(); b = 1; w.append([a])", there)
+    reply = arrival.reply()
+    (tmp_path / "far_9.py").unlink()
+    monkeypatch.delitem(sys.modules, "far_9")
+
+    returned = shipment.bring_back(Reply(reply.graph, reply.memory), namespace)
+
+    assert namespace["b"] == 1 and isinstance(namespace["w"][1][0], Unavailable) and "a" not in namespace
+    assert any("far_9" in left.why for left in returned.left_behind)
+
+
+def test_a_class_with_a_way_of_its_own_takes_it_however_deep_the_hindrance() -> None:
+    namespace = notebook(
+        "import weakref\nclass Link: pass\n"
+        "class A:\n    def __init__(self): self.n, link = 1, Link(); link.deep = {'x': [weakref.ref(self, print)]};"
+        " self.link = link\n    def __getstate__(self): return {'n': self.n}\na = A()"
+    )
+    link = namespace["a"].link
+
+    cross_here(namespace, "assert a.n == 1 and not hasattr(a, 'link'); a.n = 2; b = a", "a")
+
+    assert namespace["a"].n == 2 and namespace["a"].link is link and namespace["b"] is namespace["a"]
+
+
+def test_lines_of_a_shell_command_travel() -> None:
+    namespace = notebook(
+        "from IPython.utils.text import LSString, SList\nfiles = SList(['a', 'b']); one = LSString('x')"
+    )
+
+    cross_here(namespace, "found = files.grep('a'); same = one + 'y'", "files", "one")
+
+    assert list(namespace["found"]) == ["a"] and namespace["same"] == "xy"
+
+
+@pytest.mark.slow
+def test_figures_travel_both_ways() -> None:
+    namespace = notebook(
+        "import matplotlib; matplotlib.use('agg')\nimport matplotlib.pyplot as plt\nfig, ax = plt.subplots()\n"
+        "fig.canvas.draw()"
+    )
+
+    returned = cross_here(namespace, "ax.plot([1, 2]); fig2, ax2 = plt.subplots(); lines = ax2.plot([3, 4])").returned
+
+    assert returned.left_behind == ()
+    assert len(namespace["fig"].axes) == 1 and namespace["ax2"].figure is namespace["fig2"]
+    assert namespace["fig"].axes[0] is namespace["ax"] and namespace["ax"].lines[0].get_ydata().tolist() == [1, 2]
+    assert namespace["lines"][0] is namespace["ax2"].lines[0]
+    namespace["fig"].canvas.draw()
+    namespace["fig2"].canvas.draw()
+    namespace["plt"].close("all")
+
+
+def _close(namespace: dict[str, Any]) -> None:
+    """Keep Python from warning about what the cell opened."""
+    x = namespace.get("x")
+    if isinstance(x, dict):
+        x = x["s"]
+    if isinstance(x, io.IOBase | socket.socket | sqlite3.Connection | CoroutineType):
+        x.close()
+    elif isinstance(x, subprocess.Popen):
+        x.wait()

@@ -1,0 +1,38 @@
+"""Tensors that were on a GPU, as far as that shows without one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from jupyter_gpufit.graph.tensors import fill_tensor, has_live_graph, tensor_state
+
+pytestmark = pytest.mark.slow  # imports torch
+
+
+def test_a_tensor_that_went_to_a_gpu_comes_back_into_its_own_bytes() -> None:
+    weight = torch.zeros(3, requires_grad=True)
+    view = weight.detach()[1:]
+    cls, storage, looks, _, *rest = tensor_state(torch.ones(3, requires_grad=True))
+
+    fill_tensor(weight, (cls, storage, looks, False, *rest))
+
+    assert view.tolist() == [1, 1]
+
+
+def test_a_tensor_whose_data_was_replaced_leaves_the_old_bytes_alone() -> None:
+    weight = torch.zeros(3, requires_grad=True)
+    view = weight.detach()[1:]
+
+    fill_tensor(weight, tensor_state(torch.ones(3, requires_grad=True)))
+
+    assert weight.tolist() == [1, 1, 1] and view.tolist() == [0, 0]
+
+
+def test_a_graph_is_live_until_backward_has_freed_it() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    loss = (weight * weight).exp().sum() + 1
+
+    assert has_live_graph(loss)
+    loss.backward()
+    assert not has_live_graph(loss)

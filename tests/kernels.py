@@ -1,0 +1,158 @@
+"""A real IPython kernel with the magics, driven as a notebook drives it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+TIMEOUT = 90.0  # seconds; generous, since a machine that runs tests may be busy
+
+
+@dataclass
+class Ran:
+    """What a cell showed."""
+
+    stdout: str = ""
+    stderr: str = ""
+    displays: list[dict[str, Any]] = field(default_factory=list)
+    result: dict[str, Any] | None = None
+    ename: str = ""
+    evalue: str = ""
+    traceback: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.ename
+
+    @property
+    def shown(self) -> str:
+        """The text of everything displayed."""
+        return "\n".join(str(display.get("text/plain", "")) for display in self.displays)
+
+
+@dataclass
+class Kernel:
+    """One kernel and its client."""
+
+    manager: KernelManager
+    client: BlockingKernelClient
+
+    def run(self, code: str, timeout: float = TIMEOUT) -> Ran:
+        """Run a cell to its end."""
+        return self.finish(self.send(code), timeout)
+
+    def check(self, code: str) -> Ran:
+        """Run a cell that must not fail."""
+        ran = self.run(code)
+        assert ran.ok, f"{ran.ename}: {ran.evalue}\n{ran.traceback}\n{ran.stderr}"
+        return ran
+
+    def send(self, code: str) -> str:
+        """Start a cell, without waiting for it."""
+        return str(self.client.execute(code))
+
+    def finish(self, sent: str, timeout: float = TIMEOUT) -> Ran:
+        """Everything a started cell shows, until it is idle."""
+        ran = Ran()
+        for _ in self.watch(sent, ran, timeout):
+            pass
+        return ran
+
+    def watch(self, sent: str, ran: Ran, timeout: float = TIMEOUT) -> Iterator[Ran]:
+        """The same, message by message."""
+        until = time.monotonic() + timeout
+        while True:
+            message = self._message(until)
+            if message["parent_header"].get("msg_id") != sent:
+                continue
+            if _take(ran, message):
+                return
+            yield ran
+
+    def until(self, sent: str, wanted: str, timeout: float = TIMEOUT) -> Ran:
+        """What a started cell has shown by the time `wanted` stands in its output."""
+        ran = Ran()
+        for _ in self.watch(sent, ran, timeout):
+            if wanted in ran.stdout + ran.stderr + ran.shown:
+                return ran
+        raise AssertionError(f"the cell ended without {wanted!r}: {ran}")
+
+    def interrupt(self) -> None:
+        self.manager.interrupt_kernel()
+
+    def restart(self) -> None:
+        self.manager.restart_kernel(now=False)
+        self.client.wait_for_ready(timeout=TIMEOUT)
+        self.check("%load_ext jupyter_gpufit")
+
+    def _message(self, until: float) -> dict[str, Any]:
+        try:
+            message: dict[str, Any] = self.client.get_iopub_msg(timeout=max(0.01, until - time.monotonic()))
+        except queue.Empty:
+            raise AssertionError("the kernel said nothing for too long") from None
+        return message
+
+
+def _take(ran: Ran, message: dict[str, Any]) -> bool:
+    """Add a message to what was shown; True when the cell is idle."""
+    content = message["content"]
+    match message["msg_type"]:
+        case "stream" if content["name"] == "stdout":
+            ran.stdout += content["text"]
+        case "stream":
+            ran.stderr += content["text"]
+        case "display_data" | "update_display_data":
+            ran.displays.append(content["data"] | {"transient": content.get("transient", {})})
+        case "execute_result":
+            ran.result = content["data"]
+        case "error":
+            ran.ename, ran.evalue = content["ename"], content["evalue"]
+            ran.traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
+        case "clear_output":
+            ran.displays.append({"clear": content["wait"]})
+        case "status":
+            return bool(content["execution_state"] == "idle")
+    return False
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a user whose home, runtime directory and lab are all under `home`."""
+    runtime = home / "run"
+    runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("GPUFIT_", "JPY_", "JUPYTER"))}
+    return given | {
+        "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(runtime),
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
+        "GPUFIT_DEVICES": "cpu:2x2GiB",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        **more,
+    }
+
+
+@contextmanager
+def running_kernel(env: Mapping[str, str], cwd: Path) -> Iterator[Kernel]:
+    """A kernel with the extension loaded."""
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(env=dict(env), cwd=str(cwd))
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=TIMEOUT)
+        kernel = Kernel(manager, client)
+        kernel.check("%load_ext jupyter_gpufit")
+        yield kernel
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)

@@ -1,0 +1,404 @@
+"""A cell under %%gpufit train does what it would have done in the kernel: real kernel, real worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kernels import Kernel, environment, running_kernel
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_plain_training_cell_trains_the_very_objects_of_the_notebook(kernel: Kernel) -> None:
+    kernel.check(
+        "import torch; torch.manual_seed(0)\n"
+        "model = torch.nn.Linear(4, 1); also = {'the model': model}; weight = model.weight\n"
+        "before = weight.detach().clone()\n"
+        "opt = torch.optim.SGD(model.parameters(), lr=0.1); history = []\n"
+        "x, y = torch.randn(64, 4), torch.randn(64, 1)\n"
+    )
+    ran = kernel.check(
+        "%%gpufit train --name plain\n"
+        "model.to('cuda')\n"
+        "for step in range(5):\n"
+        "    loss = torch.nn.functional.mse_loss(model(x.cuda()), y.cuda())\n"
+        "    opt.zero_grad(); loss.backward(); opt.step()\n"
+        "    history.append(loss.item()); print('step', step)\n"
+    )
+    assert ran.stdout == "".join(f"step {step}\n" for step in range(5))
+    assert "plain: done" in ran.shown
+    kernel.check(
+        "assert also['the model'] is model and model.weight is weight\n"
+        "assert not torch.equal(weight, before) and weight.device.type == 'cpu'\n"
+        "assert len(history) == 5 and step == 4 and history[-1] < history[0]\n"
+        "assert opt.param_groups[0]['params'][0] is weight\n"
+    )
+
+
+def test_what_changes_in_place_changes_in_the_kernels_own_memory(kernel: Kernel) -> None:
+    kernel.check(
+        "import numpy as np\nt = torch.zeros(1000); view = t[10:20]; address = t.data_ptr()\n"
+        "a = np.zeros(5); from_a = torch.from_numpy(a); d = {'l': [1]}; inner = d['l']\n"
+    )
+    kernel.check("%%gpufit train\nt[10] = 7\nfrom_a[0] = 3\nd['l'].append(2)\n")
+    kernel.check("assert view[0] == 7 and t.data_ptr() == address and a[0] == 3 and inner == [1, 2]")
+
+
+def test_the_result_is_the_kernels_own_to_the_bit(kernel: Kernel) -> None:
+    cell = (
+        "torch.manual_seed(1)\n"
+        "net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Dropout(0.5), torch.nn.Linear(32, 2))\n"
+        "adam = torch.optim.AdamW(net.parameters())\n"
+        "for _ in range(20):\n"
+        "    adam.zero_grad(); net(torch.randn(16, 8)).pow(2).mean().backward(); adam.step()\n"
+    )
+    digest = "print(sum(float(p.double().abs().sum()) for p in net.parameters()).hex())"
+    kernel.check("import torch\n" + cell)
+    plain = kernel.check(digest).stdout
+    kernel.check("%%gpufit train\n" + cell)
+    assert kernel.check(digest).stdout == plain
+
+
+def test_a_seed_of_an_earlier_cell_holds_and_the_generators_go_on_afterwards(kernel: Kernel) -> None:
+    draw = "[random.random(), numpy.random.rand(), torch.rand(1).item()]"
+    seed = "import random, numpy, torch\nrandom.seed(1); numpy.random.seed(2); torch.manual_seed(3)\n"
+    kernel.check(f"{seed}plain = {draw} + {draw} + {draw}")
+    kernel.check(f"{seed}first = {draw}")
+    kernel.check(f"%%gpufit train\nsecond = {draw}\n")
+    kernel.check(f"assert first + second + {draw} == plain and not any('gpufit' in name for name in globals())")
+
+
+def test_output_of_every_kind_comes_in_order(kernel: Kernel) -> None:
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "import sys, os, ctypes\n"
+        "print('one'); os.write(1, b'two\\n'); ctypes.CDLL(None).puts(b'three'); print('four', flush=True)\n"
+        "os.system('echo five'); print('six')\n"
+        "sys.stderr.write('to stderr\\n')\n"
+    )
+    assert ran.stdout.split() == ["one", "two", "three", "four", "five", "six"]
+    assert ran.stderr == "to stderr\n"
+
+
+def test_rich_displays_updates_and_the_last_expression(kernel: Kernel) -> None:
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "from IPython.display import display, HTML, clear_output\n"
+        "handle = display(HTML('<b>first</b>'), display_id='mine')\n"
+        "handle.update(HTML('<b>second</b>'))\n"
+        "del handle\n"
+        "[1, 2, 3]\n"
+    )
+    html = [display["text/html"] for display in ran.displays if display["transient"].get("display_id") == "mine"]
+    assert html == ["<b>first</b>", "<b>second</b>"]
+    assert ran.result is not None and ran.result["text/plain"] == "[1, 2, 3]"
+
+
+def test_a_semicolon_hides_the_last_expression(kernel: Kernel) -> None:
+    assert kernel.check("%%gpufit train\n[1, 2, 3];\n").result is None
+
+
+def test_a_figure_is_shown(kernel: Kernel) -> None:
+    ran = kernel.check("%%gpufit train\nimport matplotlib.pyplot as plt\nplt.plot([1, 2, 1]); plt.show()\n")
+    assert any("image/png" in display for display in ran.displays)
+
+
+def test_a_progress_bar_redraws_its_line(kernel: Kernel) -> None:
+    ran = kernel.check("%%gpufit train\nfrom tqdm.auto import tqdm\nfor _ in tqdm(range(3), mininterval=0): pass\n")
+    assert "\r" in ran.stderr and "3/3" in ran.stderr
+
+
+def test_notebook_functions_classes_and_their_globals_travel(kernel: Kernel) -> None:
+    kernel.check(
+        "SCALE = 3\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(); self.lin = torch.nn.Linear(2, 2)\n"
+        "    def forward(self, x): return self.lin(x) * SCALE\n"
+        "def make(): return Net()\n"
+    )
+    kernel.check("%%gpufit train\nfresh = make()\nout = fresh(torch.ones(1, 2)).shape\n")
+    kernel.check("assert type(fresh) is Net and tuple(out) == (1, 2) and fresh(torch.ones(1, 2)).shape == out")
+
+
+def test_an_exception_shows_the_cells_own_lines_and_keeps_what_was_computed(kernel: Kernel) -> None:
+    ran = kernel.run(
+        "%%gpufit train\nreached = 1\ndef fail(n):\n    return n / 0  # here it breaks\nfail(reached)\nreached = 2\n"
+    )
+    assert ran.ename == "ZeroDivisionError"
+    assert "here it breaks" in ran.traceback and "fail(reached)" in ran.traceback
+    assert "jupyter_gpufit" not in ran.traceback
+    assert "4" in ran.traceback.split("here it breaks")[0].splitlines()[-1]  # the line's number in the notebook
+    kernel.check("assert reached == 1")
+
+
+def test_magics_shell_commands_and_top_level_await_work(kernel: Kernel) -> None:
+    ran = kernel.check(
+        "%%gpufit train\nimport asyncio\nawait asyncio.sleep(0)\n!echo from the shell\n%time nothing = 1\n"
+    )
+    assert "from the shell" in ran.stdout and "Wall time" in ran.stdout
+
+
+def test_a_cell_magic_may_stand_above(kernel: Kernel) -> None:
+    ran = kernel.check("%%time\n%%gpufit train --name below\nbelow_time = 1\nprint('here')\n")
+    assert "here" in ran.stdout and "Wall time" in ran.stdout and "below: done" in ran.shown
+    kernel.check("assert below_time == 1")
+    ran = kernel.run("%%time\n%%gpufit train\n1 / 0\n")
+    assert "ZeroDivisionError" in ran.traceback and "jupyter_gpufit" not in ran.traceback, ran.traceback
+    kernel.check("%%capture kept\n%%gpufit train\nprint('for later')\n")
+    kernel.check("assert kept.stdout == 'for later\\n', kept.stdout")
+
+
+def test_a_line_inside_a_cell_magic_is_not_awaited(kernel: Kernel) -> None:
+    assert "below" in kernel.check("%%time\n%gpufit jobs\n").shown
+
+
+def test_a_cell_magic_may_stand_inside(kernel: Kernel) -> None:
+    kernel.check("inside = 20")
+    ran = kernel.check("%%gpufit train\n%%time\nmore = inside + 1\nprint('body')\n")
+    assert "Wall time" in ran.stdout and "body" in ran.stdout
+    kernel.check("assert more == 21")
+    kernel.check("%%gpufit train\n\n%%capture out\nprint('caught')\n")
+    kernel.check("assert out.stdout == 'caught\\n', out")
+    kernel.check("%%gpufit train\n%%writefile x.txt\nthe whole text\n")
+    kernel.check("assert open('x.txt').read() == 'the whole text\\n'")
+
+
+def test_an_exception_inside_a_cell_magic_is_the_cells(kernel: Kernel) -> None:
+    ran = kernel.run("%%gpufit train\n%%time\nx = 1\nx / 0\n")
+    assert ran.ename == "ZeroDivisionError" and "jupyter_gpufit" not in ran.traceback
+    ran = kernel.run("%%gpufit train\n%%capture out\nx / 0\n")
+    assert ran.ename == "ZeroDivisionError" and "jupyter_gpufit" not in ran.traceback
+
+
+def test_names_inside_text_are_found_and_locks_beside_them_do_no_harm(kernel: Kernel) -> None:
+    kernel.check("import threading\nhidden = 20; beside = threading.Lock()")
+    ran = kernel.check("%%gpufit train\nexec('answer = hidden + 1')\n%time more = hidden + 2\n")
+    assert "Wall time" in ran.stdout
+    kernel.check("assert answer == 21 and more == 22")
+
+
+def test_a_small_cell_does_not_wait_for_torchs_compiler(kernel: Kernel) -> None:
+    ran = kernel.check("%%gpufit train\nimport sys\nprint([name for name in sys.modules if name == 'torch._dynamo'])\n")
+    assert ran.stdout == "[]\n"  # importing it takes longer than the rest of the start
+
+
+def test_a_syntax_error_starts_nothing(kernel: Kernel) -> None:
+    ran = kernel.run("%%gpufit train\nok = 1\nfor x in\n")
+    assert ran.ename == "SyntaxError" and "for x in" in ran.traceback and not ran.displays
+
+
+def test_what_holds_for_the_machine_is_said_once_per_kernel(kernel: Kernel, home: Path) -> None:
+    kernel.check("%%gpufit train --name says_it\npass\n")
+    assert "Claims are private" not in kernel.check("%%gpufit train\npass\n").shown
+    with running_kernel(environment(home), home) as another:
+        assert "Claims are private" in another.check("%gpufit attach says_it").shown
+        assert "Claims are private" not in another.check("%gpufit attach --again says_it").shown
+
+
+@pytest.mark.parametrize("line", ["return 5", "break", "yield 5", "global ok"])
+def test_an_error_of_the_compiler_is_the_cells_own_too(kernel: Kernel, line: str) -> None:
+    ran = kernel.run(f"%%gpufit train\nok = 1\n{line}\n")
+    assert ran.ename == "SyntaxError" and line in ran.traceback and "the cell:3" in ran.traceback
+    assert "jupyter_gpufit" not in ran.traceback and not ran.displays
+
+
+def test_an_unknown_name_is_refused_before_anything_starts(kernel: Kernel) -> None:
+    ran = kernel.run("%%gpufit train\nprint('started')\nmodle.train()\n")
+    assert ran.ename == "NameNotDefined" and ran.stdout == ""
+    assert "line 3" in ran.traceback
+    assert "model" in ran.traceback.split("Did you mean")[1]
+
+
+def test_what_cannot_travel_is_named_with_its_line(kernel: Kernel) -> None:
+    kernel.check("import threading\nholder = {'inside': [threading.Lock()]}")
+    ran = kernel.run("%%gpufit train\npass\nholder['inside']\n")
+    assert ran.ename == "CannotTravel"
+    assert "line 3" in ran.traceback and "holder['inside'][0]" in ran.traceback and "lock" in ran.traceback
+
+
+def test_a_result_that_cannot_come_back_is_named_and_the_rest_comes(kernel: Kernel) -> None:
+    ran = kernel.check("%%gpufit train\nimport threading\nbolt = threading.Lock()\nfine = 42\n")
+    assert "bolt" in ran.shown
+    kernel.check("assert fine == 42 and 'bolt' not in globals()")
+
+
+@pytest.mark.parametrize(
+    ("cell", "ename", "words"),
+    [
+        ("input('name? ')", "StdinNotImplementedError", "ordinary cell"),
+        ("import sys; sys.exit('enough')", "SystemExit", "enough"),
+        ("import os; os._exit(7)", "WorkerDied", "exit code 7"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "WorkerDied", "SIGKILL"),
+        ("import os; os.abort()", "WorkerDied", "SIGABRT"),
+    ],
+)
+def test_a_cell_that_ends_its_process_is_explained(kernel: Kernel, cell: str, ename: str, words: str) -> None:
+    ran = kernel.run(f"%%gpufit train\nprint('before', flush=True)\n{cell}\n")
+    assert ran.ename == ename and words in ran.traceback + ran.evalue
+    assert kernel.check("1 + 1").result is not None
+
+
+@pytest.mark.parametrize("call", ["sys.exit()", "sys.exit(0)", "warnings.simplefilter('error'); sys.exit()"])
+def test_leaving_without_a_code_is_no_error(kernel: Kernel, call: str) -> None:
+    ran = kernel.check(f"%%gpufit train\nimport sys, warnings\nreached = {call!r}\n{call}\n")
+    assert "the cell called sys.exit()" in ran.shown and ran.stderr == "", ran
+    kernel.check(f"assert reached == {call!r}")
+
+
+def test_leaving_with_a_code_fails_without_advice_about_the_kernel(kernel: Kernel) -> None:
+    ran = kernel.run("%%gpufit train\nimport sys; sys.exit(3)\n")
+    assert ran.ename == "SystemExit" and ran.evalue == "3" and ": failed" in ran.shown
+    assert "Ctrl-D" not in ran.stderr + ran.traceback
+
+
+def test_there_is_no_history_in_the_worker(kernel: Kernel) -> None:
+    kernel.check("1 + 1")
+    for name in ("In", "Out"):
+        ran = kernel.run(f"%%gpufit train\n{name}[1]\n")
+        assert ran.ename == "NameError" and name in ran.evalue
+
+
+@pytest.mark.parametrize(
+    ("before", "inside"),
+    [
+        ("from tqdm.notebook import tqdm as bar", ""),
+        ("from tqdm.auto import tqdm as bar", ""),
+        ("from tqdm.autonotebook import tqdm as bar", ""),
+        ("from tqdm.notebook import trange\ndef bar(them, **options): return trange(len(them), **options)", ""),
+        ("import tqdm.notebook as module", "bar = module.tqdm\n"),
+        ("import tqdm", "import tqdm.notebook\nbar = tqdm.tqdm_notebook\n"),
+        ("", "from tqdm.notebook import tqdm as bar\n"),
+        ("", "from tqdm.auto import tqdm as bar\n"),
+    ],
+)
+def test_a_progress_bar_for_notebooks_is_drawn_as_text(kernel: Kernel, before: str, inside: str) -> None:
+    kernel.check(f"import warnings; warnings.simplefilter('ignore')\n{before}")
+    ran = kernel.check(f"%%gpufit train\n{inside}for _ in bar(range(3), mininterval=0, desc='epochs'): pass\n")
+    assert "\r" in ran.stderr and "3/3" in ran.stderr and "epochs" in ran.stderr
+    kernel.check("import tqdm.notebook\nassert tqdm.notebook.tqdm is tqdm.notebook.tqdm_notebook")
+
+
+def test_a_progress_bar_for_notebooks_keeps_its_options_and_its_class(kernel: Kernel) -> None:
+    kernel.check("from tqdm.notebook import tqdm; kept = tqdm")
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "from tqdm.notebook import tqdm\n"
+        "bar = tqdm(total=2, ncols=60, colour='green', display=True)\n"
+        "bar.update(2); bar.display('two of them'); bar.close()\n"
+        "bar.reset(total=5)\n"
+        "with tqdm(range(2), display=False) as hidden: list(hidden)\n"
+        "del bar, hidden\n"
+    )
+    assert "two of them" in ran.stderr
+    kernel.check(
+        "assert tqdm is kept and 'status_printer' in vars(tqdm) and hasattr(tqdm.status_printer(0), 'children')"
+    )
+
+
+def test_a_cell_may_fork_and_start_threads(kernel: Kernel) -> None:
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "import os, threading, time\n"
+        "if os.fork() == 0:\n"
+        "    print('child'); mine = 'of the child'\n"
+        "else:\n"
+        "    os.wait(); mine = 'of the parent'\n"
+        "    done = []\n"
+        "    go = threading.Event()\n"
+        "    thread = threading.Thread(target=lambda: (go.wait(), print('thread'), done.append(1)))\n"
+        "    thread.start(); go.set(); del thread, go\n"
+    )
+    assert "child" in ran.stdout and "thread" in ran.stdout
+    kernel.check("assert mine == 'of the parent' and done == [1]")
+
+
+def test_workers_of_a_data_loader_run(kernel: Kernel) -> None:
+    kernel.check(
+        "class Squares(torch.utils.data.Dataset):\n"
+        "    def __len__(self): return 8\n"
+        "    def __getitem__(self, i): return torch.tensor(i * i)\n"
+    )
+    kernel.check(
+        "%%gpufit train\nsquares = [b.tolist() for b in torch.utils.data.DataLoader(Squares(), 4, num_workers=2)]\n"
+    )
+    kernel.check("assert squares == [[0, 1, 4, 9], [16, 25, 36, 49]], squares")
+
+
+def test_many_prints_a_huge_print_and_invalid_bytes(kernel: Kernel) -> None:
+    ran = kernel.check("%%gpufit train\nfor i in range(20_000): print(i)\n")
+    assert ran.stdout == "".join(f"{i}\n" for i in range(20_000))
+    ran = kernel.check("%%gpufit train\nprint('x' * 50_000_000)\n")
+    assert len(ran.stdout) == 50_000_001
+    ran = kernel.check("%%gpufit train\nimport os\nos.write(1, b'caf\\xe9 \\xff\\n'); print('after')\n")
+    assert ran.stdout.startswith("caf") and ran.stdout.endswith("after\n")
+
+
+def test_more_memory_than_the_slot_has_ends_the_cell_with_the_figures(kernel: Kernel) -> None:
+    ran = kernel.run("%%gpufit train\nkept = []\nwhile True: kept.append(torch.ones(64 << 20))\n")
+    assert ran.ename == "OutOfMemoryError" and "2.0 GiB" in ran.evalue, ran
+    assert "kept.append" in ran.traceback and "jupyter_gpufit" not in ran.traceback
+
+
+def test_tracebacks_show_the_lines_of_functions_of_other_cells(kernel: Kernel) -> None:
+    kernel.check("def earlier(x):\n    y = x\n    return y / 0  # it breaks in the earlier cell\n")
+    ran = kernel.run("%%gpufit train\nimport inspect\nprint(inspect.getsource(earlier))\nearlier(1)\n")
+    assert ran.ename == "ZeroDivisionError" and "y = x" in ran.stdout, ran
+    assert "it breaks in the earlier cell" in ran.traceback and "Could not get source" not in ran.traceback
+    assert ran.traceback.count("Cell In[") == 2, ran.traceback
+    kernel.check("%%gpufit train\ndef later(x):\n    return x / 0  # it breaks in the later cell\n")
+    ran = kernel.run("import inspect; print(inspect.getsource(later)); later(1)")
+    assert "later cell" in ran.stdout and "return x / 0" in ran.traceback
+    assert ran.traceback.count("Cell In[") == 2, ran.traceback
+
+
+def test_figures_and_what_cannot_be_made_again_cost_nothing_else(kernel: Kernel) -> None:
+    kernel.check(
+        "import torch, matplotlib.pyplot as plt\nold, old_ax = plt.subplots(); w = torch.zeros(2)\nfiles = !ls /\n"
+    )
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "w += 1; fig, ax = plt.subplots(); lines = ax.plot([1, 2]); old_ax.plot([3, 4]); root = files.grep('tmp')\n"
+        "class Bad:\n    def __reduce__(self): return (Bad.make, ())\n    def make(): raise ValueError('not again')\n"
+        "bad = Bad()\n"
+    )
+    assert "bad stayed in the worker" in ran.shown and "not again" in ran.shown
+    kernel.check(
+        "assert w.tolist() == [1, 1] and fig.axes[0] is ax and ax.lines[0] is lines[0] and root == ['tmp']\n"
+        "assert len(old_ax.lines) == 1 and old.axes[0] is old_ax and 'bad' not in globals()\n"
+    )
+    ran = kernel.check("plt.close('all'); fig")
+    assert ran.result is not None and "image/png" in ran.result
+
+
+def test_settings_of_libraries_hold_in_the_cell_and_what_it_sets_holds_afterwards(kernel: Kernel) -> None:
+    kernel.check(
+        "import torch, numpy, warnings, logging, pandas, matplotlib\n"
+        "torch.set_default_dtype(torch.float64); numpy.seterr(divide='raise'); torch.set_grad_enabled(False)\n"
+        "torch.use_deterministic_algorithms(True, warn_only=True); torch.backends.cudnn.benchmark = True\n"
+        "warnings.simplefilter('error', FutureWarning); logging.basicConfig(level='INFO', format='<%(message)s>')\n"
+        "pandas.set_option('display.max_rows', 7); matplotlib.rcParams['lines.linewidth'] = 3\n"
+        "def settings():\n"
+        "    return [torch.get_default_dtype(), numpy.geterr()['divide'], torch.is_grad_enabled(),\n"
+        "        torch.is_deterministic_algorithms_warn_only_enabled(), torch.backends.cudnn.benchmark,\n"
+        "        ('error', FutureWarning) in [(f[0], f[2]) for f in warnings.filters], logging.root.level,\n"
+        "        pandas.get_option('display.max_rows'), matplotlib.rcParams['lines.linewidth']]\n"
+        "here = settings()\n"
+    )
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "there = settings(); logging.info('from the cell')\n"
+        "torch.set_default_dtype(torch.float32); torch.set_grad_enabled(True)\n"
+        "pandas.reset_option('display.max_rows'); matplotlib.rcdefaults(); logging.root.setLevel('WARNING')\n"
+        "torch.backends.cudnn.benchmark = False; torch.use_deterministic_algorithms(False)\n"
+    )
+    assert ran.stderr == "<from the cell>\n"
+    kernel.check(
+        "assert there == here, (there, here)\n"
+        "now = [torch.float32, 'raise', True, False, False, True, 30, 60, 1.5]\n"
+        "assert settings() == now, settings()\n"
+        "assert len(logging.root.handlers) == 1 and not any('gpufit' in name for name in globals())\n"
+        "warnings.simplefilter('ignore', FutureWarning)"
+    )

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from jupyter_gpufit.commands import VERBS, HelpAsked, completions, help_text, parse, parse_line
+from jupyter_gpufit.errors import BadOption
+from jupyter_gpufit.units import GiB
+
+
+def test_reads_a_magics_line() -> None:
+    options = parse_line("train --name 'bert' --memory 12GiB --gpu cpu:0 --exclusive -d")
+    assert (options.verb, options.name, options.memory) == ("train", "bert", 12 * GiB)
+    assert options.gpu == "cpu:0" and options.exclusive and options.detach and not options.dry_run
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("attatch", "Did you mean attach?"),
+        ("train --exclusiv", "Did you mean --exclusive?"),
+        ("train --memory", "expected one argument"),
+        ("train --memory -3", "argument"),
+        ("train --name a/b", "not a name"),
+        ("stop", "JOB"),
+        ("train 'open", "No closing quotation"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_never_ends_the_process(line: str, words: str) -> None:
+    with pytest.raises(BadOption, match=words):
+        parse_line(line)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(verb: str) -> None:
+    with pytest.raises(HelpAsked, match=f"usage: gpufit {verb}"):
+        parse([verb, "--help"])
+    assert verb in help_text()
+
+
+def test_no_verb_shows_them_all() -> None:
+    with pytest.raises(HelpAsked, match="attach"):
+        parse([])
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment", "cell", "expected"),
+    [
+        ([], "tr", True, ["train"]),
+        ([], "tr", False, []),
+        ([], "st", False, ["status", "stop"]),
+        (["train"], "--d", True, ["--detach", "--dry-run"]),
+        (["train", "--detach"], "--d", True, ["--dry-run"]),
+        (["train", "--gpu"], "", True, ["0", "1"]),
+        (["attach"], "b", False, ["bert"]),
+        (["nonsense"], "", False, []),
+    ],
+)
+def test_completes_what_may_stand_there(words: list[str], fragment: str, cell: bool, expected: list[str]) -> None:
+    assert completions(words, fragment, cell=cell, devices=["0", "1"], jobs=["bert", "k3f9a2"]) == expected

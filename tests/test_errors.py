@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from jupyter_gpufit import errors
+from jupyter_gpufit.units import GiB
+
+
+def _all_errors(cls: type[errors.GpufitError]) -> list[type[errors.GpufitError]]:
+    return [cls, *(found for sub in cls.__subclasses__() for found in _all_errors(sub))]
+
+
+def test_the_tree_at_the_top_names_every_error() -> None:
+    assert errors.__doc__ is not None
+    missing = [
+        cls.__name__
+        for cls in _all_errors(errors.GpufitError)
+        if cls.__module__ == errors.__name__ and cls.__name__ not in errors.__doc__
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.NeverFits(90 * GiB, "GPU 1", 80 * GiB),
+        errors.NameNotDefined("modle", 3, ("model",)),
+        errors.CannotTravel(name="model", path="model.lock", why="a lock.", line=4),
+        errors.NoSuchJob("bret", ("bert",)),
+        errors.PathTooLong("/a" * 80, 107),
+    ],
+)
+def test_an_error_survives_pickling_with_its_sentence(error: errors.GpufitError) -> None:
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_an_error_offers_what_was_probably_meant() -> None:
+    assert "Did you mean model?" in str(errors.NameNotDefined("modle", 3, ("model", "optimizer")))
+    assert "Did you mean bert or resnet?" in str(errors.NoSuchJob("bret", ("bert", "resnet")))
+
+
+def test_never_fits_states_both_figures_and_a_way_out() -> None:
+    text = str(errors.NeverFits(90 * GiB, "GPU 1", 80 * GiB))
+    assert "90.0 GiB" in text and "80.0 GiB" in text and "smaller batch" in text

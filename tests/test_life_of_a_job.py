@@ -1,0 +1,415 @@
+"""What happens around a cell: interrupts, restarts, kills, waiting, attaching, stopping. Real kernels and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.kernels import Kernel, Ran, environment, running_kernel
+
+pytestmark = pytest.mark.slow
+
+# Each tick is announced, so that a test can wait for the cell to be in its loop instead of sleeping.
+LOOP = "import time\nfor tick in range({ticks}):\n    print('tick', tick)\n    time.sleep(0.1)\n"
+
+
+@pytest.fixture
+def env(home: Path) -> dict[str, str]:
+    return environment(home)
+
+
+def gpufit(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jupyter_gpufit.cli", *arguments], env=env, capture_output=True, text=True, timeout=60
+    )
+
+
+def jobs(env: dict[str, str]) -> dict[str, dict[str, Any]]:
+    listed = gpufit(env, "jobs", "--json")
+    assert listed.returncode == 0, listed.stderr
+    return {job["name"]: job for job in json.loads(listed.stdout)}
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_outlives_its_test(env: dict[str, str]) -> Iterator[None]:
+    """A failed test must not leave a worker that holds a slot: every test after it would wait."""
+    yield
+    for job in jobs(env).values():
+        if job["pid"] is not None:
+            os.kill(job["pid"], signal.SIGKILL)
+
+
+@pytest.fixture
+def second_kernel(home: Path) -> Iterator[Kernel]:
+    with running_kernel(environment(home), home) as kernel:
+        yield kernel
+
+
+def test_the_stop_button_interrupts_the_training_and_shows_where(kernel: Kernel) -> None:
+    sent = kernel.send("%%gpufit train --name stopped\n" + LOOP.format(ticks=600))
+    kernel.until(sent, "tick 2")
+    kernel.interrupt()
+    ran = kernel.finish(sent)
+    assert ran.ename == "KeyboardInterrupt" and "time.sleep(0.1)" in ran.traceback
+    kernel.check("assert 2 <= tick < 600")
+
+
+def test_the_stop_button_ends_the_waiting_of_a_queued_cell(kernel: Kernel, second_kernel: Kernel) -> None:
+    held = second_kernel.send("%%gpufit train --name holder --gpu cpu:0\n" + LOOP.format(ticks=600))
+    second_kernel.until(held, "tick 0")
+    sent = kernel.send("%%gpufit train --name waiter --gpu cpu:0\nprint('began')\n")
+    ran = kernel.until(sent, "holds cpu:0")
+    assert "holder" in ran.shown  # the reason names who is in the way
+    kernel.interrupt()
+    ran = kernel.finish(sent)
+    assert ran.ename == "KeyboardInterrupt" and "began" not in ran.stdout
+    second_kernel.interrupt()
+    second_kernel.finish(held)
+
+
+def test_a_second_notebook_waits_and_goes_on_when_the_first_ends(kernel: Kernel, second_kernel: Kernel) -> None:
+    first = second_kernel.send("%%gpufit train --name first --gpu cpu:1\n" + LOOP.format(ticks=600))
+    second_kernel.until(first, "tick 0")
+    second = kernel.send("%%gpufit train --name second --gpu cpu:1\nprint('my turn')\n")
+    kernel.until(second, "queued")
+    second_kernel.interrupt()
+    assert second_kernel.finish(first).ename == "KeyboardInterrupt"
+    assert kernel.finish(second).stdout == "my turn\n"
+
+
+def test_a_killed_holder_frees_its_device_at_once(kernel: Kernel, second_kernel: Kernel, env: dict[str, str]) -> None:
+    first = second_kernel.send("%%gpufit train --name killed --gpu cpu:1\n" + LOOP.format(ticks=600))
+    second_kernel.until(first, "tick 0")
+    second = kernel.send("%%gpufit train --name next --gpu cpu:1\nprint('my turn')\n")
+    kernel.until(second, "queued")
+    os.kill(jobs(env)["killed"]["pid"], signal.SIGKILL)
+    assert kernel.finish(second).stdout == "my turn\n"
+    assert "SIGKILL" in second_kernel.finish(first).traceback
+    assert jobs(env)["killed"]["state"] == "lost"
+
+
+def test_a_kernel_restart_leaves_the_training_running_and_attach_brings_all(home: Path, env: dict[str, str]) -> None:
+    with running_kernel(env, home) as kernel:
+        kernel.check("import torch\nnet = torch.nn.Linear(2, 2); start = net.weight.detach().clone()")
+        go = home / "go on"
+        sent = kernel.send(
+            "%%gpufit train --name survivor\nimport os, time\nprint('in the loop')\n"
+            f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
+            "with torch.no_grad(): net.weight.add_(1)\n"
+            "print('at the end')\n"
+        )
+        kernel.until(sent, "in the loop")
+        pid = jobs(env)["survivor"]["pid"]
+        kernel.restart()
+        assert psutil.pid_exists(pid) and jobs(env)["survivor"]["state"] == "running"
+        kernel.check("assert 'net' not in globals()")
+        attached = kernel.send("%gpufit attach survivor")
+        kernel.until(attached, "in the loop")
+        go.touch()
+        ran = kernel.finish(attached)
+        assert ran.ok and ran.stdout.endswith("at the end\n")
+        kernel.check("assert type(net).__name__ == 'Linear' and net.weight.shape == (2, 2)")
+
+
+def test_the_variables_of_a_job_that_ended_alone_come_with_attach(home: Path, env: dict[str, str]) -> None:
+    with running_kernel(env, home) as kernel:
+        kernel.check("import torch\nkept = torch.zeros(3)\nsame = kept\n")
+        ran = kernel.check("%%gpufit train --detach --name alone\nkept += 1\nmade = {'k': kept}\nprint('done alone')\n")
+        assert any("application/vnd.jupyter.widget-view+json" in display for display in ran.displays)
+        kernel.check(
+            "import json, subprocess, sys, time\n"
+            "def state(): return {j['name']: j['state'] for j in json.loads(subprocess.run("
+            "[sys.executable, '-m', 'jupyter_gpufit.cli', 'jobs', '--json'], capture_output=True).stdout)}['alone']\n"
+            "while state() != 'done': time.sleep(0.05)\n"
+        )
+        assert "done alone" in kernel.check("%gpufit attach alone").stdout
+        kernel.check("assert same.tolist() == [1, 1, 1] and made['k'] is kept and kept is same")
+        kernel.restart()  # what is on the disk also serves a kernel that never had the objects
+        kernel.check("%gpufit attach alone")
+        kernel.check("assert kept.tolist() == [1, 1, 1] and made['k'] is kept")
+
+
+def test_a_job_whose_variables_another_kernel_took_says_so(kernel: Kernel, second_kernel: Kernel) -> None:
+    kernel.check("%%gpufit train --name taken\ngiven = 1\n")
+    ran = second_kernel.check("%gpufit attach taken")
+    assert "not in this one" in ran.shown
+    second_kernel.check("assert 'given' not in globals()")
+
+
+def test_stop_from_a_terminal_ends_a_blocking_cell(kernel: Kernel, env: dict[str, str]) -> None:
+    sent = kernel.send("%%gpufit train --name far\n" + LOOP.format(ticks=600))
+    kernel.until(sent, "tick 0")
+    stopped = gpufit(env, "stop", "far")
+    assert stopped.returncode == 0 and "far: interrupted" in stopped.stdout and "far: ended" in stopped.stdout
+    assert kernel.finish(sent).ename == "KeyboardInterrupt"
+    assert jobs(env)["far"]["state"] == "stopped"
+
+
+def test_the_stop_ladder_ends_a_cell_that_shrugs_off_interrupts(kernel: Kernel, env: dict[str, str]) -> None:
+    sent = kernel.send(
+        "%%gpufit train --name stubborn\n"
+        "import time\n"
+        "print('deaf')\n"
+        "while True:\n"
+        "    try: time.sleep(600)\n"
+        "    except KeyboardInterrupt: print('never')\n"
+    )
+    kernel.until(sent, "deaf")
+    stopped = gpufit(env | {"GPUFIT_STOP_PATIENCE": "0.5"}, "stop", "stubborn")
+    assert "stubborn: asked to end" in stopped.stdout and "stubborn: ended" in stopped.stdout
+    ran = kernel.finish(sent)
+    assert not ran.ok and "never" in ran.stdout
+    assert jobs(env)["stubborn"]["state"] == "stopped"
+
+
+def test_three_interrupts_end_a_stubborn_cell(kernel: Kernel) -> None:
+    sent = kernel.send(
+        "%%gpufit train\nimport time\nprint('deaf')\n"
+        "while True:\n    try: time.sleep(600)\n    except KeyboardInterrupt: print('shrug')\n"
+    )
+    kernel.until(sent, "deaf")
+    kernel.interrupt()
+    kernel.until(sent, "shrug")
+    kernel.interrupt()
+    kernel.until(sent, "Interrupt once more")
+    kernel.interrupt()
+    assert not kernel.finish(sent).ok
+
+
+def test_jobs_and_status_tell_a_running_job(kernel: Kernel, env: dict[str, str]) -> None:
+    kernel.check("import torch\nlayer = torch.nn.Linear(1, 1); sgd = torch.optim.SGD(layer.parameters(), 0.1)")
+    sent = kernel.send(
+        "%%gpufit train --name shown --gpu cpu:0\nimport time\n"
+        "for _ in range(7): layer(torch.ones(1, 1)).sum().backward(); sgd.step()\n"
+        "while True:\n    print('seven steps'); time.sleep(0.2)\n"
+    )
+    kernel.until(sent, "step 7")  # the status line counts optimizer steps
+    job = jobs(env)["shown"]
+    assert job["state"] == "running" and job["device"] == "cpu:0" and job["epoch"] == 1 and job["step"] == 7
+    assert psutil.Process(job["pid"]).is_running() and len(job["id"]) == 6
+    status = gpufit(env, "status").stdout
+    assert "cpu:0" in status and "cpu:1" in status and "shown" in status
+    kernel.interrupt()
+    kernel.finish(sent)
+
+
+def test_a_spare_worker_starts_the_cell_and_follows_the_notebook(kernel: Kernel) -> None:
+    kernel.check("import os\nos.environ['MY_OWN'] = 'value'\nos.makedirs('sub', exist_ok=True); os.chdir('sub')")
+    ran = kernel.check("%%gpufit train\nimport os\nprint(os.environ['MY_OWN'], os.path.basename(os.getcwd()))\n")
+    assert ran.stdout == "value sub\n"
+    kernel.check("os.chdir('..'); del os.environ['MY_OWN']")
+
+
+def test_widgets_of_other_cells_answer_while_a_cell_waits(kernel: Kernel) -> None:
+    kernel.check(
+        "import ipywidgets, time\nbutton = ipywidgets.Button(); clicked = []\n"
+        "button.on_click(lambda _: clicked.append(time.time()))\n"
+    )
+    comm = kernel.check("print(button.comm.comm_id)").stdout.strip()
+    sent = kernel.send("%%gpufit train --name blocking\n" + LOOP.format(ticks=600))
+    kernel.until(sent, "tick 0")
+    message = kernel.client.session.msg(
+        "comm_msg", {"comm_id": comm, "data": {"method": "custom", "content": {"event": "click"}}}
+    )
+    kernel.client.shell_channel.send(message)
+    kernel.until(sent, "tick 8")
+    kernel.interrupt()
+    kernel.finish(sent)
+    kernel.check("ended = time.time(); assert len(clicked) == 1 and ended - clicked[0] > 0.5, (clicked, ended)")
+
+
+def test_a_dry_run_starts_nothing_and_says_what_would_travel(kernel: Kernel, env: dict[str, str]) -> None:
+    kernel.check("import torch\nbig = torch.zeros(1 << 20)")
+    before = set(jobs(env))
+    ran = kernel.check("%%gpufit train --dry-run --memory 2GiB\nbig.sum()\n")
+    assert "4.0 MiB" in ran.shown and "2.0 GiB" in ran.shown and "Nothing was started" in ran.shown
+    assert set(jobs(env)) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("trian", "Did you mean train?"),
+        ("train --memroy 3GiB", "Did you mean --memory?"),
+        ("train --memory lots", "such as 12GiB"),
+        ("train --name 'two words'", "letters, digits"),
+        ("train --gpu 7", "no device '7'"),
+        ("train --memory 90GiB", "90.0 GiB"),
+        ("attach", "on a line of its own"),
+    ],
+)
+def test_a_bad_option_gets_a_sentence_that_helps(kernel: Kernel, line: str, words: str) -> None:
+    ran = kernel.run(f"%%gpufit {line}\nprint('started')\n")
+    assert not ran.ok and words in ran.traceback and ran.stdout == ""
+    assert "Traceback" not in ran.traceback
+
+
+def test_help_and_completion(kernel: Kernel) -> None:
+    reply = kernel.client.inspect("%%gpufit", reply=True, timeout=30)["content"]["data"]["text/plain"]
+    assert "--memory" in reply and "attach" in reply
+    assert "--detach" in kernel.check("%gpufit train --help").stdout
+
+    def complete(text: str) -> list[str]:
+        return list(kernel.client.complete(text, reply=True, timeout=30)["content"]["matches"])
+
+    assert complete("%%gpufit tr") == ["train"]
+    assert complete("%%gpufit train --ex") == ["--exclusive"]
+    assert complete("%%gpufit train --gpu c") == ["cpu:0", "cpu:1"]
+    assert "stop" in complete("%gpufit ")
+
+
+def test_nothing_is_readable_or_reachable_by_others(kernel: Kernel, home: Path, env: dict[str, str]) -> None:
+    sent = kernel.send("%%gpufit train --name private\n" + LOOP.format(ticks=600))
+    kernel.until(sent, "tick 0")
+    socket = home / "run" / "gpufit" / f"{jobs(env)['private']['id']}.sock"
+    assert stat.filemode(socket.stat().st_mode) == "srw-------"
+    root = home / ".local" / "share" / "gpufit" / "jobs" / str(jobs(env)["private"]["id"])
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    kernel.interrupt()
+    kernel.finish(sent)
+
+
+def test_what_the_cell_left_for_the_exit_is_done_and_the_worker_is_gone(kernel: Kernel, home: Path) -> None:
+    ran = kernel.check(
+        "%%gpufit train --name tidy\n"
+        "import atexit, multiprocessing, time\n"
+        "log = open('log.csv', 'w'); log.write('a,b\\n')\n"
+        "atexit.register(lambda: open('at exit', 'w').write('done'))\n"
+        "child = multiprocessing.Process(target=time.sleep, args=(1000,), daemon=True); child.start()\n"
+        "pid = child.pid\n"
+    )
+    assert "log" in ran.shown  # an open file cannot come back, and is named
+    pid = int(kernel.check("print(pid)").stdout)
+    kernel.check("%%gpufit train --gpu cpu:0\npass\n")  # the slots are free again, both
+    kernel.check("%%gpufit train --gpu cpu:1\npass\n")
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=30)
+    assert (home / "log.csv").read_text() == "a,b\n" and (home / "at exit").read_text() == "done"
+    assert not psutil.pid_exists(pid)
+
+
+def test_an_interrupt_in_the_first_moment_is_kept(kernel: Kernel) -> None:
+    sent = kernel.send("%%gpufit train\nimport time\ntime.sleep(600)\n")
+    next(kernel.watch(sent, Ran()))
+    kernel.interrupt()
+    assert kernel.finish(sent).ename == "KeyboardInterrupt"
+
+
+def test_stop_in_the_first_moment_waits_for_the_worker(kernel: Kernel, env: dict[str, str]) -> None:
+    kernel.check("%%gpufit train --detach --name early\nimport time\ntime.sleep(600)\n")
+    stopped = gpufit(env, "stop", "early")
+    assert "early: interrupted" in stopped.stdout and "SIG" not in stopped.stdout, stopped.stdout
+    assert jobs(env)["early"]["state"] == "stopped"
+
+
+def test_attach_does_not_undo_what_came_since(kernel: Kernel, env: dict[str, str]) -> None:
+    kernel.check("%%gpufit train --detach --name twice\nvalue = [1]\n")
+    kernel.check(
+        "import json, subprocess, sys, time\n"
+        "while {j['name']: j['state'] for j in json.loads(subprocess.run([sys.executable, '-m', 'jupyter_gpufit.cli',"
+        " 'jobs', '--json'], capture_output=True).stdout)}['twice'] != 'done': time.sleep(0.05)\n"
+    )
+    kernel.check("%gpufit attach twice")
+    kernel.check("value.append(2); mine = value")
+    assert "attach --again twice" in kernel.check("%gpufit attach twice").shown
+    kernel.check("assert value is mine and value == [1, 2]")
+    kernel.check("%gpufit attach --again twice")
+    kernel.check("assert value == [1]")
+
+
+def test_no_job_leaves_memory_files_or_a_zombie_in_the_kernel(kernel: Kernel) -> None:
+    kernel.check("import torch\nhuge = torch.ones(10_000_000)")
+    kernel.check(
+        "import gc, os, psutil, time\n"
+        "def memories():\n"
+        "    fds = [f'/proc/self/fd/{fd}' for fd in os.listdir('/proc/self/fd')]\n"
+        "    return [fd for fd in fds if os.path.exists(fd) and 'memfd:gpufit' in os.readlink(fd)]\n"
+        "def zombies(): return [c for c in psutil.Process().children() if c.status() == 'zombie']\n"
+        "before = set(memories())\n"  # of detached jobs, whose variables may still be asked for
+    )
+    for cell in ("huge += 1", "huge += 1; 1 / 0", "import os, signal; huge += 1; os.kill(os.getpid(), signal.SIGKILL)"):
+        kernel.run(f"%%gpufit train\n{cell}\n")
+    kernel.check(
+        "gc.collect(); until = time.time() + 30\n"
+        "while set(memories()) - before or zombies():\n"
+        "    assert time.time() < until, (memories(), before, zombies())\n"
+        "    time.sleep(0.1)\n"
+    )
+
+
+def test_what_can_never_run_is_refused_without_a_job(kernel: Kernel, env: dict[str, str]) -> None:
+    before = set(jobs(env))
+    assert kernel.run("%%gpufit train --gpu nope\npass\n").ename == "NoSuchDevice"
+    assert kernel.run("%%gpufit train --memory 300GiB\npass\n").ename == "NeverFits"
+    assert set(jobs(env)) == before
+
+
+def test_jobs_where_others_can_write_are_refused(home: Path) -> None:
+    everybodys = home / "everybodys"
+    everybodys.mkdir()
+    everybodys.chmod(0o777)
+    with running_kernel(environment(home, GPUFIT_DATA=str(everybodys)), home) as kernel:
+        ran = kernel.run("%%gpufit train\nprint('ran')\n")
+        assert ran.ename == "NotYours" and "chmod go-w" in ran.traceback and ran.stdout == ""
+
+
+def test_a_worker_of_another_version_is_left_alone_and_the_way_out_is_said(kernel: Kernel, home: Path) -> None:
+    kernel.check("%%gpufit train --name older\npass\n")
+    for file in (home / ".local/share/gpufit/jobs").glob("*/state.json"):
+        if json.loads((file.parent / "job.json").read_text())["name"] == "older":
+            file.write_text(json.dumps(json.loads(file.read_text()) | {"version": "9.9.9"}))
+    ran = kernel.run("%gpufit attach older")
+    assert ran.ename == "VersionDiffers" and "9.9.9" in ran.traceback and "Restart the kernel" in ran.traceback
+
+
+def test_clean_removes_what_has_ended_and_nothing_else(kernel: Kernel, env: dict[str, str]) -> None:
+    sent = kernel.send("%%gpufit train --name staying\n" + LOOP.format(ticks=600))
+    kernel.until(sent, "tick 0")
+    refused = gpufit(env, "clean", "staying")
+    assert refused.returncode == 2 and "still running" in refused.stderr
+    assert gpufit(env, "clean").returncode == 0
+    assert set(jobs(env)) == {"staying"}
+    kernel.interrupt()
+    kernel.finish(sent)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"GPUFIT_RUNTIME": "/tmp/" + "x" * 120}, "shorter name"),
+        ({"GPUFIT_DATA": "/proc/nowhere"}, "GPUFIT_DATA"),
+        ({"GPUFIT_DEVICES": "tpu:4"}, "devices"),
+        ({"GPUFIT_DEVICES": ""}, "GPUFIT_DEVICES=cpu:2x4GiB"),
+    ],
+)
+def test_a_bad_environment_is_explained_in_the_cell(home: Path, more: dict[str, str], words: str) -> None:
+    with running_kernel(environment(home, **more), home) as kernel:
+        ran = kernel.run("%%gpufit train\nprint('started')\n")
+        assert not ran.ok and words in ran.traceback and "started" not in ran.stdout
+
+
+def test_a_full_disk_does_not_stop_the_training_and_the_loss_is_said(home: Path, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("NEEDS ROOT: mounts a small tmpfs to fill it")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"CANNOT MOUNT a small tmpfs here: {mounted.stderr.decode().strip()}")
+    try:
+        with running_kernel(environment(home, GPUFIT_DATA=str(tmp_path)), home) as kernel:
+            ran = kernel.check(
+                "%%gpufit train\nimport sys, time\nfor part in range(30):\n    print(str(part) + ' ' + 'x' * 100_000)\n"
+                "    time.sleep(0.06)\nlast = part\n"
+            )
+            assert "outputs are missing here: No space left on device" in ran.shown
+            kernel.check("assert last == 29")
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)

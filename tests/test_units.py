@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_gpufit.errors import BadQuantity
+from jupyter_gpufit.units import GiB, KiB, format_bytes, format_duration, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("12GiB", 12 * GiB),
+        ("12 g", 12 * GiB),
+        ("1.5GiB", 3 * GiB // 2),
+        ("12GB", 12 * 10**9),
+        ("64kib", 64 * KiB),
+        ("100", 100),
+        ("7 B", 7),
+    ],
+)
+def test_reads_amounts_as_people_write_them(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "twelve", "12 parsecs", "-1GiB", "1e9", "12GiB 3"])
+def test_refuses_what_is_no_amount(text: str) -> None:
+    with pytest.raises(BadQuantity, match="such as 12GiB"):
+        parse_bytes(text)
+
+
+@given(st.integers(min_value=0, max_value=1 << 60))
+def test_a_written_amount_reads_back_within_its_last_digit(count: int) -> None:
+    assert abs(parse_bytes(format_bytes(count).replace(" ", "")) - count) <= max(1, count // 20)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.44, "0.4 s"), (59, "59 s"), (60, "1 min"), (185, "3 min 5 s"), (4320, "1 h 12 min"), (90000, "1 d 1 h")],
+)
+def test_writes_durations_in_two_units(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

@@ -1,0 +1,172 @@
+"""The control socket against whatever comes to it: real sockets, a recorded worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from jupyter_gpufit.errors import PathTooLong, StorageError, Unreachable
+from jupyter_gpufit.job import Job
+from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.worker.client import Connection, ask
+from jupyter_gpufit.worker.control import Followers, runtime_dir, serve, socket_path
+from jupyter_gpufit.worker.record import Record
+
+JOB = Job(id="abc234", name="bert", source="", created=0.0, cwd="/")
+
+
+@dataclass
+class Recorded:
+    """Writes down what it was asked."""
+
+    asked: list[str] = field(default_factory=list)
+    files: tuple[list[int], list[int]] | None = None
+
+    def state(self) -> dict[str, Any]:
+        return {"state": "running"}
+
+    def interrupt(self) -> None:
+        self.asked.append("interrupt")
+
+    def end(self) -> None:
+        self.asked.append("end")
+
+    def result(self) -> tuple[list[int], list[int]] | None:
+        return self.files
+
+    def collected(self) -> None:
+        self.asked.append("collected")
+
+
+@asynccontextmanager
+async def serving(path: Path, worker: Recorded, followers: Followers) -> AsyncIterator[Record]:
+    async with anyio.create_task_group() as group:
+        started = anyio.Event()
+        group.start_soon(lambda: serve(path, worker, followers, started=started))
+        await started.wait()
+        yield Record(state="running", since=0.0, socket=str(path))
+        group.cancel_scope.cancel()
+
+
+def test_answers_each_verb(tmp_path: Path) -> None:
+    async def run() -> None:
+        worker = Recorded()
+        async with serving(tmp_path / "s", worker, Followers()) as record:
+            assert (await ask(JOB, record, "state")).data == {"state": "running"}
+            assert (await ask(JOB, record, "interrupt")).ok
+            assert (await ask(JOB, record, "end")).ok
+            assert not (await ask(JOB, record, "collect")).ok
+        assert worker.asked == ["interrupt", "end"]
+        assert not (tmp_path / "s").exists()
+
+    anyio.run(run)
+
+
+def test_the_socket_is_its_owners_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "s", Recorded(), Followers()):
+            assert stat.filemode((tmp_path / "s").stat().st_mode) == "srw-------"
+
+    anyio.run(run)
+
+
+def test_hands_over_open_files(tmp_path: Path) -> None:
+    async def run() -> None:
+        fd = os.memfd_create("test")
+        os.write(fd, b"the result")
+        worker = Recorded(files=([fd], [1]))
+        async with serving(tmp_path / "s", worker, Followers()) as record:
+            async with await anyio.connect_unix(record.socket) as stream:
+                result = await Connection(JOB, stream).collect()
+        assert result is not None and result[1] == [1]
+        assert os.pread(result[0][0], 100, 0) == b"the result"
+        for received in (fd, *result[0]):
+            os.close(received)
+
+    anyio.run(run)
+
+
+def test_knows_who_follows_until_they_go(tmp_path: Path) -> None:
+    async def run() -> None:
+        changed = anyio.Event()
+        followers = Followers()
+        async with serving(tmp_path / "s", Recorded(), followers) as record:
+            async with await anyio.connect_unix(record.socket) as stream:
+                assert (await Connection(JOB, stream).ask("follow")).ok
+                assert (await Connection(JOB, stream).ask("follow")).ok
+                assert followers.count == 1
+                followers.on_change = changed.set
+            await changed.wait()
+            assert followers.count == 0
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"verb": "state"}\n',
+        b'{"verb": "explode", "protocol": 1}\n',
+        b'{"verb": "state", "protocol": 99}\n',
+        b"\xff\xfe\n",
+    ],
+)
+def test_a_request_that_makes_no_sense_is_answered_and_the_next_one_is_heard(tmp_path: Path, line: bytes) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "s", Recorded(), Followers()) as record:
+            async with await anyio.connect_unix(record.socket) as stream:
+                await stream.send(line)
+                answer = json.loads(await stream.receive())
+                assert answer["ok"] is False and answer["why"]
+            assert (await ask(JOB, record, "state")).ok
+
+    anyio.run(run)
+
+
+def test_an_endless_line_and_a_rude_end_stop_nobody_else(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "s", Recorded(), Followers()) as record:
+            rude = socket.socket(socket.AF_UNIX)
+            rude.connect(record.socket)
+            rude.send(b'{"verb": "st')
+            rude.close()
+            async with await anyio.connect_unix(record.socket) as stream:
+                with pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+                    while True:
+                        await stream.send(b"x" * 65536)
+            assert (await ask(JOB, record, "state")).ok
+
+    anyio.run(run)
+
+
+def test_a_dead_socket_is_a_sentence_and_no_traceback(tmp_path: Path) -> None:
+    dead = Record(state="running", since=0.0, socket=str(tmp_path / "gone"))
+    with pytest.raises(Unreachable, match="gpufit stop bert"):
+        anyio.run(ask, JOB, dead, "state")
+    with pytest.raises(Unreachable, match="not opened its socket"):
+        anyio.run(ask, JOB, Record(state="starting", since=0.0), "state")
+
+
+def test_a_path_too_long_names_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(PathTooLong, match="GPUFIT_RUNTIME"):
+        socket_path(Settings(runtime=str(tmp_path / ("x" * 100))), "abc234")
+
+
+def test_a_runtime_directory_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+    open_to_all = tmp_path / "run"
+    open_to_all.mkdir(mode=0o755)
+    with pytest.raises(StorageError, match="only you can enter"):
+        runtime_dir(Settings(runtime=str(open_to_all)))

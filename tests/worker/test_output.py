@@ -1,0 +1,473 @@
+"""Everything a cell can write with, really written: fds, C, threads, children."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import select
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+from tqdm import tqdm
+
+from jupyter_gpufit.units import KiB, MiB
+from jupyter_gpufit.worker.output import BACKLOG, Event, Output, Text
+
+LIBC = ctypes.CDLL(None)
+
+
+class Seen:
+    """What was emitted."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, batch: list[Event]) -> None:
+        self.events += batch
+
+    def merged(self) -> list[Event]:
+        """As if all had come in one batch."""
+        merged: list[Event] = []
+        for event in self.events:
+            last = merged[-1] if merged else None
+            if isinstance(event, Text) and isinstance(last, Text) and event.name == last.name:
+                merged[-1] = Text(event.name, last.text + event.text)
+            else:
+                merged.append(event)
+        return merged
+
+    def text(self, name: str) -> str:
+        return "".join(event.text for event in self.events if isinstance(event, Text) and event.name == name)
+
+
+@contextlib.contextmanager
+def captured() -> Iterator[Seen]:
+    """Not a fixture: between a fixture and its test, pytest exchanges the fds itself."""
+    seen = Seen()
+    with Output(seen.emit).captured():
+        yield seen
+
+
+def show(text: str, file: TextIO | None = None) -> None:
+    (file or sys.stdout).write(text)
+
+
+def test_keeps_the_order_of_all_that_one_thread_writes() -> None:
+    seen, expected = Seen(), Seen()
+    output = Output(seen.emit)
+    with output.captured():
+        for number in range(50):
+            show(f"{number}a\n")
+            LIBC.printf(b"%db\n", number)
+            os.write(1, b"c\n")
+            output.put(number)
+            show("d\n", sys.stderr)
+            os.write(2, b"e\n")
+            sys.stdout.buffer.write(b"f\n")
+            expected.emit([Text("stdout", f"{number}a\n{number}b\nc\n"), number])
+            expected.emit([Text("stderr", "d\ne\n"), Text("stdout", "f\n")])
+
+    assert seen.merged() == expected.merged()
+
+
+def test_takes_what_a_child_process_writes() -> None:
+    with captured() as seen:
+        show("before\n")
+        subprocess.run(["sh", "-c", "echo out; echo err >&2"], check=True)
+        show("after\n")
+
+    assert seen.text("stdout") == "before\nout\nafter\n"
+    assert seen.text("stderr") == "err\n"
+
+
+def test_shows_a_c_line_without_any_python_write() -> None:
+    came = threading.Event()
+    seen = Seen()
+
+    def emit(batch: list[Event]) -> None:
+        seen.emit(batch)
+        came.set()
+
+    with Output(emit).captured():
+        LIBC.puts(b"from C")
+        assert came.wait(10)
+
+    assert seen.events == [Text("stdout", "from C\n")]
+
+
+def test_flush_emits_all_that_was_written_before_it() -> None:
+    seen = Seen()
+    output = Output(seen.emit)
+    with output.captured():
+        show("Epoch 1: ")
+        LIBC.printf(b"50 %%")  # an unfinished line, which C holds back until then
+        output.flush()
+
+        assert seen.text("stdout") == "Epoch 1: 50 %"
+
+
+def test_many_writes_become_few_events() -> None:
+    with captured() as seen:
+        for number in range(2000):
+            show(f"{number}\n")
+
+    assert seen.text("stdout") == "".join(f"{number}\n" for number in range(2000))
+    assert len(seen.events) < 200
+
+
+def test_leaves_progress_bars_as_they_are() -> None:
+    with captured() as seen:
+        for _ in tqdm(range(3)):
+            pass
+
+    assert seen.text("stderr").startswith("\r  0%|")
+    assert "\r100%|" in seen.text("stderr")
+
+
+def test_survives_bytes_that_are_no_text() -> None:
+    with captured() as seen:
+        os.write(1, b"\xff\xfe\n")
+        sys.stdout.buffer.write(b"\x80 and on\n")
+        show("\ud800\n")
+
+    assert seen.text("stdout") == "\\xff\\xfe\n\\x80 and on\n\\ud800\n"
+
+
+def test_a_character_cut_in_pieces_comes_whole() -> None:
+    seen = Seen()
+    output = Output(seen.emit)
+    with output.captured():
+        for byte in "🙂".encode():
+            os.write(1, bytes([byte]))
+            output.flush()
+        assert seen.events == [Text("stdout", "🙂")]
+        os.write(1, "🙂".encode()[:2])
+
+    assert seen.text("stdout") == "🙂\\xf0\\x9f"
+
+
+def test_looks_like_any_standard_stream() -> None:
+    with captured():
+        assert isinstance(sys.stdout, io.TextIOBase)
+        stdout: Any = sys.__dict__["stdout"]  # with more attributes than its declared type
+        assert (stdout.fileno(), sys.stderr.fileno()) == (1, 2)
+        assert (stdout.name, stdout.encoding, stdout.isatty()) == ("<stdout>", "utf-8", False)
+        assert stdout.writable() and not stdout.readable() and not stdout.closed
+        assert stdout.write("four") == 4
+        assert stdout.buffer.write(memoryview(b"12345678").cast("I")) == 8
+        stdout.writelines(["a", "b"])
+        stdout.reconfigure(encoding="utf-8")
+        with pytest.raises(TypeError, match="must be str, not int"):
+            stdout.write(4)
+
+
+def test_goes_on_when_the_cell_closes_a_stream() -> None:
+    with captured() as seen:
+        sys.stdout.close()
+        show("still here\n")
+
+    assert seen.text("stdout") == "still here\n"
+
+
+def test_puts_everything_back() -> None:
+    def world() -> tuple[object, ...]:
+        places = [(os.fstat(fd).st_dev, os.fstat(fd).st_ino) for fd in (1, 2)]
+        return sys.stdout, sys.stderr, sorted(os.listdir("/proc/self/fd")), places, threading.active_count()
+
+    before = world()
+    for _ in range(3):
+        with captured() as seen:
+            show("x")
+        assert seen.text("stdout") == "x"
+
+    assert world() == before
+
+
+def test_can_be_stopped_twice_and_started_again() -> None:
+    seen = Seen()
+    output = Output(seen.emit)
+    for _ in range(2):
+        output.start()
+        show("x")
+        output.stop()
+        output.stop()
+
+    assert seen.text("stdout") == "xx"
+
+
+def test_keeps_the_lines_of_every_thread() -> None:
+    def write(thread: int) -> None:
+        for number in range(200):
+            show(f"{thread} {number}\n")
+            if number % 50 == 0:
+                os.write(1, f"{thread} C\n".encode())
+
+    with captured() as seen:
+        threads = [threading.Thread(target=write, args=(thread,)) for thread in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    lines = seen.text("stdout").splitlines()
+    for one in range(6):
+        own = [line for line in lines if line.startswith(f"{one} ") and not line.endswith("C")]
+        assert own == [f"{one} {number}" for number in range(200)]
+    assert len(lines) == 6 * 204
+
+
+def test_a_failing_journal_stops_neither_the_cell_nor_later_output(tmp_path: Path) -> None:
+    seen = Seen()
+    failing = True
+
+    def emit(batch: list[Event]) -> None:
+        if failing:
+            raise OSError(28, "No space left on device")
+        seen.emit(batch)
+
+    output = Output(emit, log=tmp_path / "log")
+    with output.captured():
+        show("lost\n")
+        output.flush()
+        failing = False
+        show("kept\n")
+
+    assert seen.text("stdout") == "kept\n"
+    assert isinstance(output.failure, OSError)
+    assert "No space left" in (tmp_path / "log").read_text()
+
+
+def test_the_journal_may_itself_print() -> None:
+    said: list[str] = []
+
+    def emit(batch: list[Event]) -> None:
+        said.extend(event.text for event in batch if isinstance(event, Text))
+        if len(said) == 1:
+            show("from emit\n")
+            output.flush()
+
+    output = Output(emit)
+    with output.captured():
+        show("from the cell\n")
+        output.flush()
+
+    assert said == ["from the cell\n", "from emit\n"]
+
+
+def test_our_own_log_is_apart_from_the_cells_output(capfd: pytest.CaptureFixture[str]) -> None:
+    seen = Seen()
+    output = Output(seen.emit)
+    with output.captured():
+        output.log.write("ours\n")
+        show("theirs\n", sys.stderr)
+
+    assert capfd.readouterr().err == "ours\n"
+    assert seen.text("stderr") == "theirs\n"
+
+
+def test_a_child_that_lives_on_does_not_hold_up_the_end() -> None:
+    with captured():
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+
+    child.communicate()
+    assert child.returncode == 0
+
+
+def test_nothing_wakes_while_nothing_is_written() -> None:
+    def switches() -> list[str]:
+        tasks = [thread.native_id for thread in threading.enumerate() if thread.name.startswith("gpufit-")]
+        statuses = [Path(f"/proc/self/task/{task}/status").read_text() for task in tasks]
+        return [line for status in statuses for line in status.splitlines() if line.startswith("voluntary")]
+
+    with captured():
+        before: list[str] = []
+        while before != (before := switches()):  # until both threads have come to rest
+            select.select([], [], [], 0.03)
+        select.select([], [], [], 0.12)
+        after = switches()
+
+    assert after == before
+    assert len(before) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [lambda text: sys.stdout.write(text), lambda text: os.write(1, text.encode())])
+def test_a_50_mb_print_arrives_in_parts(write: Callable[[str], object]) -> None:
+    with captured() as seen:
+        write("x" * (50 * MiB))
+
+    assert len(seen.text("stdout")) == 50 * MiB
+    assert max(len(event.text) for event in seen.events if isinstance(event, Text)) <= MiB
+
+
+@pytest.mark.slow
+def test_writers_wait_for_a_slow_journal() -> None:
+    backlogs: list[int] = []
+
+    def emit(batch: list[Event]) -> None:
+        backlogs.append(output._added - output._emitted)
+
+    output = Output(emit)
+    with output.captured():
+        for _ in range(1000):
+            show("x" * (64 * KiB))
+
+    assert BACKLOG / 2 < max(backlogs) < BACKLOG + 2 * MiB
+
+
+def run_alone(script: str) -> tuple[str, str]:
+    """Run a script of its own process, with `output` and `seen` at hand; what it saw on stdout and stderr."""
+    begin = """
+        import ctypes, multiprocessing, os, signal, sys, threading, time
+        from jupyter_gpufit.worker.output import Output, Text
+        from tests.worker.test_output import Seen
+        seen = Seen()
+        output = Output(seen.emit)
+        libc = ctypes.CDLL(None)
+        output.start()
+    """
+    end = """
+        output.stop()
+        sys.stdout.write(seen.text("stdout"))
+        sys.stderr.write(seen.text("stderr"))
+    """
+    whole = "\n".join(map(textwrap.dedent, (begin, script, end)))
+    # From Python 3.12 on, a fork beside threads draws a warning, in a plain kernel too.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", whole]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_a_forked_child_writes_what_it_prints_once() -> None:
+    out, err = run_alone(
+        """
+        libc.printf(b"unfinished ")
+        sys.stdout.write("parent\\n")
+        output.put("a picture")
+        if os.fork() == 0:
+            sys.stdout.write("child\\n")
+            sys.stderr.write("its error\\n")
+            libc.puts(b"child's C")
+            sys.stdout.buffer.write(b"child's bytes\\n")
+            output.put("lost: a child has no way to the journal")
+            output.flush()
+            output.stop()
+            os._exit(0)
+        os.wait()
+        sys.stdout.write("parent again\\n")
+        """
+    )
+
+    assert err == "its error\n"
+    assert out == "parent\nunfinished child\nchild's C\nchild's bytes\nparent again\n"
+
+
+@pytest.mark.slow
+def test_a_fork_while_another_thread_is_writing_does_not_hang_the_child() -> None:
+    out, err = run_alone(
+        """
+        held, done = threading.Event(), threading.Event()
+        def hold():
+            with output._lock:
+                held.set()
+                done.wait()
+        threading.Thread(target=hold).start()
+        held.wait()
+        if os.fork() == 0:
+            sys.stdout.write("free\\n")
+            os._exit(0)
+        os.wait()
+        done.set()
+        """
+    )
+
+    assert (out, err) == ("free\n", "")
+
+
+@pytest.mark.slow
+def test_worker_processes_of_a_pool_print() -> None:
+    out, err = run_alone(
+        """
+        def work(number):
+            sys.stdout.write(f"{number}\\n")
+            return number
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            pool.map(work, range(50))
+        """
+    )
+
+    assert sorted(out.split(), key=int) == [str(number) for number in range(50)]
+    assert err == ""
+
+
+@pytest.mark.slow
+def test_a_signal_handler_may_print_at_any_moment() -> None:
+    out, _ = run_alone(
+        """
+        ticks = 0
+        def tick(*_):
+            global ticks
+            ticks += 1
+            sys.stdout.write("!")
+        signal.signal(signal.SIGALRM, tick)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        for number in range(20000):
+            sys.stdout.write(".")
+            if number % 100 == 0:
+                os.write(1, b"_")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        output.flush()
+        sys.stdout.write(f"|{ticks}")
+        """
+    )
+
+    written, ticks = out.split("|")
+    assert written.count(".") == 20000
+    assert written.count("_") == 200
+    assert written.count("!") == int(ticks)
+
+
+@pytest.mark.slow
+def test_an_interrupted_print_loses_no_order() -> None:
+    out, _ = run_alone(
+        """
+        number = 0
+        for _ in range(20):
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.002)
+                while True:
+                    sys.stdout.write(f"{number}\\n")
+                    number += 1
+            except KeyboardInterrupt:
+                pass
+        """
+    )
+
+    numbers = [int(line) for line in out.split()]
+    assert sorted(set(numbers)) == list(range(numbers[-1] + 1))
+    assert numbers == sorted(numbers)
+
+
+@pytest.mark.slow
+def test_after_the_end_old_references_still_write_somewhere() -> None:
+    out, _ = run_alone(
+        """
+        kept = sys.stdout
+        sys.stdout.write("captured\\n")
+        output.stop()
+        kept.write("to where stdout led before\\n")
+        """
+    )
+
+    assert out == "to where stdout led before\ncaptured\n"
