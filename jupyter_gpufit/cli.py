@@ -6,15 +6,18 @@ import argparse
 import shutil
 import sys
 import time
+from collections.abc import AsyncIterator
 
 import anyio
 
 from . import commands, verbs
+from .asking import asked, running_job
 from .clean import clean
 from .errors import BadOption, GpufitError
 from .findings import Finding, as_json, as_text, healthy
 from .job import chosen_job, find_job
 from .release import release
+from .resume import resume
 from .settings import Settings, load_settings
 from .show import TerminalShow
 from .status import StatusReader
@@ -58,7 +61,15 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
         case "jobs" | "status" | "queue" | "history":
             _print(verbs.answer(options, settings))
         case "release":
-            anyio.run(_release, options, settings)
+            anyio.run(_print_all, release(settings, options.job, insist=options.insist))
+        case "checkpoint" if options.show:
+            _print(verbs.show_checkpoint(settings, options.job, in_json=options.json))
+        case "checkpoint" | "move":
+            job, paths = running_job(settings, options.job)
+            to = options.to if options.verb == "move" else ""
+            return _interruptible(asked(job, paths, options.verb, to))
+        case "resume":
+            return _interruptible(resume(settings, options.job))
         case "attach":
             return anyio.run(_attach, options.job, settings)
         case "stop":
@@ -159,15 +170,24 @@ def _show(text: str) -> None:
     sys.stdout.flush()
 
 
-async def _release(options: argparse.Namespace, settings: Settings) -> None:
-    async for word in release(settings, options.job, insist=options.insist):
+def _interruptible(words: AsyncIterator[str]) -> int:
+    """Say what comes of a wish; Ctrl-C ends the looking on, and leaves the wish."""
+    try:
+        anyio.run(_print_all, words)
+    except KeyboardInterrupt:
+        print("What was asked for still stands.", file=sys.stderr)  # noqa: T201
+        return 130
+    return 0
+
+
+async def _print_all(words: AsyncIterator[str]) -> None:
+    async for word in words:
         _print(word)
 
 
 async def _stop(wanted: str, settings: Settings) -> None:
     job, paths = find_job(settings, wanted)
-    async for word in stop(job, paths, settings.stop_patience):
-        _print(word)
+    await _print_all(stop(job, paths, settings.stop_patience))
 
 
 def _print(text: str) -> None:

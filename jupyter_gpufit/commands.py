@@ -23,7 +23,8 @@ MOST_STEPS = 100
 EPILOG = """
 On top of a cell:   %%gpufit train --name bert --memory 12GiB
                     %%gpufit estimate --on "NVIDIA A100-SXM4-40GB"
-On a line:          %gpufit status | queue | history | jobs | attach NAME | release NAME | stop NAME | clean
+On a line:          %gpufit status | queue | history | jobs | attach NAME | stop NAME | clean
+                    %gpufit checkpoint NAME | release NAME | move NAME --to DEVICE | resume NAME
 In a terminal:      the same without the %, and: gpufit run --memory 12GiB -- python train.py
 Each verb explains itself: %gpufit train --help
 """
@@ -162,13 +163,27 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     attach.add_argument("--again", action="store_true", help="bring variables that this notebook has had already")
     stop = verb("stop", "Stop a job: interrupt it, then ask, terminate and kill, each after a while.")
     stop.add_argument("job", metavar="JOB", help=ENDED_HINT)
-    release = verb("release", "Give a device back: end your job that holds it; ask the owner if it is not yours.")
+    checkpoint = verb("checkpoint", "Save a running job at its next safe point; it goes on. Or show what was saved.")
+    checkpoint.usage = "gpufit checkpoint [JOB] | gpufit checkpoint show [JOB] [--json]"
+    checkpoint.add_argument("words", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: the newest that runs)")
+    checkpoint.add_argument("--json", action="store_true", help="with show: as JSON")
+    release = verb("release", "Save your job and leave its device; ask the owner if it is not yours.")
     release.add_argument(
         "job", metavar="JOB", help="a job's name or id, user/name, or a claim's id (see gpufit status)"
     )
     release.add_argument(
-        "--insist", action="store_true", help="if asking does not help, kill (others' jobs: only root)"
+        "--insist",
+        action="store_true",
+        help="end it unsaved; if asking does not help, kill (others': only root)",
     )
+    move = verb("move", "Claim another device, save a running job, and go on with it there.")
+    move.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest that runs)")
+    move.add_argument("--to", default="", metavar="DEVICE", help="this device (default: the best other one)")
+    resume = verb("resume", "Go on with a job from its newest checkpoint, with the text it was started with.")
+    resume.add_argument(
+        "job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest that can be resumed)"
+    )
+    resume.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal always does")
     clean = verb("clean", "Delete the files of jobs that have ended.")
     clean.add_argument("jobs", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: all that have ended)")
 
@@ -203,11 +218,22 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         return options
     if options.verb == "estimate":
         options.arguments = list(command)
+    if options.verb == "checkpoint":
+        _name_checkpoint(options)
     if unknown:
         parser = _VERB_PARSERS[options.verb]
         near = did_you_mean(unknown[0], sorted(parser._option_string_actions))
         raise BadOption(f"{options.verb} has no option {unknown[0]!r}.{near}\n{parser.format_usage().strip()}")
     return options
+
+
+def _name_checkpoint(options: argparse.Namespace) -> None:
+    """`checkpoint show JOB` looks at what was saved, `checkpoint JOB` saves."""
+    options.show = options.words[:1] == ["show"]
+    names = options.words[1:] if options.show else options.words
+    if len(names) > 1 or (options.json and not options.show):
+        raise BadOption(f"checkpoint takes one job.\n{_VERB_PARSERS['checkpoint'].format_usage().strip()}")
+    options.job = names[0] if names else ""
 
 
 def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -255,8 +281,9 @@ def _candidates(words: Sequence[str], cell: bool, devices: Sequence[str], jobs: 
     parser = _VERB_PARSERS.get(words[0])
     if parser is None:
         return []
-    if words[-1] == "--gpu":
+    if words[-1] in ("--gpu", "--to"):
         return devices
     options = [option for option in parser._option_string_actions if option.startswith("--") and option not in words]
     takes_job = any(action.metavar == "JOB" for action in parser._actions)
-    return [*(jobs if takes_job else ()), *options]
+    deeds = ("show",) if words == ["checkpoint"] else ()
+    return [*deeds, *(jobs if takes_job else ()), *options]

@@ -17,6 +17,9 @@ GpufitError
 │   ├── NoSuchHold             nobody holds anything under this name, or waits
 │   ├── SeveralMeant           a name that several claims have
 │   ├── JobBusy                the verb needs a job that has ended
+│   ├── NotResumable           a job that runs, has ended well, or left no checkpoint
+│   ├── NotNow                 what a running job was asked for, and refused; it goes on
+│   ├── CannotGoOn             a checkpoint could not be gone on from; it is still there
 │   ├── NotYours               files that another user could have written
 │   └── VersionDiffers         worker and front are of different versions
 ├── WorkerError
@@ -24,6 +27,12 @@ GpufitError
 │   ├── Unreachable            the control socket does not answer
 │   ├── CannotArrive           a variable that could not be opened at the other end
 │   └── PathTooLong            the control socket's path exceeds the system's limit
+├── CheckpointError
+│   ├── NotHere                no place at which the cell can be left; the next one may do
+│   ├── CannotSave             objects that no checkpoint can hold; the training goes on
+│   ├── NotSaved               a checkpoint could not be written; the training goes on
+│   ├── TakenOver              a later worker has the job: an older one publishes nothing
+│   └── CheckpointBroken       a checkpoint that is not what was written
 ├── NoEstimate             the process that estimates failed
 ├── StorageError           a directory of ours cannot be written
 ├── LabUnsound             claims/lab.py: the directory that all users share cannot be relied on
@@ -220,6 +229,36 @@ class JobBusy(JobError):
 
 
 @dataclass(eq=False)
+class NotResumable(JobError):
+    name: str
+    why: str  # a sentence: why not, and what to do
+
+    def __str__(self) -> str:
+        return f"{self.name} cannot be resumed: {self.why}"
+
+
+@dataclass(eq=False)
+class NotNow(JobError):
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name} goes on as it was: {self.why}"
+
+
+@dataclass(eq=False)
+class CannotGoOn(JobError):
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} could not go on from its checkpoint ({self.why})."
+            f" The checkpoint is kept: gpufit checkpoint show {self.name}, and to try again: gpufit resume {self.name}"
+        )
+
+
+@dataclass(eq=False)
 class NotYours(JobError):
     path: str
     why: str
@@ -288,6 +327,63 @@ class PathTooLong(WorkerError):
             f"The control socket {self.path} would have {len(self.path.encode())} bytes in its path, and the system"
             f" allows {self.limit}. Set GPUFIT_RUNTIME to a directory with a shorter name."
         )
+
+
+class CheckpointError(GpufitError):
+    """A checkpoint could not be written or read."""
+
+
+@dataclass(eq=False)
+class NotHere(CheckpointError):
+    why: str  # a sentence
+
+    def __str__(self) -> str:
+        return f"The training cannot be saved at this moment: {self.why} It is tried again at the next iteration."
+
+
+@dataclass(eq=False)
+class CannotSave(CheckpointError):
+    problems: tuple[tuple[str, str], ...]  # where it is (model.cb['q'][1]), and a sentence: what it is and what to do
+
+    def __str__(self) -> str:
+        found = "\n".join(f"{path}: {why}" for path, why in self.problems[:10])
+        more = f"\n(and {len(self.problems) - 10} more)" if len(self.problems) > 10 else ""
+        return f"The training cannot be saved, and goes on.\n{found}{more}"
+
+
+@dataclass(eq=False)
+class NotSaved(CheckpointError):
+    path: str
+    why: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return (
+            f"The checkpoint was not saved: {self.why} ({self.path})."
+            f" The training goes on, and older checkpoints are as they were. {self.remedy}"
+        )
+
+
+@dataclass(eq=False)
+class TakenOver(CheckpointError):
+    path: str
+    epoch: int  # the writer's
+    current: int  # the job's
+
+    def __str__(self) -> str:
+        return (
+            f"The checkpoint in {self.path} was not saved: worker {self.current} of this job has taken over, and this is"
+            f" worker {self.epoch}. Nothing needs to be done; stop this process if it still runs."
+        )
+
+
+@dataclass(eq=False)
+class CheckpointBroken(CheckpointError):
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"The checkpoint {self.path} is not loaded: {self.why} Resume from another one, or start again."
 
 
 @dataclass(eq=False)

@@ -23,6 +23,7 @@ State = Literal[
 ]
 STATES: tuple[State, ...] = get_args(State)
 ENDED: frozenset[State] = frozenset({"done", "failed", "stopped"})
+RESUMABLE: frozenset[State] = frozenset({"released", "failed", "stopped", "lost"})  # where there is a checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +99,11 @@ class JobPaths:
     @property
     def epoch(self) -> Path:
         return self.root / "epoch"
+
+    @property
+    def start(self) -> Path:
+        """How its first worker was started: directory, environment, import path, hash seed."""
+        return self.root / "start.json"
 
     @property
     def log(self) -> Path:

@@ -30,8 +30,10 @@ from .notebook import Notebook
 from .settings import load_settings
 from .worker.follow import Interrupts, Left
 
-SHUTDOWN_GRACE = 0.3  # seconds; a restart begins with the very signal that the stop button sends
-LOOK_FOR_SHUTDOWN = 0.02  # seconds
+# A restart begins with the very signal that the stop button sends. We look for its message so often, and not for so
+# long: where the machine is busy and the message takes longer, our looking does, too.
+LOOKS_FOR_SHUTDOWN = 15
+LOOK_FOR_SHUTDOWN = 0.02  # seconds between two looks
 
 
 @magics_class
@@ -82,9 +84,7 @@ class GpufitMagics(Magics):
     async def _kernel_is_leaving(self) -> bool:
         """Whether an interrupt is the first step of a shutdown: the message comes a moment after the signal."""
         kernel = getattr(self.shell, "kernel", None)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + SHUTDOWN_GRACE
-        while kernel is not None and loop.time() < until:
+        for _ in range(0 if kernel is None else LOOKS_FOR_SHUTDOWN):
             # A private attribute, set by the control thread: no public one tells (ipykernel 7.4).
             if getattr(kernel, "_shutdown_message", None) is not None:
                 return True

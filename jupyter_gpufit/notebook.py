@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -16,7 +17,8 @@ from typing import Any
 import anyio
 from IPython.core.interactiveshell import InteractiveShell
 
-from . import __version__, table, verbs
+from . import __version__, resume, table, verbs
+from .asking import asked, running_job
 from .cell import modes, rng
 from .cell.names import CellNames, check_names, names_of, names_of_code
 from .clean import clean
@@ -24,7 +26,7 @@ from .commands import CELL_VERBS
 from .devices import read_devices_async
 from .errors import BadOption, CannotTravel, GpufitError, NameNotDefined, VersionDiffers
 from .findings import as_json, as_text
-from .graph import Reply, Returned, Shipment, bring_into, ship
+from .graph import Memory, Reply, Returned, Shipment, bring_into, ship
 from .job import Job, JobPaths, Options, all_jobs, chosen_job, create_job_files, find_job, new_job_id
 from .place import refuse_impossible
 from .release import release
@@ -78,9 +80,16 @@ class Notebook:
                 if options.verb == "status" and options.watch:
                     raise BadOption("--watch needs a terminal: gpufit status --watch")
                 self._say(await anyio.to_thread.run_sync(verbs.answer, options, self.settings, self._status))
+            case "checkpoint" if options.show:
+                self._say(verbs.show_checkpoint(self.settings, options.job, in_json=options.json))
+            case "checkpoint" | "move":
+                job, paths = running_job(self.settings, options.job)
+                to = options.to if options.verb == "move" else ""
+                await self._say_all(asked(job, paths, options.verb, to), interrupts)
             case "release":
-                async for word in release(self.settings, options.job, insist=options.insist):
-                    self._say(word)
+                await self._say_all(release(self.settings, options.job, insist=options.insist), interrupts)
+            case "resume":
+                await self._resume(options, interrupts, leaving)
             case "run":
                 raise BadOption("run goes into a terminal: gpufit run -- python train.py")
             case "clean":
@@ -106,7 +115,7 @@ class Notebook:
         job = self._job(options, line, cell)
         # Here already, so that what can never run costs neither a worker nor a copy of the variables.
         refuse_impossible(request_for(job, options.memory), await read_devices_async(self.settings))
-        waiting = self.spare.take()  # first: it imports torch while the variables are packed
+        waiting = self.spare.take(os.environ)  # first: it imports torch while the variables are packed
         try:
             shipment = self._ship(names)
             paths = create_job_files(self.settings, job)
@@ -116,11 +125,37 @@ class Notebook:
             raise
         self._started[job.id] = waiting.give(job, paths, shipment.memory.fds, self.shell.execution_count)
         self._shipments[job.id] = shipment
+        await self._follow_or_detach(options, job, paths, interrupts, leaving)
+
+    async def _resume(self, options: argparse.Namespace, interrupts: Interrupts, leaving: Leaving) -> None:
+        """Go on with a job; where this notebook still has its objects, they are those that are trained."""
+        found = await resume.prepare(self.settings, options.job)
+        job, paths = found.job, found.paths
+        waiting = self.spare.take(found.env, found.start.python)
+        try:
+            self._started[job.id] = waiting.give_again(job, paths)
+        except BaseException:
+            waiting.dismiss()
+            raise
+        self._brought.discard(job.id)
+        self._say(found.words(time.time()))
+        await self._follow_or_detach(options, job, paths, interrupts, leaving, after=found.seq)
+
+    async def _follow_or_detach(
+        self,
+        options: argparse.Namespace,
+        job: Job,
+        paths: JobPaths,
+        interrupts: Interrupts,
+        leaving: Leaving,
+        *,
+        after: int = 0,
+    ) -> None:
         try:
             if options.detach:
-                self._follow_apart(job, paths)
+                self._follow_apart(job, paths, after)
             else:
-                await self._follow(job, paths, interrupts, leaving)
+                await self._follow(job, paths, interrupts, leaving, after=after)
         finally:
             if self.settings.spare_worker:
                 self.spare.prepare()  # now, not earlier: importing torch would have slowed the cell down
@@ -185,7 +220,13 @@ class Notebook:
         notebook = os.environ.get("JPY_SESSION_NAME", "")  # set by Jupyter's server to the notebook's path
         name = options.name or _free_name(self.settings, Path(notebook).stem or "cell")
         for other, paths in all_jobs(self.settings):
-            if other.name == name and read_record(paths).state not in ("done", "failed", "stopped", "lost"):
+            state = read_record(paths).state if other.name == name else "done"
+            if state == "released":
+                raise BadOption(
+                    f"Your job {name!r} is released and waits to be resumed: %gpufit resume {name}. Choose another"
+                    f" --name, or delete it: %gpufit clean {name}"
+                )
+            if state not in ("done", "failed", "stopped", "lost"):
                 raise BadOption(f"Your job {name!r} is still running. Choose another --name, or stop it first.")
         return Job(
             id=new_job_id(),
@@ -217,7 +258,7 @@ class Notebook:
                 self.shell.display_pub.publish(bundle)
 
         with shipped.shipped(source, self._ship(self._read_cell(cell))) as (program, descriptors):
-            async with _unless(interrupts):
+            async with _unless(interrupts, "the estimate was interrupted"):
                 await session.estimate(program, wish, self.settings, told, descriptors)
         if options.json:
             self._say(show.json_of(all_told))
@@ -233,7 +274,14 @@ class Notebook:
         await self._follow(job, paths, interrupts, leaving, again=again)
 
     async def _follow(
-        self, job: Job, paths: JobPaths, interrupts: Interrupts, leaving: Leaving, *, again: bool = False
+        self,
+        job: Job,
+        paths: JobPaths,
+        interrupts: Interrupts,
+        leaving: Leaving,
+        *,
+        again: bool = False,
+        after: int = 0,
     ) -> None:
         show = NotebookShow(self.shell, job, self._said)
         returned: list[Returned] = []
@@ -245,23 +293,29 @@ class Notebook:
                     show(Note(str(left)))
 
         def take(found: list[int], counts: list[int]) -> None:
-            bring_back(from_descriptors(found, counts, paths, has_objects=job.id in self._shipments))
+            shipment = self._shipments.get(job.id)
+            reply, came_in = from_descriptors(found, counts, paths, has_objects=shipment is not None)
+            if shipment is not None:  # a resumed worker has the input's bytes in a memory of its own
+                self._shipments[job.id] = replace(shipment, memory=came_in)
+            bring_back(reply)
 
         try:
             end = await follow(
                 job,
                 paths,
                 show,
+                after=after,
                 interrupts=interrupts,
                 leaving=leaving,
                 exit_code=self._exit_code(job),
                 take=take,
             )
-            if not returned and not self._has_them(job, show, again) and (reply := load(paths)) is not None:
-                bring_back(reply)
+            if end.state != "released" and not returned and not self._has_them(job, show, again):
+                if (reply := load(paths)) is not None:
+                    bring_back(reply)
         finally:
             modes.arrived(self.shell.user_ns)
-            self._shipments.pop(job.id, None)  # whatever the end: nothing will come back that could use it
+            self._keep_for_resume(job, paths)
             self._reap(job)
         if returned:
             self._brought.add(job.id)
@@ -270,6 +324,15 @@ class Notebook:
         if show.failure is not None:
             raise cell_failed(show.failure)
         _raise_if_unexplained(job, end)
+
+    def _keep_for_resume(self, job: Job, paths: JobPaths) -> None:
+        """Whatever the end, nothing comes back that could use the shipment, unless the job is resumed.
+
+        Then its objects are needed, to become what they are trained to; the bytes are in the checkpoint.
+        """
+        shipment = self._shipments.pop(job.id, None)
+        if shipment is not None and read_record(paths).resumable:
+            self._shipments[job.id] = replace(shipment, memory=Memory([]))
 
     def _has_them(self, job: Job, show: NotebookShow, again: bool) -> bool:
         """Whether this notebook has the job's variables already: bringing them twice would undo what came since."""
@@ -284,7 +347,7 @@ class Notebook:
             threading.Thread(target=started.reap, name=f"gpufit-reap-{job.name}", daemon=True).start()
 
     def _bring_back(self, job: Job, reply: Reply) -> Returned:
-        shipment = self._shipments.pop(job.id, None)
+        shipment = self._shipments.get(job.id)
         try:
             if shipment is not None:
                 return shipment.bring_back(reply, self.shell.user_ns)
@@ -296,7 +359,7 @@ class Notebook:
         started = self._started.get(job.id)
         return (lambda: None) if started is None else started.exit_code
 
-    def _follow_apart(self, job: Job, paths: JobPaths) -> None:
+    def _follow_apart(self, job: Job, paths: JobPaths, after: int = 0) -> None:
         """Show a detached job's output in a widget, from a thread; its variables come with `attach`."""
         from IPython.display import display
         from ipywidgets import Output
@@ -309,19 +372,25 @@ class Notebook:
 
         def run() -> None:
             try:
-                anyio.run(lambda: follow(job, paths, show, exit_code=exit_code))
+                anyio.run(lambda: follow(job, paths, show, after=after, exit_code=exit_code))
             except* GpufitError as group:
                 show(Note(str(group.exceptions[0])))
             self._reap(job)
 
         threading.Thread(target=run, name=f"gpufit-{job.name}", daemon=True).start()
 
+    async def _say_all(self, words: AsyncIterator[str], interrupts: Interrupts) -> None:
+        """Say what comes of a wish; an interrupt ends the looking on, and leaves the wish."""
+        async with _unless(interrupts, "What was asked for still stands"):
+            async for word in words:
+                self._say(word)
+
     def _say(self, text: str) -> None:
         self.shell.display_pub.publish({"text/plain": text})
 
 
 @asynccontextmanager
-async def _unless(interrupts: Interrupts) -> AsyncIterator[None]:
+async def _unless(interrupts: Interrupts, words: str) -> AsyncIterator[None]:
     """Give up what is inside when Ctrl-C is pressed."""
     pressed = False
 
@@ -336,7 +405,7 @@ async def _unless(interrupts: Interrupts) -> AsyncIterator[None]:
         yield
         group.cancel_scope.cancel()
     if pressed:
-        raise cell_failed(Failure("KeyboardInterrupt", "", ("KeyboardInterrupt: the estimate was interrupted",)))
+        raise cell_failed(Failure("KeyboardInterrupt", "", (f"KeyboardInterrupt: {words}",)))
 
 
 def _free_name(settings: Settings, stem: str) -> str:
@@ -356,7 +425,7 @@ def _kernel_id(shell: InteractiveShell) -> str:
 
 
 def _raise_if_unexplained(job: Job, end: StateChange) -> None:
-    """A job that did not do its work must not look like a cell that did."""
-    if end.state != "done":
+    """A job that did not do its work must not look like a cell that did; one that was released does as it was told."""
+    if end.state not in ("done", "released"):
         ename = "KeyboardInterrupt" if end.state == "stopped" else "JobFailed"
         raise cell_failed(Failure(ename, end.reason, (f"{job.name} {end.state}: {end.reason}",)))

@@ -1,4 +1,4 @@
-"""Giving a device back: one's own by ending the job that holds it; another's by asking its owner.
+"""Giving a device back: one's own job is saved and leaves it; the owner of another's is asked.
 
 Only root can insist on another's claim. A signal only ever goes to a process on whose open file the claim's lock lies,
 by the kernel's word, that runs as the claim's owner, and that is still the same (pid, start time, boot).
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 
+from .asking import asked
 from .claims import Claim, Ticket, open_lab
 from .claims.ledger import Reader, Snapshot
 from .claims.owner import user_name
@@ -44,7 +45,10 @@ async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIter
             f"{found.request.name} is {owner}'s, and only root can insist. Without --insist, {owner} is asked."
         )
     worker = _worker(settings, found) if found.uid == me else None
-    steps = stop(*worker, settings.stop_patience) if worker else _end(lab.path, found, settings.stop_patience, insist)
+    if worker is None:
+        steps = _end(lab.path, found, settings.stop_patience, insist)
+    else:
+        steps = stop(*worker, settings.stop_patience) if insist else asked(*worker, "release")
     async for step in steps:
         yield step
 
@@ -90,7 +94,7 @@ def _ask(lab: Path, found: Ticket, snapshot: Snapshot) -> str:
 
 
 def _worker(settings: Settings, found: Ticket) -> tuple[Job, JobPaths] | None:
-    """The notebook job behind a claim of ours, which ends by its worker's own ladder."""
+    """The notebook job behind a claim of ours: it can be saved, and ends by its worker's own ladder."""
     try:
         job, paths = find_job(settings, found.request.job_id)
     except JobError:

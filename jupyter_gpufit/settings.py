@@ -25,6 +25,8 @@ class Settings:
     journal_limit: int = 256 * MiB  # bytes of output kept per job
     estimate_limit: float = 0.0  # seconds that a training may wait for its estimate; 0: none, it claims a whole device
     stop_patience: float = 5.0  # seconds between two rungs of the stop ladder
+    checkpoint_every: float = 600.0  # seconds between two automatic checkpoints; 0: none but those asked for
+    checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
 
 
 def load_settings(env: Mapping[str, str] = os.environ, path: Path | None = None) -> Settings:

@@ -10,12 +10,38 @@ from typing import TYPE_CHECKING, Any, TextIO
 from .errors import GpufitError
 from .job import ENDED, Job
 from .units import format_bytes, format_duration
-from .worker.messages import Clear, Display, Event, Failure, Gap, Note, Progress, Result, StateChange, Text
+from .worker.messages import (
+    Clear,
+    CouldNotSave,
+    Display,
+    Event,
+    Failure,
+    Gap,
+    Note,
+    Progress,
+    Result,
+    Saved,
+    StateChange,
+    Text,
+)
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
 
-SIGNS = {"done": "✓", "failed": "✗", "stopped": "■", "lost": "✗", "queued": "…", "running": "▶"}
+SIGNS = {"done": "✓", "failed": "✗", "stopped": "■", "lost": "✗", "queued": "…", "running": "▶", "released": "⏏"}
+
+
+def saved(event: Saved) -> str:
+    """ "saved at step 1,204 (line 12 of the cell): 1.4 GiB, stood still for 0.10 s, durable after 0.8 s" """
+    return (
+        f"saved at step {event.step:,} ({event.where}): {format_bytes(event.bytes)}, stood still for"
+        f" {event.pause:.2f} s, durable after {event.seconds:.1f} s"
+    )
+
+
+def not_saved(job: Job, reason: str) -> str:
+    """What became of a checkpoint that came to nothing."""
+    return f"{job.name} was not saved, and goes on: {reason}"
 
 
 class CellFailed(GpufitError):
@@ -50,17 +76,20 @@ class Status:
         self._time = job.created
         self._change = StateChange("starting")
         self._progress: Progress | None = None
+        self._saved: Saved | None = None
 
     def take(self, event: Event, when: float) -> bool:
         """Take in an event of that time; True when the line has changed."""
         self._time = when
         if isinstance(event, StateChange):
-            if event.state == "running" and self._change.state != "running":
+            if event.state == "running" and self._change.state not in ("running", "saving", "moving"):
                 self._began = when
             self._change = event
         elif isinstance(event, Progress):
             self._progress = event
-        return isinstance(event, StateChange | Progress)
+        elif isinstance(event, Saved):
+            self._saved = event
+        return isinstance(event, StateChange | Progress | Saved)
 
     def line(self) -> str:
         change, progress = self._change, self._progress
@@ -75,6 +104,8 @@ class Status:
             if progress.pace:
                 parts.append(progress.pace)
             parts.append(f"{format_bytes(progress.used)}, at most {format_bytes(progress.peak)}")
+        if self._saved is not None and change.state not in ENDED:
+            parts.append(f"saved at step {self._saved.step:,}")
         if change.state in ENDED:
             parts.append(f"after {format_duration(self._time - self._began)}")
         return " · ".join(parts)
@@ -86,6 +117,7 @@ class NotebookShow:
     def __init__(self, shell: InteractiveShell, job: Job, said: set[str]) -> None:
         self._shell = shell
         self._said = said  # in this kernel, of what need be said once
+        self._job = job
         self._status = Status(job)
         self._display_id = f"gpufit-{job.id}-{time.monotonic_ns()}"
         self._begun = False
@@ -107,6 +139,10 @@ class NotebookShow:
                 self.failure = event  # raised by the magic at the end, so that it is this cell's error
             case Note(text) if _is_news(event, self._said):
                 self._publish(text, {})
+            case Saved() if event.why != "automatic":  # those stand in the status line only
+                self._publish(f"{self._job.name} is {saved(event)}", {})
+            case CouldNotSave(_, reason):
+                self._publish(not_saved(self._job, reason), {})
             case Gap(missed, why):
                 self._publish(f"{missed:,} outputs are missing here: {why}.", {})
 
@@ -126,6 +162,7 @@ class WidgetShow:
     def __init__(self, output: Any, job: Job, said: set[str]) -> None:
         self._output = output
         self._said = said
+        self._job = job
         self._status = Status(job)
 
     def __call__(self, event: Event, when: float | None = None) -> None:
@@ -141,6 +178,10 @@ class WidgetShow:
                 self._output.append_stderr("\n".join(traceback) + "\n")
             case Note(text) if _is_news(event, self._said):
                 self._output.append_stderr(f"{text}\n")
+            case Saved() if event.why != "automatic":
+                self._output.append_stderr(f"{self._job.name} is {saved(event)}\n")
+            case CouldNotSave(_, reason):
+                self._output.append_stderr(f"{not_saved(self._job, reason)}\n")
             case StateChange():
                 self._output.append_stderr(f"{self._status.line()}\n")
 
@@ -150,6 +191,7 @@ class TerminalShow:
 
     def __init__(self, job: Job, out: TextIO, err: TextIO) -> None:
         self._out, self._err = out, err
+        self._job = job
         self._status = Status(job)
         self.failure: Failure | None = None
 
@@ -165,6 +207,10 @@ class TerminalShow:
                 self._print(self._err, "\n".join(traceback) + "\n")
             case Note(text):
                 self._print(self._err, f"{text}\n")
+            case Saved():
+                self._print(self._err, f"{self._job.name} is {saved(event)}\n")
+            case CouldNotSave(_, reason):
+                self._print(self._err, f"{not_saved(self._job, reason)}\n")
             case Gap(missed, why):
                 self._print(self._err, f"{missed:,} outputs are missing here: {why}.\n")
             case StateChange():

@@ -15,12 +15,13 @@ from .claims.owner import user_name
 from .claims.view import LabReader, LabView
 from .claims.waiting import wants
 from .claims.wishes import Wish, read_wishes
-from .devices import Device, read_devices
+from .devices import Device, Process, read_devices
 from .errors import DeviceError, GpufitError
 from .job import ENDED, Job, JobPaths, State, all_jobs
 from .place import Room
 from .settings import Settings
-from .worker.record import Record, read_record
+from .worker.live import Loss, Memory, Progress
+from .worker.record import LastCheckpoint, Record, read_record
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,13 @@ class JobView:
     epoch: int
     step: int
     notebook: str
+    kernel_id: str = ""  # of the kernel that started it; empty: none
+    progress: Progress = Progress(step=0)
+    loss: Loss | None = None
+    metrics: tuple[str, ...] = ()  # names of the variables whose values are in the journal
+    mfu: float | None = None  # 1 is all of the card's arithmetic
+    memory: Memory | None = None
+    checkpoint: LastCheckpoint | None = None  # the latest
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class RoomView:
     free: int  # bytes
     foreign: int  # bytes that processes outside the lab have
     held_for: str  # the waiting job for which what is free stays free, or empty
+    reserve: int = 0  # bytes kept back: a driver's context and fragmentation need room too
+    strangers: tuple[Process, ...] = ()  # who has what is foreign
 
 
 @dataclass(frozen=True)
@@ -166,6 +176,11 @@ class StatusReader:
         return view
 
 
+def read_job(job: Job, paths: JobPaths) -> JobView:
+    """One job, now."""
+    return _job(job, read_record(paths))
+
+
 def read_jobs(settings: Settings) -> tuple[JobView, ...]:
     """This user's jobs, oldest first."""
     return StatusReader().jobs(settings)
@@ -191,6 +206,8 @@ def _room(room: Room, held_for: Ticket | None) -> RoomView:
         free=room.free,
         foreign=room.space.foreign,
         held_for=f"{user_name(held_for.uid)}'s {held_for.request.name}" if held_for else "",
+        reserve=room.space.reserve,
+        strangers=room.space.strangers,
     )
 
 
@@ -255,6 +272,13 @@ def _job(job: Job, record: Record) -> JobView:
         epoch=record.epoch,
         step=record.step,
         notebook=job.notebook,
+        kernel_id=job.kernel_id,
+        progress=record.live.progress or Progress(step=record.step),
+        loss=record.live.loss,
+        metrics=record.live.metrics,
+        mfu=record.live.mfu,
+        memory=record.live.memory,
+        checkpoint=record.checkpoint,
     )
 
 

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from .devices import Device
 from .history import History
+from .job import RESUMABLE
 from .status import ClaimView, JobView, RoomView, Status, TicketView
 from .units import format_bytes, format_duration
 
@@ -124,12 +125,25 @@ def _wished(claim: ClaimView) -> str:
 
 
 def _jobs(jobs: Sequence[JobView], now: float) -> str:
-    rows = [("job", "id", "state", "device", "step", "since", "reason")]
+    rows = [("job", "id", "state", "device", "step", "since", "saved", "reason")]
     for job in jobs:
         step = f"{job.step:,}" if job.step else "-"
         since = format_duration(max(0.0, now - job.since))
-        rows.append((job.name, job.id, job.state, job.device or "-", step, since, job.reason))
+        rows.append((job.name, job.id, job.state, job.device or "-", step, since, _saved(job, now), _why(job)))
     return columns(rows)
+
+
+def _saved(job: JobView, now: float) -> str:
+    if job.checkpoint is None:
+        return "-"
+    return f"step {job.checkpoint.step:,}, {format_duration(max(0.0, now - job.checkpoint.time))} ago"
+
+
+def _why(job: JobView) -> str:
+    """The reason for its state, and what can be done about it."""
+    if job.checkpoint is None or job.state not in RESUMABLE or job.state == "released":
+        return job.reason  # of a released job, the reason says it
+    return f"{job.reason}; `gpufit resume {job.name}` goes on" if job.reason else f"`gpufit resume {job.name}` goes on"
 
 
 def _amount(count: int | None) -> str:

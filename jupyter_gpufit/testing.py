@@ -12,7 +12,7 @@ from .claims.record import Hold
 from .devices import Device, Kind, Process
 from .errors import GpufitError
 from .job import Job
-from .train import Finished, Needed, Report
+from .train import Finished, Moved, Needed, Outcome, Report
 from .units import GiB
 
 
@@ -56,9 +56,10 @@ class FakeMachine:
     """A machine for `train` that writes down what it was asked, and grants at once."""
 
     needed: Needed = field(default_factory=lambda: Needed(None, "a whole device"))
-    outcome: Finished = field(default_factory=lambda: Finished("done"))
+    outcomes: list[Outcome] = field(default_factory=lambda: [Finished("done")])  # of each stay on a device
     refuses: GpufitError | None = None
     log: list[str] = field(default_factory=list)
+    _taken: Granted | None = None  # by a move, before it leaves
 
     async def open_cell(self, job: Job) -> None:
         self.log.append("opened the cell")
@@ -71,13 +72,17 @@ class FakeMachine:
     async def claim(self, job: Job, needed: Needed, report: Report) -> AsyncIterator[Granted]:
         if self.refuses is not None:
             raise self.refuses
-        device = fake_device()
-        self.log.append(f"claimed device {device.label}")
+        granted, self._taken = self._taken or fake_grant(fake_device()), None
+        self.log.append(f"claimed device {granted.devices[0].label}")
         try:
-            yield fake_grant(device)
+            yield granted
         finally:
-            self.log.append(f"released device {device.label}")
+            self.log.append(f"released device {granted.devices[0].label}")
 
-    async def run(self, job: Job, granted: Granted) -> Finished:
+    async def run(self, job: Job, granted: Granted, report: Report) -> Outcome:
         self.log.append("ran")
-        return self.outcome
+        return self.outcomes.pop(0)
+
+    async def go_on(self, moved: Moved) -> None:
+        self.log.append(f"went on to device {moved.to.devices[0].label}")
+        self._taken = moved.to

@@ -1,6 +1,8 @@
 """START HERE: one job from its cell to its end.
 
     cell -> estimate -> claim -> run -> release
+                          ^       |
+                          +-------+  move, or resume from a checkpoint
 
 This runs inside the job's worker, the one process that holds the device's lock and its CUDA context. Each step lives
 in the module of its name; `Machine` is what they act on: the real one (worker/machine.py) or the fake (testing.py).
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from .claims import Granted, Request
 from .job import Job
@@ -43,10 +45,27 @@ class Needed:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a job ended."""
+    """The job has ended."""
 
     state: Literal["done", "failed", "stopped"]
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Released:
+    """The job is saved and leaves its device; a resume goes on from there."""
+
+    reason: str  # "released at step 1,204; ..."
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The job is saved, and holds the device on which it goes on already."""
+
+    to: Granted
+
+
+Outcome: TypeAlias = Finished | Released | Moved
 
 
 class Machine(Protocol):
@@ -59,18 +78,28 @@ class Machine(Protocol):
         """Say what the cell will need, without touching a device."""
 
     def claim(self, job: Job, needed: Needed, report: Report) -> AbstractAsyncContextManager[Granted]:
-        """Wait in the queue for a device where it fits, and hold it."""
+        """Wait in the queue for a device where it fits, and hold it; after a move, hold what was taken before it."""
 
-    async def run(self, job: Job, granted: Granted) -> Finished:
-        """Run the cell on what was granted, to its end."""
+    async def run(self, job: Job, granted: Granted, report: Report) -> Outcome:
+        """Run the cell on what was granted, from its start or from its checkpoint, until it leaves."""
+
+    async def go_on(self, moved: Moved) -> None:
+        """Replace this process's image, so that nothing of it stays on the device it leaves.
+
+        So the real one does not return: the next turn of the loop is the new image's first.
+        """
 
 
-async def train(job: Job, machine: Machine, report: Report) -> Finished:
-    """Run `job` to its end."""
+async def train(job: Job, machine: Machine, report: Report) -> Finished | Released:
+    """Run `job` to its end or its release, moving it between devices as often as it is asked to."""
     report(StateChange("estimating"))
     await machine.open_cell(job)
     needed = await machine.estimate(job)
     report(StateChange("queued", needed.reason))
-    async with machine.claim(job, needed, report) as granted:
-        report(StateChange("running", device=", ".join(device.label for device in granted.devices)))
-        return await machine.run(job, granted)
+    while True:
+        async with machine.claim(job, needed, report) as granted:
+            report(StateChange("running", device=", ".join(device.label for device in granted.devices)))
+            outcome = await machine.run(job, granted, report)
+        if not isinstance(outcome, Moved):
+            return outcome
+        await machine.go_on(outcome)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from . import table
 from .history import read_history
+from .job import chosen_job
 from .settings import Settings
 from .status import StatusReader
 
@@ -29,6 +30,14 @@ def answer(options: argparse.Namespace, settings: Settings, reader: StatusReader
             status = (reader or StatusReader()).read(settings)
             return status.to_json() if options.json else table.status(status)
     raise AssertionError(options.verb)
+
+
+def show_checkpoint(settings: Settings, wanted: str, *, in_json: bool) -> str:
+    """What a job's newest checkpoint holds; nothing of it is unpickled."""
+    from .checkpoint.show import show  # and what follows: the other verbs start faster without
+
+    job, paths = chosen_job(settings, wanted)
+    return show(job, paths, in_json=in_json)
 
 
 def _json(record: object) -> str:

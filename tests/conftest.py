@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.kernels import Kernel, environment, running_kernel
@@ -13,6 +14,12 @@ from tests.kernels import Kernel, environment, running_kernel
 # A test run in the background of a shell inherits ignored signals, and hands them on to every process it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# How long an example takes says something about the machine only, and a run that fails must fail again when repeated.
+hypothesis.settings.register_profile(
+    "ours", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("ours")
 
 pytest_plugins = ["tests.fake_nvml.fixtures", "tests.towns"]
 

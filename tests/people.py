@@ -18,7 +18,7 @@ import pytest
 
 from jupyter_gpufit import cli
 
-PATIENCE = 30.0  # seconds: for what must come; never a measure of speed
+PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 ADA, BOB, EVE = 61001, 61002, 61003
 
 

@@ -38,7 +38,7 @@ from jupyter_gpufit.units import GiB, MiB
 
 from .fake_nvml import FakeNvml, Gpu
 
-LONGEST = 60.0  # seconds to wait for torch, on a machine that is busy with other tests
+LONGEST = 300.0  # seconds to wait for torch, on a machine that is busy with other tests
 
 
 def levels(findings: Iterable[Finding]) -> list[str]:
@@ -417,13 +417,13 @@ def test_examines_the_rest_when_the_settings_cannot_be_read(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_driver_that_hangs_hides_nothing_else(tmp_path: Path, fake_nvml: FakeNvml) -> None:
-    fake_nvml.show(Gpu(), delays={"nvmlInitWithFlags": 60})
+    fake_nvml.show(Gpu(), delays={"nvmlInitWithFlags": 600})
     start = time.monotonic()
 
-    _, found = doctor(tmp_path, "--wait", "1.5", env=fake_nvml.env)
+    _, found = doctor(tmp_path, "--wait", "6", env=fake_nvml.env)
 
-    assert time.monotonic() - start < 30
-    assert level_of(found, "The devices could not be examined within 1.5 s") == "note"
+    assert time.monotonic() - start < 300
+    assert level_of(found, "The devices could not be examined within 6 s") == "note"
     assert level_of(found, "Files can be watched") == "ok"
 
 

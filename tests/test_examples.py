@@ -22,7 +22,7 @@ def test_an_example_runs_and_shows_its_result(notebook: Path, tmp_path: Path) ->
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert ran.returncode == 0, ran.stderr
     assert "loss" in ran.stdout and "picture" in ran.stdout

@@ -563,10 +563,10 @@ def test_a_check_that_hangs_hides_no_other() -> None:
     weather_check: Check[str] = Check("The weather", lambda: "fine", lambda found: [ok(f"It is {found}.")])
     checks: list[Check[Any]] = [abyss_check, weather_check]
 
-    abyss, weather = at_once(checks, 0.05)
+    abyss, weather = at_once(checks, 1)
     never.set()
 
-    assert "The abyss could not be examined within 0.05 s" in abyss.what
+    assert "The abyss could not be examined within 1 s" in abyss.what
     assert weather == ok("It is fine.")
 
 

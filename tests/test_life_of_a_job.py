@@ -8,14 +8,16 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.kernels import Kernel, Ran, environment, running_kernel
+from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +32,11 @@ def env(home: Path) -> dict[str, str]:
 
 def gpufit(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "jupyter_gpufit.cli", *arguments], env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "jupyter_gpufit.cli", *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
     )
 
 
@@ -46,7 +52,8 @@ def _no_worker_outlives_its_test(env: dict[str, str]) -> Iterator[None]:
     yield
     for job in jobs(env).values():
         if job["pid"] is not None:
-            os.kill(job["pid"], signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it was just ending
+                os.kill(job["pid"], signal.SIGKILL)
 
 
 @pytest.fixture
@@ -165,7 +172,7 @@ def test_the_stop_ladder_ends_a_cell_that_shrugs_off_interrupts(kernel: Kernel, 
         "    except KeyboardInterrupt: print('never')\n"
     )
     kernel.until(sent, "deaf")
-    stopped = gpufit(env | {"GPUFIT_STOP_PATIENCE": "0.5"}, "stop", "stubborn")
+    stopped = gpufit(env | {"GPUFIT_STOP_PATIENCE": "4"}, "stop", "stubborn")
     assert "stubborn: asked to end" in stopped.stdout and "stubborn: ended" in stopped.stdout
     ran = kernel.finish(sent)
     assert not ran.ok and "never" in ran.stdout
@@ -212,20 +219,22 @@ def test_a_spare_worker_starts_the_cell_and_follows_the_notebook(kernel: Kernel)
 
 def test_widgets_of_other_cells_answer_while_a_cell_waits(kernel: Kernel) -> None:
     kernel.check(
-        "import ipywidgets, time\nbutton = ipywidgets.Button(); clicked = []\n"
-        "button.on_click(lambda _: clicked.append(time.time()))\n"
+        "import ipywidgets, pathlib\nbutton = ipywidgets.Button(); clicked = pathlib.Path('clicked').resolve()\n"
+        "clicks = []; button.on_click(lambda _: (clicks.append(1), clicked.touch()))\n"
     )
     comm = kernel.check("print(button.comm.comm_id)").stdout.strip()
-    sent = kernel.send("%%gpufit train --name blocking\n" + LOOP.format(ticks=600))
-    kernel.until(sent, "tick 0")
+    sent = kernel.send(
+        "%%gpufit train --name blocking\nimport time\nprint('before the click')\n"
+        "while not clicked.exists(): time.sleep(0.02)\nprint('after the click')\n"
+    )
+    kernel.until(sent, "before the click")
     message = kernel.client.session.msg(
         "comm_msg", {"comm_id": comm, "data": {"method": "custom", "content": {"event": "click"}}}
     )
     kernel.client.shell_channel.send(message)
-    kernel.until(sent, "tick 8")
-    kernel.interrupt()
-    kernel.finish(sent)
-    kernel.check("ended = time.time(); assert len(clicked) == 1 and ended - clicked[0] > 0.5, (clicked, ended)")
+    ran = kernel.finish(sent)
+    assert ran.ok and "after the click" in ran.stdout
+    kernel.check("assert len(clicks) == 1")
 
 
 def test_a_dry_run_starts_nothing_and_says_what_would_travel(kernel: Kernel, env: dict[str, str]) -> None:
@@ -255,12 +264,12 @@ def test_a_bad_option_gets_a_sentence_that_helps(kernel: Kernel, line: str, word
 
 
 def test_help_and_completion(kernel: Kernel) -> None:
-    reply = kernel.client.inspect("%%gpufit", reply=True, timeout=30)["content"]["data"]["text/plain"]
+    reply = kernel.client.inspect("%%gpufit", reply=True, timeout=TIMEOUT)["content"]["data"]["text/plain"]
     assert "--memory" in reply and "attach" in reply
     assert "--detach" in kernel.check("%gpufit train --help").stdout
 
     def complete(text: str) -> list[str]:
-        return list(kernel.client.complete(text, reply=True, timeout=30)["content"]["matches"])
+        return list(kernel.client.complete(text, reply=True, timeout=TIMEOUT)["content"]["matches"])
 
     assert complete("%%gpufit tr") == ["train"]
     assert complete("%%gpufit train --ex") == ["--exclusive"]
@@ -282,24 +291,35 @@ def test_nothing_is_readable_or_reachable_by_others(kernel: Kernel, home: Path, 
 def test_what_the_cell_left_for_the_exit_is_done_and_the_worker_is_gone(kernel: Kernel, home: Path) -> None:
     ran = kernel.check(
         "%%gpufit train --name tidy\n"
-        "import atexit, multiprocessing, time\n"
+        "import atexit, multiprocessing, os, time\n"
         "log = open('log.csv', 'w'); log.write('a,b\\n')\n"
         "atexit.register(lambda: open('at exit', 'w').write('done'))\n"
         "child = multiprocessing.Process(target=time.sleep, args=(1000,), daemon=True); child.start()\n"
-        "pid = child.pid\n"
+        "pids = os.getpid(), child.pid\n"
     )
     assert "log" in ran.shown  # an open file cannot come back, and is named
-    pid = int(kernel.check("print(pid)").stdout)
+    pids = json.loads(kernel.check("print(list(pids))").stdout)
     kernel.check("%%gpufit train --gpu cpu:0\npass\n")  # the slots are free again, both
     kernel.check("%%gpufit train --gpu cpu:1\npass\n")
-    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=30)
+    until = time.monotonic() + TIMEOUT
+    while any(psutil.pid_exists(pid) for pid in pids):
+        assert time.monotonic() < until, pids
+        time.sleep(0.02)
     assert (home / "log.csv").read_text() == "a,b\n" and (home / "at exit").read_text() == "done"
-    assert not psutil.pid_exists(pid)
 
 
-def test_an_interrupt_in_the_first_moment_is_kept(kernel: Kernel) -> None:
+@pytest.mark.parametrize("moment", ["job.json", "lock", "state.json", "journal.jsonl"])
+def test_an_interrupt_in_the_first_moment_is_kept(kernel: Kernel, home: Path, moment: str) -> None:
+    """As soon as there is a job, that is: until the magic itself runs, ipykernel has the interrupt, and drops it."""
+
+    def reached() -> set[Path]:
+        return set((home / ".local/share/gpufit/jobs").glob(f"*/{moment}"))
+
+    before, until = reached(), time.monotonic() + TIMEOUT
     sent = kernel.send("%%gpufit train\nimport time\ntime.sleep(600)\n")
-    next(kernel.watch(sent, Ran()))
+    while reached() <= before:
+        assert time.monotonic() < until
+        time.sleep(0.001)
     kernel.interrupt()
     assert kernel.finish(sent).ename == "KeyboardInterrupt"
 
@@ -339,7 +359,7 @@ def test_no_job_leaves_memory_files_or_a_zombie_in_the_kernel(kernel: Kernel) ->
     for cell in ("huge += 1", "huge += 1; 1 / 0", "import os, signal; huge += 1; os.kill(os.getpid(), signal.SIGKILL)"):
         kernel.run(f"%%gpufit train\n{cell}\n")
     kernel.check(
-        "gc.collect(); until = time.time() + 30\n"
+        "gc.collect(); until = time.time() + 300\n"
         "while set(memories()) - before or zombies():\n"
         "    assert time.time() < until, (memories(), before, zombies())\n"
         "    time.sleep(0.1)\n"

@@ -58,7 +58,7 @@ def test_ones_own_job_is_asked_to_end(town: Town) -> None:
 
 @pytest.mark.slow
 def test_a_job_that_does_not_listen_is_killed_only_on_insisting(town: Town) -> None:
-    town.more = {"GPUFIT_STOP_PATIENCE": "0.2"}
+    town.more = {"GPUFIT_STOP_PATIENCE": "1"}
     job = town.types("run", "--name", "deaf", "--", "bash", "-c", "trap '' TERM; echo holding; sleep 1000 & wait; wait")
     job.hear("holding")
     assert "gpufit release --insist deaf" in town.asks("release", "deaf")

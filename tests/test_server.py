@@ -134,7 +134,7 @@ def test_a_driver_that_hangs_is_told_and_keeps_one_thread() -> None:
         return reading(number)
 
     async def ask() -> list[Status]:
-        readings = Readings(read, patience=0.05)
+        readings = Readings(read, fresh=3600.0, patience=0.05)
         early = [await readings.latest(), await readings.latest()]
         answers.set()
         while (late := await readings.latest()).problem:

@@ -11,10 +11,10 @@ processes   who holds it, before a signal is sent
 passing  who could start and does not             view     the whole of it, for a status to show
 """
 
-from .granted import ClaimGone, Granted, adopt
+from .granted import ClaimGone, Granted, Held, adopt
 from .lab import Lab, LabUnsound, open_lab
 from .mutex import LabBusy
-from .queue import claim
+from .queue import claim, claim_now
 from .record import Claim, Request, Ticket
 from .view import LabView, view_lab
 from .waiting import Waiting
@@ -23,6 +23,7 @@ __all__ = [
     "Claim",
     "ClaimGone",
     "Granted",
+    "Held",
     "Lab",
     "LabBusy",
     "LabUnsound",
@@ -32,6 +33,7 @@ __all__ = [
     "Waiting",
     "adopt",
     "claim",
+    "claim_now",
     "open_lab",
     "view_lab",
 ]

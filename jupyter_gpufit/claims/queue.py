@@ -32,6 +32,7 @@ from .view import LabReader
 from .waiting import Waiting, explain
 from .watch import Watch
 
+AT_ONCE = 3.0  # seconds in which a move's claim must be decided: somebody waits for the answer
 SLOW = 20.0  # seconds between two looks when nothing happens: processes outside the lab make no event
 RETRY = 1.0  # seconds after a trouble
 
@@ -57,6 +58,26 @@ async def claim(lab: Lab, request: Request, look: Look, report: Report = ignore)
         devices = await look()
 
 
+async def claim_now(lab: Lab, request: Request, look: Look, leaving: Granted) -> Held | Waiting:
+    """Claim for a job that moves, where it is its turn this very moment; else why it is not.
+
+    It gives up what it is `leaving`, which therefore does not count against its user's limits.
+    """
+    devices = await look()
+    refuse_impossible(request, devices)
+    sweep(lab.path)
+    queueing = _Queueing(lab, request, look, ignore, leaving=leaving.claim.id)
+    held = await queueing.win_now(devices)
+    if held is None:
+        return queueing.reason or Waiting(0, 0, "turn", remark="somebody was faster")
+    waits: list[Waiting] = []
+    with anyio.move_on_after(AT_ONCE):
+        if await memory_is_there(held, look, waits.append):
+            return held
+    held.give_back()
+    return waits[-1] if waits else Waiting(0, 0, "memory", remark="the driver takes long to answer")
+
+
 @dataclass
 class _Queueing:
     """One ticket's way through the queue."""
@@ -65,6 +86,7 @@ class _Queueing:
     request: Request
     look: Look
     report: Report
+    leaving: str = ""  # the claim that this one replaces
     spaces: tuple[Space, ...] | None = None  # None: the driver is to be asked
     reason: Waiting | None = None
     told: Waiting | None = None
@@ -82,6 +104,15 @@ class _Queueing:
             self.spaces = sort_out(devices, self.reader.snapshot().claims)
             # A device is free, most often: then nothing else needs to be set up, or read twice.
             return await self._in_trouble(self._publish) or await self._wait()
+        finally:
+            self.ticket.drop()
+
+    async def win_now(self, devices: Sequence[Device]) -> Held | None:
+        """Claim at once or not at all."""
+        self.ticket = self._enter()
+        try:
+            self.spaces = sort_out(devices, self.reader.snapshot().claims)
+            return await self._in_trouble(self._publish)
         finally:
             self.ticket.drop()
 
@@ -169,12 +200,13 @@ class _Queueing:
             raise FileNotFoundError(errno.ENOENT, "somebody emptied it")
         if why := limit_exceeded(mine, policy.of(mine.uid)):
             raise BadOption(f"The job can never start: {why}.")
-        decision = whose_turn(mine, queue, spaces, snapshot.claims, policy, passed=self.passing.update(queue, now))
+        claims = [claim for claim in snapshot.claims if claim.id != self.leaving]
+        decision = whose_turn(mine, queue, spaces, claims, policy, passed=self.passing.update(queue, now))
         self.passing.note(decision.starting if isinstance(decision, Wait) else (), now)
         strangers = isinstance(decision, Wait) and decision.for_strangers_only
         self.in_the_way = (self.in_the_way or now) if strangers else None
         if isinstance(decision, Wait):
-            self.reason = explain(mine, queue, decision, spaces, snapshot.claims)
+            self.reason = explain(mine, queue, decision, spaces, claims)
         return decision
 
     def _troubled(self, why: str) -> Waiting:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..units import MiB
+from . import recurrent
 from .stand_in import on_stand_in
 
 if TYPE_CHECKING:
@@ -68,14 +69,8 @@ def _unique(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     )
 
 
-def _lstm_cell(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
-    books.notes["recurrent layers: what cuDNN takes for them is not known"] += 1
-    return books.compute(func, args, kwargs)
-
-
 def _gru_cell(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     """CUDA's fused kernel, which has no shapes of its own; its workspace holds five gates."""
-    books.notes["recurrent layers: what cuDNN takes for them is not known"] += 1
     hidden = args[2]
     rows, columns = hidden.shape
     return (
@@ -112,7 +107,8 @@ def _index(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
     aten._local_scalar_dense.default: _item,
     aten._to_copy.default: _copy,
-    aten._thnn_fused_lstm_cell.default: _lstm_cell,
+    aten._cudnn_rnn.default: recurrent.forward,
+    aten._cudnn_rnn_backward.default: recurrent.backward,
     aten._thnn_fused_gru_cell.default: _gru_cell,
     aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward,
     aten.nonzero.default: _nonzero,

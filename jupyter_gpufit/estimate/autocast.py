@@ -52,6 +52,14 @@ def cast_for_attention(
     return _cast(query, dtype), _cast(key, dtype), _cast(value, dtype), _cast(mask, dtype)
 
 
+def cast_for_cudnn(tensors: list[Any]) -> list[Any]:
+    """The arguments of a recurrent layer. Its weights are cast anew at each call."""
+    if not torch.is_autocast_enabled(STAND_IN):
+        return tensors
+    dtype = torch.get_autocast_dtype(STAND_IN)
+    return [t.to(dtype) for t in tensors]
+
+
 def _register(library: Any, name: str, policy: Callable[[Any, Any, Any], Any]) -> None:
     base, _, overload = name.partition(".")
     op = getattr(getattr(aten, base, None), overload or "default", None)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -163,6 +164,14 @@ class Books(TorchDispatchMode):
         if thread not in self._with_workspace:
             self._with_workspace.add(thread)
             self.add(blas_workspace(self.card), "cublas", "workspace")
+
+    @contextmanager
+    def passing(self, size: int, op: str) -> Iterator[None]:
+        """Memory that a kernel takes and gives back."""
+        block = self.add(size, op, "workspace") if size else None
+        yield
+        if block is not None:
+            self.remove(block)
 
     def new(self, like: Any, shape: tuple[int, ...], dtype: torch.dtype, op: str) -> Any:
         with self.fake:

@@ -41,6 +41,7 @@ class Sheet:
 
     card: Card
     rates: Mapping[str, float]  # FLOP/s at most, dense, by what the arithmetic is done in
+    source: str = ""  # of the rates; empty: they were not held against the data sheet
 
 
 @dataclass(frozen=True)
@@ -53,48 +54,68 @@ class Context:
 
 
 def _sheet(
-    name: str, mebibytes: int, capability: tuple[int, int], sms: int, fp32: float, half: float, tf32: float = 0
+    name: str,
+    mebibytes: int,
+    capability: tuple[int, int],
+    sms: int,
+    fp32: float,
+    half: float,
+    tf32: float = 0,
+    *,
+    source: str = "",
 ) -> Sheet:
     rates = {"float32": fp32 * 1e12, "float16": half * 1e12}
     if capability >= (8, 0):
         rates |= {"tf32": tf32 * 1e12, "bfloat16": half * 1e12}
-    return Sheet(Card(name, mebibytes * MiB, capability, sms), rates)
+    return Sheet(Card(name, mebibytes * MiB, capability, sms), rates, source)
 
 
-# Names and MiB as nvidia-smi shows them. TFLOP/s from NVIDIA's data sheets of each card, and for GeForce and RTX from
-# the architecture's white paper (Turing, GA102, Ada, Blackwell): dense, half precision with float32 accumulation.
+# Names and MiB as nvidia-smi prints them ("0MiB / 23028MiB"), each found in published output of the card; not found:
+# A30, L40, Quadro RTX 8000. Compute capabilities: NVIDIA's list, developer.nvidia.com/cuda-gpus. TFLOP/s: dense, half
+# precision with float32 accumulation. Where data sheets give a rate with sparsity, or with half-precision
+# accumulation on a GeForce, it is halved.
+_VOLTA = "V100 data sheet (us-1165301-r5), as cited in Lightning Fabric's throughput.py"
+_AMPERE = "A100 data sheet (us-nvidia-1758950-r4), as cited in Lightning Fabric's throughput.py"
+_HOPPER = "NVIDIA Tensor Core GPU data sheet, as cited in Lightning Fabric's throughput.py"
+_LISTED = "table of data sheet figures, github.com/winston-zhang-orz/gpu-specs"
 #        name                                  MiB      capability SMs  fp32   half    tf32
 _SHEETS = (
-    _sheet("Tesla V100-SXM2-16GB", 16160, (7, 0), 80, 15.7, 125.0),
-    _sheet("Tesla V100-SXM2-32GB", 32510, (7, 0), 80, 15.7, 125.0),
-    _sheet("Tesla V100-PCIE-16GB", 16160, (7, 0), 80, 14.0, 112.0),
-    _sheet("Tesla V100-PCIE-32GB", 32510, (7, 0), 80, 14.0, 112.0),
-    _sheet("Tesla T4", 15360, (7, 5), 40, 8.1, 65.0),
+    _sheet("Tesla V100-SXM2-16GB", 16160, (7, 0), 80, 15.7, 125.0, source=_VOLTA),
+    _sheet("Tesla V100-SXM2-32GB", 32510, (7, 0), 80, 15.7, 125.0, source=_VOLTA),
+    _sheet("Tesla V100-PCIE-16GB", 16160, (7, 0), 80, 14.0, 112.0, source=_VOLTA),
+    _sheet("Tesla V100-PCIE-32GB", 32510, (7, 0), 80, 14.0, 112.0, source=_VOLTA),
+    _sheet("Tesla T4", 15360, (7, 5), 40, 8.1, 65.0, source="T4 data sheet (951643), as cited in Lightning Fabric"),
     _sheet("NVIDIA GeForce RTX 2080 Ti", 11264, (7, 5), 68, 13.4, 53.8),
     _sheet("Quadro RTX 8000", 49152, (7, 5), 72, 16.3, 130.5),
-    _sheet("NVIDIA A100-SXM4-40GB", 40960, (8, 0), 108, 19.5, 312.0, 156.0),
-    _sheet("NVIDIA A100-SXM4-80GB", 81920, (8, 0), 108, 19.5, 312.0, 156.0),
-    _sheet("NVIDIA A100-PCIE-40GB", 40960, (8, 0), 108, 19.5, 312.0, 156.0),
-    _sheet("NVIDIA A100 80GB PCIe", 81920, (8, 0), 108, 19.5, 312.0, 156.0),
+    _sheet("NVIDIA A100-SXM4-40GB", 40960, (8, 0), 108, 19.5, 312.0, 156.0, source=_AMPERE),
+    _sheet("NVIDIA A100-SXM4-80GB", 81920, (8, 0), 108, 19.5, 312.0, 156.0, source=_AMPERE),
+    _sheet("NVIDIA A100-PCIE-40GB", 40960, (8, 0), 108, 19.5, 312.0, 156.0, source=_AMPERE),
+    _sheet("NVIDIA A100 80GB PCIe", 81920, (8, 0), 108, 19.5, 312.0, 156.0, source=_AMPERE),
     _sheet("NVIDIA A30", 24576, (8, 0), 56, 10.3, 165.0, 82.0),
-    _sheet("NVIDIA A10", 23028, (8, 6), 72, 31.2, 125.0, 62.5),
-    _sheet("NVIDIA A40", 46068, (8, 6), 84, 37.4, 149.7, 74.8),
+    _sheet("NVIDIA A10", 23028, (8, 6), 72, 31.2, 125.0, 62.5, source=_LISTED),
+    _sheet(
+        "NVIDIA A40", 46068, (8, 6), 84, 37.4, 149.7, 74.8, source="A40 data sheet, as a dealer prints it (ecer.com)"
+    ),
     _sheet("NVIDIA RTX A5000", 24564, (8, 6), 64, 27.8, 111.1, 55.6),
     _sheet("NVIDIA RTX A6000", 49140, (8, 6), 84, 38.7, 154.8, 77.4),
     _sheet("NVIDIA GeForce RTX 3080", 10240, (8, 6), 68, 29.8, 59.5, 29.8),
     _sheet("NVIDIA GeForce RTX 3090", 24576, (8, 6), 82, 35.6, 71.0, 35.6),
-    _sheet("NVIDIA L4", 23034, (8, 9), 58, 30.3, 121.0, 60.0),
+    _sheet("NVIDIA L4", 23034, (8, 9), 58, 30.3, 121.0, 60.0, source=_LISTED),
     _sheet("NVIDIA L40", 46068, (8, 9), 142, 90.5, 181.0, 90.5),
-    _sheet("NVIDIA L40S", 46068, (8, 9), 142, 91.6, 362.0, 183.0),
+    _sheet("NVIDIA L40S", 46068, (8, 9), 142, 91.6, 362.0, 183.0, source=_LISTED),
     _sheet("NVIDIA RTX 6000 Ada Generation", 49140, (8, 9), 142, 91.1, 364.2, 182.1),
-    _sheet("NVIDIA GeForce RTX 4090", 24564, (8, 9), 128, 82.6, 165.2, 82.6),
-    _sheet("NVIDIA H100 80GB HBM3", 81559, (9, 0), 132, 67.0, 989.4, 494.7),
-    _sheet("NVIDIA H100 PCIe", 81559, (9, 0), 114, 51.0, 756.0, 378.0),
+    _sheet(
+        "NVIDIA GeForce RTX 4090", 24564, (8, 9), 128, 82.6, 165.2, 82.6, source="waredb.com, from clocks and cores"
+    ),
+    _sheet("NVIDIA H100 80GB HBM3", 81559, (9, 0), 132, 67.0, 989.4, 494.7, source=_HOPPER),
+    _sheet("NVIDIA H100 PCIe", 81559, (9, 0), 114, 51.0, 756.0, 378.0, source=_HOPPER),
     _sheet("NVIDIA H100 NVL", 95830, (9, 0), 132, 60.0, 835.0, 417.5),
-    _sheet("NVIDIA H200", 143771, (9, 0), 132, 67.0, 989.4, 494.7),
+    _sheet(
+        "NVIDIA H200", 143771, (9, 0), 132, 67.0, 989.4, 494.7, source="itkb.uw.cz, dense figures of the SXM variant"
+    ),
     _sheet("NVIDIA GH200 480GB", 97871, (9, 0), 132, 67.0, 989.4, 494.7),
     _sheet("NVIDIA GeForce RTX 5090", 32607, (12, 0), 170, 104.8, 209.5, 104.8),
-    _sheet("NVIDIA B200", 183359, (10, 0), 148, 75.0, 2250.0, 1125.0),
+    _sheet("NVIDIA B200", 183359, (10, 0), 148, 75.0, 2250.0, 1125.0, source="HGX B200 table, zdszero.github.io"),
 )
 CARDS: Mapping[str, Sheet] = {sheet.card.name: sheet for sheet in _SHEETS}
 
@@ -113,6 +134,14 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.split(r"[\s_-]+", name.lower().strip())) - {"nvidia", "geforce", "tesla", "quadro", ""}
 
 
+def doubt_about(name: str) -> str:
+    """What a reader must know of the figures of a card in the table; mostly nothing."""
+    sheet = CARDS.get(name)
+    if sheet is None or sheet.source:
+        return ""
+    return f"the peak rates of the {name} were not held against its data sheet"
+
+
 def sheet_of(device: Device) -> Sheet:
     """What is known of a device that is here; of an unknown card, what NVML says of it."""
     whole = device.name.partition(" MIG ")[0]
@@ -123,7 +152,7 @@ def sheet_of(device: Device) -> Sheet:
         return Sheet(Card(device.name, device.total, capability, 1), {})
     share = _share_of_mig(device.name)
     card = replace(known.card, name=device.name, total=device.total, sms=max(1, round(known.card.sms * share)))
-    return Sheet(card, {kind: rate * share for kind, rate in known.rates.items()})
+    return Sheet(card, {kind: rate * share for kind, rate in known.rates.items()}, known.source)
 
 
 def _share_of_mig(name: str) -> float:

@@ -43,8 +43,12 @@ def count(values: Iterable[Any]) -> Counted:
     return Counted(sum(t.nbytes for t in tensors.values()), trained, states)
 
 
-def estimate_without_trace(counted: Counted, trace: Trace, card: Card, context: Context) -> Estimate:
-    """The lower bound, with no upper one: what activations add is from nothing to thirty times as much."""
+def estimate_without_trace(counted: Counted, trace: Trace, card: Card, context: Context, seen: int = 0) -> Estimate:
+    """The lower bound, with no upper one: what activations add is from nothing to thirty times as much.
+
+    `seen`: bytes in tensors at the peak of as much of the trace as there is, often the forward.
+    """
+    least = max(counted.least, seen)
     known = {"parameters": counted.parameters, "gradients": counted.trainable}
     known |= {"optimizer state": counted.trainable * counted.states}
     if not counted.least:
@@ -54,11 +58,11 @@ def estimate_without_trace(counted: Counted, trace: Trace, card: Card, context: 
         card_total=card.total,
         how="closed form" if known else "nothing",
         context=context.bytes,
-        low=counted.least + context.bytes,
+        low=least + context.bytes,
         by_kind=_nonzero(known | {"context": context.bytes}),
         closed_form=counted.least,
         confidence="low",
-        reasons=(why_no_trace(trace), *_what_is_missing(counted)),
+        reasons=(why_no_trace(trace), *_what_is_missing(counted), *_what_was_seen(seen, counted)),
         steps=trace.steps,
         seconds=trace.seconds,
     )
@@ -83,6 +87,12 @@ def _what_is_missing(counted: Counted) -> tuple[str, ...]:
     if counted.least:
         return (f"counted from the cell's models alone ({format_bytes(counted.parameters)}): activations are missing",)
     return ("no model is among the variables that the cell was given",)
+
+
+def _what_was_seen(seen: int, counted: Counted) -> tuple[str, ...]:
+    if seen <= counted.least:
+        return ()
+    return (f"as far as the trial run came, the cell held {format_bytes(seen)} in tensors",)
 
 
 def _nonzero(sizes: Mapping[str, int]) -> dict[str, int]:

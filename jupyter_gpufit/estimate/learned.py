@@ -40,6 +40,7 @@ class Lesson:
     allocated: int | None = None  # bytes, torch.cuda.max_memory_allocated()
     reserved: int | None = None  # bytes, torch.cuda.max_memory_reserved()
     nvml: int | None = None  # bytes, as the driver saw at the end
+    ran_out: bool = False  # it ended by running out of the memory that was claimed for it
 
 
 def signature(source: str, values: Mapping[str, object]) -> str:
@@ -112,6 +113,9 @@ def corrected(estimate: Estimate, kind: Kind, known: Iterable[Lesson]) -> Estima
     if not of_kind:
         return estimate
     last = (same or of_kind)[-1]
+    if last.ran_out:
+        return _too_little(estimate, last)
+    same = [lesson for lesson in same if not lesson.ran_out]
     if kind == "slot" and estimate.how != "trace":
         return replace(estimate, measured=last.measured)  # a small claim would bound what was never looked at
     if same:
@@ -127,6 +131,21 @@ def corrected(estimate: Estimate, kind: Kind, known: Iterable[Lesson]) -> Estima
         need=round(estimate.need * max(factor, 1.0)),
         high=round(estimate.high * max(factor, 1.0)),
         low=round(estimate.low * min(factor, 1.0)),
+        measured=last.measured,
+        reasons=(reason, *estimate.reasons),
+    )
+
+
+def _too_little(estimate: Estimate, last: Lesson) -> Estimate:
+    """Nobody knows how much more it would have taken: no number is sure until a run has come to its end."""
+    reason = f"the last run of this cell ran out of memory with {format_bytes(last.measured)}"
+    low = max(estimate.low, last.measured)
+    return replace(
+        estimate,
+        low=low,
+        need=max(estimate.need, low) if estimate.need is not None else None,
+        high=max(estimate.high, low) if estimate.high is not None else None,
+        confidence="low",
         measured=last.measured,
         reasons=(reason, *estimate.reasons),
     )

@@ -28,14 +28,15 @@ Namespace = dict[str, object]
 _CUT_SHORT = ("timeout", "died", "failed")
 
 
-def look(source: str, open_namespace: Callable[[], Namespace], ask: Ask) -> Answer:
-    """Estimate a cell; whatever goes wrong with it is in the answer."""
+def look(source: str, open_namespace: Callable[[], Namespace], ask: Ask, stop: int | None = None) -> Answer:
+    """Estimate a cell; whatever goes wrong with it is in the answer. `stop`: see trace_cell."""
     source = with_values(source, ask.values) if ask.values else source
     counting = _Counting(open_namespace, source, ask.values)
-    trace = trace_cell(source, counting, ask.card, steps=ask.steps, limit=ask.limit)
+    trace = trace_cell(source, counting, ask.card, steps=ask.steps, limit=ask.limit, stop=stop)
     counted, key = counting.result()
     if trace.status in _CUT_SHORT or not trace.changes:
-        estimate = estimate_without_trace(counted, trace, ask.card, ask.context)
+        seen = replay([block.size for block in trace.blocks], trace.changes).allocated
+        estimate = estimate_without_trace(counted, trace, ask.card, ask.context, seen)
         return Answer(estimate=estimate, failure=trace.error if trace.status == "failed" else "", key=key)
     options = options_of(os.environ)
     run = replay([block.size for block in trace.blocks], trace.changes, options)

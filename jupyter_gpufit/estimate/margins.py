@@ -57,6 +57,9 @@ def _doubts(trace: Trace) -> Iterator[Doubt]:
         yield Doubt(CONVOLUTIONS, "high", "convolutions: cuDNN's workspaces are not known beforehand")
     if trace.steps < 2:
         yield Doubt(CONVOLUTIONS, "medium", _few_steps(trace))
+    if trace.status == "stopped":
+        reason = "a library's loop was left in its second step: what comes after it was not seen"
+        yield Doubt(CONVOLUTIONS, "medium", reason)
     if _inputs_differ(trace):
         yield Doubt(CONVOLUTIONS, "medium", "the batches differ in size: a larger one may come later")
     yield from _from_notes(trace)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ..units import format_bytes
 from .allocator import Replay, smallest_capacity
-from .cards import Context
+from .cards import Context, doubt_about
 from .margins import Confidence, margin_of
 from .options import DEFAULT, Options
 from .record import Card, Kind, Trace
@@ -92,7 +92,7 @@ def estimate_of(trace: Trace, run: Replay, card: Card, context: Context, options
         high=max(round(run.reserved * (1 + margin.share)), run.reserved) + context.at_most,
         by_kind=_by_kind(trace, run, context.bytes),
         confidence=margin.confidence,
-        reasons=(*margin.reasons, *_of_context(context), *unknown),
+        reasons=(*margin.reasons, *_of_context(context), *unknown, *_of_card(card)),
         peak_module=peak.module if peak else "",
         peak_op=peak.op if peak else "",
         closed_form=closed_form(trace),
@@ -108,6 +108,11 @@ def estimate_of(trace: Trace, run: Replay, card: Card, context: Context, options
 def _of_context(context: Context) -> tuple[str, ...]:
     spread = context.at_most - context.bytes
     return (f"context: {context.source} (up to {format_bytes(spread)} more)",) if spread else ()
+
+
+def _of_card(card: Card) -> tuple[str, ...]:
+    doubt = doubt_about(card.name)
+    return (doubt,) if doubt else ()
 
 
 def _by_kind(trace: Trace, run: Replay, context: int) -> dict[str, int]:

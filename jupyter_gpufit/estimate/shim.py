@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from . import recurrent
 from .attention import attention
 from .record import Card
 from .stand_in import STAND_IN, is_cuda, mapped, on_stand_in
@@ -27,6 +28,10 @@ class CudaShim(TorchFunctionMode):
             torch.Tensor.record_stream: lambda t, *args: None,
             torch.Tensor.get_device: lambda t: 0 if t.device.type == STAND_IN else -1,
             torch.nn.functional.scaled_dot_product_attention: lambda *a, **k: attention(card, *a, **k),
+            torch.lstm: recurrent.lstm,
+            torch.gru: recurrent.gru,
+            torch.rnn_tanh: recurrent.rnn_tanh,
+            torch.rnn_relu: recurrent.rnn_relu,
             torch.device: torch.device,  # torch.device("cuda") stays what the user wrote
         }
 

@@ -36,11 +36,13 @@ def trace_cell(
     *,
     steps: int = 2,
     limit: float = 120.0,
+    stop: int | None = None,
 ) -> Trace:
     """Trace a cell on `card` until every optimizer took `steps` steps, for at most `limit` seconds.
 
     `source` is plain Python, after IPython's transformer. `open_namespace` is called in the child, and gives the
-    variables; what it maps from elsewhere it must map privately.
+    variables; what it maps from elsewhere it must map privately. `stop` is a descriptor: once it can be read, the
+    trace is not wanted any more.
     """
     began = time.monotonic()
     try:
@@ -51,11 +53,29 @@ def trace_cell(
     scratch = Path(tempfile.mkdtemp(prefix="gpufit-trace-"))
     try:
         running = _fork(lambda out: child_type(source, open_namespace, card, steps, out, scratch).run())
-        body, late = _wait(running, began + limit)
+        body, late = _wait(running, began + limit, stop)
         status = _end(running)
         return _result(body, late, status, running.log_text(), source, limit, time.monotonic() - began)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def ask_child(question: Callable[[], bool], *, limit: float, stop: int | None = None) -> bool | None:
+    """The answer of a forked copy of this process, in which the question may change anything; None: it has none."""
+
+    def answer(out: int) -> None:
+        os.write(out, b"yes\n" if question() else b"no\n")
+
+    running = _fork(answer)
+    body, _ = _wait(running, time.monotonic() + limit, stop)
+    _end(running)
+    return {b"yes\n": True, b"no\n": False}.get(body)
+
+
+def import_what_traces() -> None:
+    """What a trace needs and takes long to import, for a process that has time now."""
+    importlib.import_module(".child", __package__)
+    _import_what_every_child_needs()
 
 
 def _import_what_every_child_needs() -> None:
@@ -119,11 +139,15 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def _wait(running: Running, end: float) -> tuple[bytes, bool]:
+def _wait(running: Running, end: float, stop: int | None = None) -> tuple[bytes, bool]:
     """Read the result, a line; whether the time ran out before it came."""
     body = bytearray()
+    watched = [running.result] if stop is None else [running.result, stop]
     while not body.endswith(b"\n"):
-        if not select.select([running.result], [], [], max(0.0, end - time.monotonic()))[0]:
+        ready = select.select(watched, [], [], max(0.0, end - time.monotonic()))[0]
+        if stop in ready:
+            return b"", True
+        if not ready:
             _ask_where(running)
             return b"", True
         part = os.read(running.result, 1 << 20)

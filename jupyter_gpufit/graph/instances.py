@@ -118,9 +118,9 @@ INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance
 _MANY = 1000  # objects looked at: what a getstate leaves out is near
 
 
-def _holds_refused(obj: Any, clean: set[int] | None = None) -> bool:
-    """`clean`: those found to hold nothing such in this crossing, so that a chain is not walked from each link."""
-    clean = set() if clean is None else clean
+def _holds_refused(obj: Any, pickler: GraphPickler | None = None) -> bool:
+    # Those found to hold nothing such in this crossing, so that a chain is not walked from each link.
+    clean = pickler.clean if pickler else set()
     if id(obj) in clean:
         return False
     known: dict[type, Kind] = {}
@@ -130,8 +130,8 @@ def _holds_refused(obj: Any, clean: set[int] | None = None) -> bool:
         if id(value) in seen or id(value) in clean:
             continue
         seen[id(value)] = None
-        kind = kind_of(type(value), known)
-        if stays(value) or (kind is GENERIC and _knows_no_way(type(value))):
+        kind = pickler.kind(type(value)) if pickler else kind_of(type(value), known)
+        if (pickler.stays(value) if pickler else stays(value)) or (kind is GENERIC and _knows_no_way(type(value))):
             return True
         todo.extend(_inside(value, kind))
     clean.update(islice(seen, _MANY // 4) if todo else seen)  # unfinished, the walk tells only of the near ones
@@ -163,8 +163,8 @@ def _inside(obj: Any, kind: Kind) -> Iterable[Any]:
     return ()
 
 
-def storable_state(obj: Any, clean: set[int] | None = None) -> tuple[Any, ...]:
-    return (type(obj), None, None, obj.__getstate__()) if _holds_refused(obj, clean) else instance_state(obj)
+def storable_state(obj: Any, pickler: GraphPickler | None = None) -> tuple[Any, ...]:
+    return (type(obj), None, None, obj.__getstate__()) if _holds_refused(obj, pickler) else instance_state(obj)
 
 
 def storable_mark(obj: Any) -> tuple[Any, ...]:
@@ -184,7 +184,7 @@ def fill_storable(obj: Any, state: tuple[Any, ...]) -> None:
 
 
 def reduce_storable(obj: Any, pickler: GraphPickler) -> Reduced:
-    return *make(obj, pickler), storable_state(obj, pickler.clean), None, None, fill_storable
+    return *make(obj, pickler), storable_state(obj, pickler), None, None, fill_storable
 
 
 STORABLE = Kind(reduce=reduce_storable, state=storable_state, fill=fill_storable, mark=storable_mark)

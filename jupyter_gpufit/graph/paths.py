@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .instances import attributes
@@ -16,11 +16,16 @@ _OF_A_MODULE = ("_modules", "_parameters", "_buffers")  # nn.Module shows the co
 
 def where(roots: Mapping[str, Any], target: Any) -> tuple[str, str] | None:
     """The variable that leads to an object by the fewest steps, and the path to it."""
+    return search(roots, lambda obj: obj is target)
+
+
+def search(roots: Mapping[str, Any], wanted: Callable[[Any], bool]) -> tuple[str, str] | None:
+    """`where`, of the first object that is wanted."""
     todo = deque((name, name, obj) for name, obj in roots.items())
     seen: set[int] = set()
     while todo and len(seen) < _MANY:
         name, path, obj = todo.popleft()
-        if obj is target:
+        if wanted(obj):
             return name, path
         if id(obj) in seen or isinstance(obj, (types.ModuleType, str, bytes, int, float)):
             continue

@@ -49,6 +49,7 @@ class Layout:
     foreign: list[Foreign]
     files: list[tuple[str, bool]]  # path, and whether it may be written
     size: int
+    mapped: list[tuple[str, Region]] = field(default_factory=list)  # what is in files that may be written
 
     @property
     def pieces(self) -> list[Piece]:
@@ -110,6 +111,7 @@ class Recorder:
         table: list[Place] = [(MEMORY, 0, 0)] * (self._next - self._first)
         regions: list[Region] = []
         files: list[tuple[str, bool]] = []
+        in_files: list[tuple[str, Region]] = []
         mappings = _mapped_files() if self._spans else []
         end = 0
         for group in _overlapping(self._spans):
@@ -122,11 +124,13 @@ class Recorder:
                 if mapped[0] not in files:
                     files.append(mapped[0])
                 source, offset = FILES + files.index(mapped[0]), mapped[1]
+                if mapped[0][1]:
+                    in_files.append((mapped[0][0], Region(address, nbytes, offset, True, _keepers(group))))
             else:
                 source, offset = MEMORY, _aligned(end, nbytes)
                 end = offset + nbytes
                 writable = any(span.writable for span in group)
-                regions.append(Region(address, nbytes, offset, writable, tuple(span.keeper for span in group)))
+                regions.append(Region(address, nbytes, offset, writable, _keepers(group)))
             for span in group:
                 table[span.number - self._first] = (source, offset + span.address - address, span.nbytes)
         foreign = []
@@ -135,7 +139,11 @@ class Recorder:
             end = offset + nbytes
             foreign.append(Foreign(nbytes, offset, write))
             table[number - self._first] = (MEMORY, offset, nbytes)
-        return Layout(table, regions, foreign, files, end)
+        return Layout(table, regions, foreign, files, end, in_files)
+
+
+def _keepers(group: list[_Span]) -> tuple[Any, ...]:
+    return tuple(span.keeper for span in group)
 
 
 def _aligned(offset: int, nbytes: int) -> int:

@@ -26,6 +26,7 @@ from ..errors import CannotArrive
 from .functions import names_used
 from .kinds import Kind, Reduced, kind_of
 from .opening import Opener
+from .refusals import stays
 from .sources import Source, source_of
 from .spans import Recorder
 from .unavailable import unavailable
@@ -63,10 +64,19 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel
         self._globals: dict[str, dict[int, str]] = {}
 
+    passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError)  # not an object's fault
+
+    def kind(self, cls: type) -> Kind:
+        return kind_of(cls, self.kinds)
+
+    def stays(self, obj: Any) -> bool:
+        """Whether this very object cannot travel, whatever it leads to."""
+        return stays(obj)
+
     def reducer_override(self, obj: Any) -> Reduced:
         try:
-            return kind_of(type(obj), self.kinds).reduce(obj, self)
-        except (RecursionError, MemoryError):
+            return self.kind(type(obj)).reduce(obj, self)
+        except self.passed_on:
             raise
         except Exception as error:  # whatever a library's __reduce__ may raise
             return self.refuse(obj, f"{a_thing(obj)}, which cannot be copied to another process ({error}).")

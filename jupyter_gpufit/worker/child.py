@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import select
+import shutil
 import signal
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,18 +24,20 @@ from typing import Any, cast
 import anyio
 
 from .. import __version__
-from ..errors import GpufitError
+from ..errors import GpufitError, NotNow
+from ..estimate.trace import import_what_traces
 from ..job import ENDED, Job, JobPaths, State, check_trusted
 from ..process import ProcessId
 from ..settings import load_settings
-from ..train import Finished, train
+from ..train import Finished, Released, train
 from .control import Followers, serve, socket_path
-from .handover import Handover, receive
+from .handover import KEPT, Handover, kept, receive
 from .journal import Journal
 from .main_thread import MainThread
-from .messages import Event, Failure, Note, Progress, StateChange, Text
+from .messages import Answer, CouldNotSave, Event, Failure, Note, Progress, Saved, StateChange, Text, Verb
 from .output import Text as Written
-from .record import Record, next_epoch, write_record
+from .parent import reproducible
+from .record import LastCheckpoint, Record, current_epoch, next_epoch, read_record, write_record
 from .result import descriptors, save
 
 TICK = 1.0  # seconds between two marks of progress
@@ -45,13 +49,20 @@ def main() -> None:
     """Import what every cell needs, wait for a job, and be its worker."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal or session that started the notebook may go
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a cell to interrupt
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    _import_what_takes_long()
-    handover = receive(channel)
-    channel.close()
+    if sys.argv[1] == KEPT:
+        handover: Handover | None = kept(int(sys.argv[2]))
+        _import_what_takes_long()
+    else:
+        channel = socket.socket(fileno=int(sys.argv[1]))
+        _import_what_takes_long()
+        if not select.select([channel], [], [], 0)[0]:  # a spare: nobody waits, so that estimates start at once, too
+            import_what_traces()
+        handover = receive(channel)
+        channel.close()
     if handover is not None:
+        process_env = dict(os.environ)
         _take_place(handover)
-        Worker(handover).work()
+        Worker(handover, process_env).work()
 
 
 def _import_what_takes_long() -> None:
@@ -69,7 +80,7 @@ def _take_place(handover: Handover) -> None:
         os.dup2(log, standard)
     os.close(log)
     os.environ.clear()
-    os.environ.update(handover.env)
+    os.environ.update(reproducible(handover.env))
     sys.path[:] = handover.path
     os.chdir(handover.cwd)
 
@@ -77,11 +88,11 @@ def _take_place(handover: Handover) -> None:
 class Worker:
     """Everything this process holds for its job; what a front may ask of it is control.Controlled."""
 
-    def __init__(self, handover: Handover) -> None:
-        from ..graph import Memory
+    def __init__(self, handover: Handover, process_env: Mapping[str, str]) -> None:
         from .machine import WorkerMachine
         from .output import Output
         from .shell import WorkerShell
+        from .steps import StepCounter
 
         self.settings = load_settings()
         self.paths = JobPaths(Path(handover.job_root))
@@ -89,25 +100,43 @@ class Worker:
         self.job = Job.from_json(self.paths.job.read_text())
         self.journal = Journal(self.paths.journal, self.settings.journal_limit)
         self.output = Output(self._emit)
+        before = read_record(self.paths)
+        self._holds_a_device = handover.claim is not None  # it moved here, and moves until it runs
         self.record = Record(
-            state="estimating",
+            state="moving" if self._holds_a_device else "estimating",
             since=time.time(),
             epoch=next_epoch(self.paths),
             worker=ProcessId.of(os.getpid()),
             version=__version__,
+            step=before.step,
+            checkpoint=before.checkpoint,
         )
+        if handover.resumes:
+            shutil.rmtree(self.paths.result, ignore_errors=True)  # of an earlier end
+        self._lock = handover.lock
+        os.register_at_fork(after_in_child=self._let_go_of_lock)
         self.main = MainThread()
         self.machine = WorkerMachine(
             settings=self.settings,
             paths=self.paths,
-            memory=Memory(handover.memory),
-            cell_number=handover.cell_number,
+            handover=handover,
+            epoch=self.record.epoch,
+            process_env=process_env,
             main=self.main,
             output=self.output,
             shell=WorkerShell.begin(self.output.put),
+            settled=self._settled,
+            steps=StepCounter(before.checkpoint.step if handover.resumes and before.checkpoint else 0),
         )
+        self._given_up: Finished | Released = Finished("stopped", "stopped before it began")
         self._followers = Followers(on_change=self._wake)
         self._collected = False
+
+    def _let_go_of_lock(self) -> None:
+        """In a forked child, with which the job would look alive for as long as that lives."""
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
     def work(self) -> None:
         self.output.start()
@@ -126,7 +155,11 @@ class Worker:
 
     def _control(self) -> None:
         try:
-            anyio.run(self._life)
+            if isinstance(anyio.run(self._life), Released):
+                # At once: unwound, the cell's `finally` blocks would act on files with which the resumed job goes on.
+                self.output.stop()
+                self.journal.close()
+                os._exit(0)
         except GpufitError as error:
             self._end(self._refused(error))
         except BaseException:
@@ -136,7 +169,7 @@ class Worker:
         finally:
             self.main.leave()
 
-    async def _life(self) -> None:
+    async def _life(self) -> Finished | Released:
         self._before_the_cell = anyio.CancelScope()
         self._woken = anyio.Event()
         path = socket_path(self.settings, self.job.id)
@@ -146,15 +179,19 @@ class Worker:
             await listening.wait()
             self.record = replace(self.record, socket=str(path))
             group.start_soon(self._mark_progress)
-            self._end(await self._train())
+            outcome = await self._train()
+            self._end(outcome)
             await self._give_result()
             group.cancel_scope.cancel()
+        return outcome
 
-    async def _train(self) -> Finished:
-        finished = Finished("stopped", "stopped before it began")
+    async def _train(self) -> Finished | Released:
+        finished: Finished | Released = self._given_up
         try:
             with self._before_the_cell:
                 finished = await train(self.job, self.machine, self._report)
+            if self._before_the_cell.cancelled_caught:
+                finished = self._given_up
         except* GpufitError as group:
             finished = self._refused(_first(group))
         return finished
@@ -210,19 +247,36 @@ class Worker:
     # What is said ---------------------------------------------------------------------------------------------------
 
     def _emit(self, events: Sequence[object]) -> None:
+        self._check_epoch()
         self.journal.append([Text(*event) if isinstance(event, Written) else cast(Event, event) for event in events])
 
+    def _check_epoch(self) -> None:
+        """End where a later worker has taken the job over, while this one was stopped or cut off from its lock."""
+        if current_epoch(self.paths) > self.record.epoch:
+            os._exit(1)
+
     def _report(self, change: StateChange) -> None:
+        if self._holds_a_device and change.state in ("estimating", "queued", "starting"):
+            return
+        self._holds_a_device = False
         change = replace(change, epoch=self.record.epoch)
         self.output.put(change)
         self._write_record(self._at(change.state, change.reason, change.device))
 
-    def _end(self, finished: Finished) -> None:
+    def _settled(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
+        """A checkpoint is durable, or came to nothing; unless it leaves, the job runs on."""
+        self.output.put(event)
+        self._write_record(replace(self.record, checkpoint=last or self.record.checkpoint))
+        leaves = isinstance(event, Saved) and event.why in ("release", "move")
+        if self.record.state in ("saving", "moving") and not leaves and not self.machine.saver.leaving:
+            self._report(StateChange("running", device=self.record.device))
+
+    def _end(self, outcome: Finished | Released) -> None:
         self._mark_last_progress()
         self.output.flush()
-        record = self._at(finished.state, finished.reason, "")
-        self._write_record(record, final=True)
-        self.journal.append_final(StateChange(finished.state, finished.reason, epoch=self.record.epoch))
+        state: State = outcome.state if isinstance(outcome, Finished) else "released"
+        self._write_record(self._at(state, outcome.reason, ""), final=True)
+        self.journal.append_final(StateChange(state, outcome.reason, epoch=self.record.epoch))
 
     def _at(self, state: State, reason: str, device: str) -> Record:
         step = self.machine.steps.step
@@ -231,6 +285,7 @@ class Worker:
     def _write_record(self, record: Record, *, final: bool = False) -> None:
         if self.record.state in ENDED:
             return
+        self._check_epoch()
         self.record = record
         try:
             write_record(self.paths, record)
@@ -256,6 +311,39 @@ class Worker:
         if self.record.state not in ENDED:
             self._end(Finished("stopped", "ended on request"))
         os._exit(1)
+
+    async def ask(self, verb: Verb, to: str) -> Answer:
+        """Have the job saved: what will happen, or why not."""
+        try:
+            return await self._ask(verb, to)
+        except GpufitError as error:
+            return Answer(False, error.why if isinstance(error, NotNow) else str(error))
+
+    async def _ask(self, verb: Verb, to: str) -> Answer:
+        from . import wishes
+
+        name, machine = self.job.name, self.machine
+        if not machine.running:
+            return self._ask_before(verb)
+        data = {"epoch": self.record.epoch, "after": self.journal.seq}
+        if verb == "checkpoint":
+            data["number"] = wishes.checkpoint(machine)
+            return Answer(True, f"{name} is saved at its next safe point, and goes on.", data)
+        if verb == "release":
+            data["number"] = wishes.release(machine)
+            return Answer(True, f"{name} is saved at its next safe point, and then leaves its device.", data)
+        data["number"], there = await wishes.move(machine, to)
+        return Answer(True, f"{name} holds {there}, and moves there from its next safe point.", data)
+
+    def _ask_before(self, verb: Verb) -> Answer:
+        name, state = self.job.name, self.record.state
+        if verb == "release" and self.record.checkpoint is not None and state not in ENDED:
+            from .wishes import released
+
+            self._given_up = released(name, self.record.checkpoint.step)
+            self._before_the_cell.cancel()
+            return Answer(True, f"{name} gives up its place; its checkpoint stays.")
+        raise NotNow(name, f"it is {state}, so there is nothing to save. To end it: gpufit stop {name}")
 
     def result(self) -> tuple[list[int], list[int]] | None:
         return None if self.machine.reply is None else descriptors(self.machine.reply)

@@ -16,6 +16,7 @@ from .messages import Answer, Request, Verb
 from .record import Record
 
 PATIENCE = 5.0  # seconds; an answer needs no user code, so it comes in milliseconds
+PATIENCE_TO_MOVE = 30.0  # seconds; it is claimed before it is answered, and the driver may take its time
 
 
 @dataclass
@@ -25,11 +26,12 @@ class Connection:
     job: Job
     stream: UNIXSocketStream
 
-    async def ask(self, verb: Verb) -> Answer:
+    async def ask(self, verb: Verb, to: str = "") -> Answer:
         """One question, one answer."""
-        with self._patiently():
-            with anyio.fail_after(PATIENCE):
-                await self.stream.send(Request(verb).encode())
+        patience = PATIENCE_TO_MOVE if verb == "move" else PATIENCE
+        with self._patiently(patience):
+            with anyio.fail_after(patience):
+                await self.stream.send(Request(verb, to=to).encode())
                 return Answer.decode(await self._line())
 
     async def collect(self) -> tuple[list[int], list[int]] | None:
@@ -46,11 +48,11 @@ class Connection:
         return list(descriptors), answer.data["counts"]
 
     @contextmanager
-    def _patiently(self) -> Iterator[None]:
+    def _patiently(self, patience: float = PATIENCE) -> Iterator[None]:
         try:
             yield
         except TimeoutError as error:
-            raise Unreachable(self.job.name, f"no answer within {PATIENCE:.0f} s") from error
+            raise Unreachable(self.job.name, f"no answer within {patience:.0f} s") from error
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError) as error:
             raise Unreachable(self.job.name, "it closed the connection") from error
 
@@ -75,7 +77,7 @@ async def connect(job: Job, record: Record) -> AsyncIterator[Connection]:
         yield Connection(job, stream)
 
 
-async def ask(job: Job, record: Record, verb: Verb) -> Answer:
+async def ask(job: Job, record: Record, verb: Verb, to: str = "") -> Answer:
     """One question on a connection of its own."""
     async with connect(job, record) as connection:
-        return await connection.ask(verb)
+        return await connection.ask(verb, to)

@@ -18,7 +18,7 @@ from anyio.abc import SocketAttribute, UNIXSocketStream
 
 from ..errors import PathTooLong, StorageError
 from ..settings import Settings
-from .messages import PROTOCOL, Answer, Request
+from .messages import PROTOCOL, Answer, Request, Verb
 
 LONGEST_PATH = 107  # bytes; sockaddr_un holds 108 with the closing zero
 LONGEST_REQUEST = 64 << 10  # bytes
@@ -32,6 +32,7 @@ class Controlled(Protocol):
     def end(self) -> None: ...
     def result(self) -> tuple[list[int], list[int]] | None: ...
     def collected(self) -> None: ...
+    async def ask(self, verb: Verb, to: str) -> Answer: ...
 
 
 def runtime_dir(settings: Settings) -> Path:
@@ -151,6 +152,8 @@ async def _answer(client: UNIXSocketStream, worker: Controlled, request: Request
         case "collected":
             await client.send(Answer(True).encode())
             worker.collected()
+        case "checkpoint" | "release" | "move":
+            await client.send((await worker.ask(request.verb, request.to)).encode())
         case "collect":
             await _send_result(client, worker.result())
         case _:

@@ -12,7 +12,7 @@ from typing import Protocol
 import anyio
 
 from ..errors import Unreachable, WorkerDied
-from ..job import ENDED, Job, JobPaths
+from ..job import ENDED, Job, JobPaths, State
 from .client import Connection, connect
 from .journal import Reader
 from .messages import Event, Note, StateChange, Verb
@@ -30,6 +30,7 @@ Leaving = Callable[[], Awaitable[bool]]
 Take = Callable[[list[int], list[int]], None]  # the descriptors of a result, and what they are
 
 
+LEFT: frozenset[State] = ENDED | {"released"}  # states after which no worker lives
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
 
 
@@ -99,16 +100,17 @@ class _Followed:
     paths: JobPaths
     stack: AsyncExitStack
     connection: Connection | None = None
+    epoch: int = 0  # of the worker at the other end; a move replaces it, and with it the socket
     reachable: anyio.Event = field(default_factory=anyio.Event)
 
     async def connect(self) -> None:
         record = read_record(self.paths)
-        if self.connection is not None or not record.socket or record.worker is None or not record.worker.alive():
+        if record.epoch == self.epoch or not record.socket or record.worker is None or not record.worker.alive():
             return
         try:
             connection = await self.stack.enter_async_context(connect(self.job, record))
             if (await connection.ask("follow")).ok:
-                self.connection = connection
+                self.connection, self.epoch = connection, record.epoch
                 self.reachable.set()
         except Unreachable:
             return  # just ending; its result will be on the disk
@@ -116,16 +118,21 @@ class _Followed:
 
 async def _until_end(followed: _Followed, show: Show, after: int, exit_code: Callable[[], int | None]) -> StateChange:
     reader = Reader(followed.paths.journal, after)
+    end: StateChange | None = None  # unless a later worker goes on
     try:
         async with changes(followed.paths) as looks:
             async for record in looks:
                 await followed.connect()
                 for entry in reader.read():
                     show(entry.event, entry.time)
-                    if isinstance(entry.event, StateChange) and entry.event.state in ENDED:
-                        return entry.event
+                    if isinstance(entry.event, StateChange):
+                        end = entry.event if entry.event.state in LEFT else None
+                if end is not None and record.state in (*LEFT, "lost") and end.epoch >= record.epoch:
+                    return end
                 if record.state == "lost":
-                    raise WorkerDied(followed.job.name, _how_it_died(exit_code(), record))
+                    raise WorkerDied(
+                        followed.job.name, _how_it_died(exit_code(), record) + _way_on(followed.job, record)
+                    )
     finally:
         reader.close()
     raise AssertionError("the changes of a journal have no end")
@@ -158,11 +165,25 @@ async def _pass_on(followed: _Followed, interrupts: Interrupts, leaving: Leaving
 
 async def _ask(followed: _Followed, verb: Verb, show: Show) -> None:
     await followed.reachable.wait()  # a press in the first moment is kept until somebody can hear it
-    try:
-        async with connect(followed.job, read_record(followed.paths)) as connection:
-            await connection.ask(verb)
-    except Unreachable as error:
-        show(Note(str(error)))
+    while True:
+        epoch = followed.epoch
+        try:
+            async with connect(followed.job, read_record(followed.paths)) as connection:
+                await connection.ask(verb)
+                return
+        except Unreachable as error:
+            if read_record(followed.paths).state != "moving":
+                show(Note(str(error)))
+                return
+        while followed.epoch == epoch:  # until it is heard where the job goes on
+            followed.reachable = anyio.Event()
+            await followed.reachable.wait()
+
+
+def _way_on(job: Job, record: Record) -> str:
+    if record.checkpoint is None:
+        return ""
+    return f" It was saved at step {record.checkpoint.step:,}; to go on from there: %gpufit resume {job.name}."
 
 
 def _how_it_died(exit_code: int | None, record: Record) -> str:

@@ -18,6 +18,7 @@ from .messages import Entry, Event, Gap, decode_entry, encode_entry
 
 RESERVE = 64 << 10  # bytes kept back, so that a job's end can still be written on a full disk
 CHUNK = 4 << 20  # bytes read at a time
+NEAR = 64 << 10  # bytes; a reader that begins in the middle skips less than this
 
 
 def older(path: Path) -> Path:
@@ -34,7 +35,7 @@ class Journal:
         self._guard = threading.Lock()
         self._lost = 0
         self._lost_why = ""
-        self.seq = _last_seq(path)
+        self.seq = last_seq(path)
         self._reserve = path.with_name("journal.reserve")
         self._file = self._open()
         self._set_reserve()
@@ -157,8 +158,19 @@ class Reader:
         self._file.seek(-len(rest), os.SEEK_CUR)
 
     def _open_oldest(self) -> bool:
+        """Open the generation in which the next entry is, or was, and go to about where it stands."""
         self._file = _opened(older(self._path)) or _opened(self._path)
-        return self._file is not None
+        if self._file is None:
+            return False
+        if self.after:
+            newest = _opened(self._path)
+            if newest is not None and 0 < _first_seq(newest) <= self.after + 1:
+                self._file.close()
+                self._file, newest = newest, None
+            if newest is not None:
+                newest.close()
+            _go_near(self._file, self.after)
+        return True
 
     def _next_generation(self) -> bool:
         """Go on with the next file when ours has been renamed away and is read to its end."""
@@ -180,6 +192,36 @@ class Reader:
             self._file.close()
             self._file = later[0]
         return True
+
+
+def _first_seq(file: BinaryIO) -> int:
+    """The number of the first entry; 0 when there is none yet. The file is at its begin again."""
+    line = file.readline()
+    file.seek(0)
+    return _seq(line)
+
+
+def _seq(line: bytes) -> int:
+    try:
+        return int(json.loads(line)["seq"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _go_near(file: BinaryIO, after: int) -> None:
+    """Go to the begin of a line before or at the entry that follows `after`: entries stand in their order."""
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > NEAR:
+        middle = (low + high) // 2
+        file.seek(middle)
+        file.readline()  # the rest of the line that we are in
+        start = file.tell()
+        seq = _seq(file.readline())
+        if start >= high or not seq or seq > after + 1:
+            high = middle
+        else:
+            low = start
+    file.seek(low)
 
 
 def _opened(path: Path) -> BinaryIO | None:
@@ -209,7 +251,9 @@ def _end_of_last_line(path: Path) -> int:
         return 0
 
 
-def _last_seq(path: Path) -> int:
+def last_seq(path: Path) -> int:
+    """The number of a journal's last entry; 0 while there is none."""
+    """The number of the last entry that was written; 0 when there is none."""
     for generation in (path, older(path)):
         try:
             end = _end_of_last_line(generation)

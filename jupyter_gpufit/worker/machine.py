@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+import traceback
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 
 import anyio
 
 from ..cell import modes, rng
-from ..claims import Granted, Waiting, claim, open_lab
+from ..cell.resumable import Program, hidden
+from ..claims import ClaimGone, Granted, Lab, Request, Waiting, adopt, claim, open_lab
 from ..claims.keep import keep
 from ..devices import Device, parse_slots, read_devices_async
+from ..errors import CannotGoOn, GpufitError
 from ..estimate import for_job
 from ..estimate.pace import Pace
 from ..graph import Arrival, Memory, Reply, receive
 from ..job import Job, JobPaths, check_trusted
 from ..settings import Settings
-from ..train import Finished, Needed, Report, request_for
+from ..train import Finished, Moved, Needed, Outcome, Report, request_for
+from .children import end_children
+from .handover import Handover, HeldClaim, become, note_start
+from .keeping import CellKeeps
 from .main_thread import MainThread
-from .messages import Note, StateChange
+from .messages import Note, StateChange, Why
 from .on_device import Meter, on_device
 from .output import Output
+from .saving import Saver, Settled, labels
 from .shell import WorkerShell, cell_with_magic_line
 from .steps import StepCounter
 
@@ -34,46 +43,66 @@ class WorkerMachine:
 
     settings: Settings
     paths: JobPaths
-    memory: Memory  # the variables' tensor bytes
-    cell_number: int
+    handover: Handover
+    epoch: int
+    process_env: Mapping[str, str]  # with which this process's image was started
     main: MainThread
     output: Output
     shell: WorkerShell
+    settled: Settled
+    steps: StepCounter
     arrival: Arrival | None = None
     reply: Reply | None = None
+    name: str = ""  # of the job
     modes: modes.Modes = field(default_factory=dict)  # as they arrived: what the cell changes goes back
     running: bool = False
     meter: Meter | None = None
-    estimated: for_job.Estimated | str | None = None  # or why there is none
+    estimated: for_job.Found = None
     pace: Pace = field(default_factory=Pace)
-    steps: StepCounter = field(default_factory=StepCounter)
+
+    def __post_init__(self) -> None:
+        self.memory = Memory(self.handover.memory)  # the variables' tensor bytes
+        self.program = Program(self.shell.user_ns)
+        self.shell.program = self.program
+        self.program.on_note = lambda text: self.output.put(Note(text))
+        self.keeps = CellKeeps(self)
+        self.saver = Saver(self.keeps, self.main, self.settled, self._waits, self._defect)
+        self.program.at_safe_point = self.saver.at_safe_point
 
     async def open_cell(self, job: Job) -> None:
-        if not parse_slots(self.settings.devices):
+        if not self.handover.resumes and not parse_slots(self.settings.devices):
             await self.main.call(self._receive)
-        # else: on the slot, where `cuda` already means the slot while names from torch.cuda are looked up
+        # else: on the device, where `cuda` already means what was granted while the values are opened
 
     def _receive(self) -> None:
         check_trusted(self.paths.graph)
         self.arrival = receive(self.paths.graph.read_bytes(), self.memory, self.shell.user_ns)
         rng.arrived(self.shell.user_ns)
         self.modes = modes.arrived(self.shell.user_ns)
+        for filename, (lines, _) in self.arrival.opened.header.get("sources", {}).items():
+            self.program.learn(filename, "".join(lines))
 
     async def estimate(self, job: Job) -> Needed:
-        if (asked := for_job.asked_for(job.options)) is not None:
+        if (asked := for_job.asked_for(job.options, self.settings)) is not None:
             return asked
-        if self.settings.estimate_limit <= 0:
-            return Needed(None, "asks for a whole device")
-        devices = await self._look()
-        source = self._source(job)
+        if self.handover.resumes and self.handover.needed is not None:
+            return Needed(self.handover.needed, "claims as much as before")
+        if self.handover.resumes:
+            return Needed(None, for_job.WHOLE)
+        devices = for_job.allowed_for(job, await self.look())
         check_trusted(self.paths.graph)
-        graph = self.paths.graph.read_bytes()
+        cell = for_job.Cell(self._source(job), self.paths.graph.read_bytes(), self.memory)
         # In the main thread: the child that is forked there ends with the thread that forked it.
-        found = await self.main.call(
-            lambda: for_job.estimate_job(job, source, graph, self.memory, devices, self.settings)
-        )
-        self.estimated = found
-        return for_job.needed_of(found, devices)
+        found = self.estimated = await for_job.estimate_in(self.main.call, cell, devices, self.settings)
+        needed = for_job.needed_of(found, devices)
+        self.shell.remark = lambda error: for_job.remark_on(error, found, needed)
+        if found is not None:
+            self.output.put(Note(needed.reason))
+        if needed.memory is not None:
+            self.handover = replace(self.handover, needed=needed.memory)
+            with suppress(OSError):  # on a full disk, a resume claims a whole device
+                note_start(self.paths, self.handover)
+        return needed
 
     def _source(self, job: Job) -> str:
         text: str = self.shell.transform_cell(  # type: ignore[no-untyped-call]
@@ -86,54 +115,101 @@ class WorkerMachine:
         lab = open_lab(self.settings)
         if lab.remark:
             self.output.put(Note(lab.remark, once=True))
-        request = request_for(job, needed.memory)
-
-        def waiting(why: Waiting) -> None:
-            report(StateChange("queued", str(why)))
-
-        async with claim(lab, request, self._look, waiting) as granted:
-            report(StateChange("starting", device=", ".join(device.label for device in granted.devices)))
+        async with AsyncExitStack() as stack:
+            granted = await self._hold(stack, lab, request_for(job, needed.memory), report)
+            report(StateChange("starting", device=labels(granted)))
             async with anyio.create_task_group() as group:
                 group.start_soon(keep, granted, lambda text: self.output.put(Note(text)))
                 yield granted
                 group.cancel_scope.cancel()
 
-    async def _look(self) -> Sequence[Device]:
+    async def _hold(self, stack: AsyncExitStack, lab: Lab, request: Request, report: Report) -> Granted:
+        """What a move has taken already, or else what the queue gives."""
+        self.request = request
+        if (left := self.handover.left) is not None:
+            with suppress(ClaimGone):
+                async with adopt(lab, left.id, left.fd, self.look):
+                    pass  # given back now: the context that was there died with the image before this one
+        if (held := self.handover.claim) is not None:
+            with suppress(ClaimGone):  # somebody emptied the lab: then it queues as any job does
+                return await stack.enter_async_context(adopt(lab, held.id, held.fd, self.look))
+
+        def waiting(why: Waiting) -> None:
+            report(StateChange("queued", str(why)))
+
+        return await stack.enter_async_context(claim(lab, request, self.look, waiting))
+
+    async def look(self) -> Sequence[Device]:
         return await read_devices_async(self.settings)
 
-    async def run(self, job: Job, granted: Granted) -> Finished:
+    # Run -------------------------------------------------------------------------------------------------------------
+
+    async def run(self, job: Job, granted: Granted, report: Report) -> Outcome:
+        self.name, self.granted, self.report = job.name, granted, report
+        outcomes: list[Outcome] = []
         self.running = True
         try:
-            return await self.main.call(lambda: self._run(job, granted))
+            async with anyio.create_task_group() as group:
+
+                async def leave() -> None:
+                    outcomes.append(await self.saver.serve(self.settings.checkpoint_every))
+                    group.cancel_scope.cancel()  # the main thread stands still, and its call never ends
+
+                group.start_soon(leave)
+                outcomes.append(await self.main.call(lambda: self._run(job, granted)))
+                if outcomes[-1] != Finished("done"):
+                    await self.saver.settle()
+                group.cancel_scope.cancel()
         finally:
             self.running = False
+            self.saver.close()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.keeps.close)
+        if not isinstance(outcomes[-1], Finished):
+            await anyio.to_thread.run_sync(end_children)
+            # Until this image is gone: whoever comes next must not find our context's memory still taken.
+            self._left = HeldClaim(granted.claim.id, fcntl.fcntl(granted.fds[0], fcntl.F_DUPFD_CLOEXEC, 3))
+        return outcomes[-1]
 
     def _run(self, job: Job, granted: Granted) -> Finished:
         mine = os.getpid()
         self.pace = for_job.pace_of(self.estimated, granted.devices[0])
         with on_device(granted) as self.meter, self.steps.counting():
-            if self.arrival is None:
-                self._receive()
-            key = self._key(job)
+            key = self._open(job)
             left = self._run_cell(job)
             if os.getpid() != mine:
                 os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
+            self.program.leave()
             self._pack_result()
-            if left is None:  # what was interrupted or failed need not have come to its peak
-                for_job.learn_from(job, key, self.estimated, granted.devices[0], self.meter.took, self.settings)
+            for_job.learn_from(job, key, self.estimated, granted, left, self.meter.took, self.settings)
         self.output.flush()
         return _finished(left)
 
-    def _key(self, job: Job) -> str:
+    def _open(self, job: Job) -> str:
+        """Fill the namespace; the key under which is learned what the cell took, from its start only."""
+        if self.handover.resumes:
+            self._restore(job)
+            return ""
+        if self.arrival is None:
+            self._receive()
         assert self.arrival is not None
         given = {name: self.shell.user_ns.get(name) for name in self.arrival.opened.header["names"]}
         return for_job.key_of(self._source(job), given)
+
+    def _restore(self, job: Job) -> None:
+        try:
+            self.arrival = self.keeps.restore()
+        except GpufitError as error:
+            raise CannotGoOn(job.name, str(error).rstrip(".")) from error
+        except Exception as error:
+            self._defect(error)
+            raise CannotGoOn(job.name, f"{type(error).__name__}: {error}") from error
 
     def _run_cell(self, job: Job) -> BaseException | None:
         before = set(threading.enumerate())
         try:
             with self.main.user_code():
-                left = self.shell.run(cell_with_magic_line(job.magic_line, job.source), self.cell_number)
+                left = self.shell.run(cell_with_magic_line(job.magic_line, job.source), self.handover.cell_number)
                 self._wait_for_threads(before)
                 return left
         except KeyboardInterrupt as interrupt:  # in the few instructions around the cell, or while its threads end
@@ -150,9 +226,39 @@ class WorkerMachine:
     def _pack_result(self) -> None:
         assert self.arrival is not None
         with rng.travelling(self.shell.user_ns), modes.travelling(self.shell.user_ns, self.modes):
-            self.reply = self.arrival.reply(skip=self.shell.user_ns_hidden.__contains__)
+            self.reply = self.arrival.reply(skip=self._is_ours)
         for left in self.reply.left_behind:
             self.output.put(Note(str(left)))
+
+    def _is_ours(self, name: str) -> bool:
+        return hidden(name) or name in self.shell.user_ns_hidden
+
+    # Checkpoint and move ----------------------------------------------------------------------------------------------
+
+    def _waits(self, why: Why, words: str) -> None:
+        """A checkpoint waits for its safe point, in these words."""
+        if why == "automatic":
+            self.output.put(Note(f"The automatic checkpoint is {words}"))
+        else:
+            self.report(StateChange("moving" if why == "move" else "saving", words, labels(self.granted)))
+
+    async def go_on(self, moved: Moved) -> None:
+        """Replace this image by one that restores the checkpoint on the device that is held already."""
+        handover = replace(
+            self.handover,
+            path=list(sys.path),
+            resumes=True,
+            claim=HeldClaim(moved.to.claim.id, moved.to.fds[0]),
+            left=self._left,
+        )
+        self.output.stop()
+        try:
+            become(handover, self.process_env)
+        except OSError as error:
+            raise CannotGoOn(self.name, error.strerror or str(error)) from error
+
+    def _defect(self, error: Exception) -> None:
+        traceback.print_exception(error, file=self.output.log)
 
 
 def _finished(left: BaseException | None) -> Finished:

@@ -6,6 +6,7 @@ import asyncio
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ from types import FrameType
 from typing import TypeVar
 
 T = TypeVar("T")
+
+AGAIN = 0.1  # seconds after which an interrupt that nobody heard is sent again
+TIMES = 5
 
 
 class MainThread:
@@ -22,6 +26,7 @@ class MainThread:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._interruptible = False
         self._interrupted_early = False
+        self._heard = 0  # interrupts
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` in the main thread, from the control thread's loop."""
@@ -52,7 +57,17 @@ class MainThread:
         """Raise KeyboardInterrupt in the user's code, as Ctrl-C would."""
         ident = threading.main_thread().ident
         assert ident is not None
+        before = self._heard
         signal.pthread_kill(ident, signal.SIGINT)
+        threading.Thread(target=self._insist, args=(ident, before), name="gpufit-insist", daemon=True).start()
+
+    def _insist(self, ident: int, before: int) -> None:
+        """Send it again: what comes just before a long sleep is only looked at when Python has slept."""
+        for _ in range(TIMES):
+            time.sleep(AGAIN)
+            if self._heard > before or signal.getsignal(signal.SIGINT) != self._on_interrupt:
+                break  # the cell may have a handler of its own, which must not count more than one
+            signal.pthread_kill(ident, signal.SIGINT)
 
     @contextmanager
     def user_code(self) -> Iterator[None]:
@@ -65,7 +80,21 @@ class MainThread:
         finally:
             self._interruptible = False
 
+    @contextmanager
+    def ours(self) -> Iterator[None]:
+        """Inside user code, a stretch of ours: an interrupt waits until it is over, and then strikes."""
+        assert threading.current_thread() is threading.main_thread()
+        before, self._interruptible = self._interruptible, False
+        try:
+            yield
+        finally:
+            self._interruptible = before
+        if before and self._interrupted_early:
+            self._interrupted_early = False
+            raise KeyboardInterrupt
+
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._heard += 1
         if self._interruptible:
             raise KeyboardInterrupt
         self._interrupted_early = True

@@ -93,6 +93,34 @@ class StateChange:
     epoch: int = 0
 
 
+Why = Literal["asked", "automatic", "release", "move"]  # what a checkpoint was made for
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint is durable: it would survive a power cut from here on."""
+
+    kind: ClassVar = "saved"
+    number: int  # of this worker's checkpoints; an answer to `checkpoint` names the one to wait for
+    step: int
+    where: str  # "line 12 of the cell, in train()"
+    name: str  # of its directory
+    bytes: int
+    pause: float  # seconds for which the training stood still
+    seconds: float  # from the safe point until it was durable
+    why: Why = "asked"
+
+
+@dataclass(frozen=True)
+class CouldNotSave:
+    """A checkpoint that was wanted and could not be made; the training goes on."""
+
+    kind: ClassVar = "not_saved"
+    number: int
+    reason: str  # a sentence
+    why: Why = "asked"
+
+
 @dataclass(frozen=True)
 class Gap:
     """Entries that a reader asked for and that are gone: the journal is bounded, or the disk was full."""
@@ -102,9 +130,10 @@ class Gap:
     why: str
 
 
-Event = Text | Display | Result | Clear | Failure | Note | Progress | StateChange | Gap
+Event = Text | Display | Result | Clear | Failure | Note | Progress | StateChange | Saved | CouldNotSave | Gap
 _KINDS: dict[str, type[Any]] = {
-    cls.kind: cls for cls in (Text, Display, Result, Clear, Failure, Note, Progress, StateChange, Gap)
+    cls.kind: cls
+    for cls in (Text, Display, Result, Clear, Failure, Note, Progress, StateChange, Saved, CouldNotSave, Gap)
 }
 
 
@@ -135,7 +164,7 @@ def decode_entry(line: bytes) -> Entry | None:
     return Entry(record["seq"], record["time"], cls(**known))
 
 
-Verb = Literal["state", "interrupt", "end", "follow", "collect", "collected"]
+Verb = Literal["state", "interrupt", "end", "follow", "collect", "collected", "checkpoint", "release", "move"]
 
 
 @dataclass(frozen=True)
@@ -144,6 +173,7 @@ class Request:
 
     verb: Verb
     protocol: int = PROTOCOL
+    to: str = ""  # of a move: the device's label, index or UUID; empty: the best other one
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -151,7 +181,7 @@ class Request:
     @classmethod
     def decode(cls, line: bytes) -> Request:
         record = json.loads(line)
-        return cls(verb=record["verb"], protocol=record["protocol"])
+        return cls(verb=record["verb"], protocol=record["protocol"], to=str(record.get("to", "")))
 
 
 @dataclass(frozen=True)

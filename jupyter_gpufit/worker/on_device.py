@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from ..claims import Granted
 from ..devices import Device
+from ..estimate.cards import context_of
 from ..estimate.for_job import Took
+from ..settings import load_settings
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,22 @@ def _on_gpu(granted: Granted) -> Iterator[Meter]:
     import torch
 
     assert not torch.cuda.is_initialized(), "CUDA was initialised before the claim"
+    context = context_of(load_settings(), granted.devices[0].kind, granted.devices[0].name).bytes
     for index in range(len(granted.devices)):
         # Of CUDA's total, which is smaller than NVML's. Its own out-of-memory error, rather than its neighbour's.
         total = torch.cuda.mem_get_info(index)[1]
-        torch.cuda.set_per_process_memory_fraction(min(1.0, granted.bytes / total), index)
+        torch.cuda.set_per_process_memory_fraction(min(1.0, for_torch(granted, context) / total), index)
     yield Meter(_cuda_used, _cuda_peak, lambda: _cuda_took(granted.devices[0]))
+
+
+def for_torch(granted: Granted, context: int) -> int:
+    """Bytes of each device for torch's allocator: what was claimed also holds the process's context; pure.
+
+    Who has a whole device has its reserve, too, and the context fits there.
+    """
+    if granted.claim.request.needed is None:
+        return granted.bytes
+    return max(granted.bytes - context, granted.bytes // 2)  # a claim below the context shows as the cell's own error
 
 
 def _cuda_used() -> int:

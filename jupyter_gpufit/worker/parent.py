@@ -1,4 +1,4 @@
-"""Starting workers: the kernel's side of the handover, and the spare that makes it quick."""
+"""Starting workers: the front's side of the handover, and the spare that makes it quick."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 from ..errors import StorageError, WorkerDied
 from ..job import Job, JobPaths
-from .handover import Handover, send
-from .record import take_lock
+from .handover import Handover, note_start, noted_start, send
+from .record import read_record, take_lock, write_record
 
 
 @dataclass
@@ -47,47 +48,59 @@ class Waiting:
     env: Mapping[str, str]
 
     @classmethod
-    def spawn(cls) -> Waiting:
+    def spawn(cls, env: Mapping[str, str], python: str = sys.executable) -> Waiting:
         """Start a worker in a session of its own, so that no signal to the kernel's group reaches it."""
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "jupyter_gpufit.worker", str(theirs.fileno())],
+                [python, "-m", "jupyter_gpufit.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=with_our_package(os.environ),
+                env=with_our_package(reproducible(env)),
             )
-        return cls(Started(process, log), ours, dict(os.environ))
+        return cls(Started(process, log), ours, dict(env))
 
-    def usable(self) -> bool:
-        """Alive, and started with today's environment: OMP_NUM_THREADS and its like are read at import."""
-        return self.started.exit_code() is None and dict(os.environ) == self.env
+    def usable(self, env: Mapping[str, str]) -> bool:
+        """Alive, and started with this environment: OMP_NUM_THREADS and its like are read at import."""
+        return self.started.exit_code() is None and dict(env) == self.env
 
     def give(self, job: Job, paths: JobPaths, memory: Sequence[int], cell_number: int) -> Started:
-        """Hand the job over; from here on the worker holds its lock."""
+        """Hand a new job over; from here on the worker holds its lock."""
+        handover = Handover(
+            job_root=str(paths.root), cwd=job.cwd, path=sys.path, env=dict(os.environ), cell_number=cell_number
+        )
         try:
-            lock = take_lock(paths)
+            lock = take_lock(paths, job.name)
+            note_start(paths, handover)
         except OSError as error:
             raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
-        handover = Handover(
-            job_root=str(paths.root),
-            cwd=job.cwd,
-            path=sys.path,
-            env=dict(os.environ),
-            cell_number=cell_number,
-            lock=lock,
-            memory=list(memory),
-        )
+        return self._send(job, replace(handover, lock=lock, memory=list(memory)))
+
+    def give_again(self, job: Job, paths: JobPaths) -> Started:
+        """Hand over a job that has a checkpoint; raise NotResumable where somebody has it."""
+        try:
+            lock = take_lock(paths, job.name)
+            # Until the worker says how it fares, so that one that dies before it can is seen to be lost.
+            write_record(
+                paths,
+                replace(read_record(paths), state="starting", since=time.time(), reason="", worker=None, socket=""),
+            )
+        except OSError as error:
+            raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
+        start = noted_start(paths)
+        return self._send(job, replace(start, env=environment_of(start), resumes=True, lock=lock))
+
+    def _send(self, job: Job, handover: Handover) -> Started:
         try:
             send(self.channel, handover)
         except OSError as error:
             raise WorkerDied(job.name, f"could not start: {self.started.early_words() or error}.") from error
         finally:
-            os.close(lock)
+            os.close(handover.lock)
             self.channel.close()
         return self.started
 
@@ -106,23 +119,39 @@ class Spare:
 
     def prepare(self) -> None:
         """Start a spare if there is none; it imports torch while nobody waits."""
-        if self._waiting is None or not self._waiting.usable():
+        if self._waiting is None or not self._waiting.usable(os.environ):
             self.dismiss()
-            self._waiting = Waiting.spawn()
+            self._waiting = Waiting.spawn(os.environ)
 
-    def take(self) -> Waiting:
+    def take(self, env: Mapping[str, str], python: str = sys.executable) -> Waiting:
         """The spare if it serves, or else a new worker."""
         waiting, self._waiting = self._waiting, None
-        if waiting is not None and waiting.usable():
+        if waiting is not None and waiting.usable(env) and python == sys.executable:
             return waiting
         if waiting is not None:
             waiting.dismiss()
-        return Waiting.spawn()
+        return Waiting.spawn(env, python)
 
     def dismiss(self) -> None:
         if self._waiting is not None:
             self._waiting.dismiss()
             self._waiting = None
+
+
+def reproducible(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which a resumed worker orders its sets, and multiplies its matrices, as the first one did."""
+    seed = env.get("PYTHONHASHSEED", "")
+    return {
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS may choose another algorithm each time
+        **env,
+        "PYTHONHASHSEED": seed if seed.isascii() and seed.isdigit() else "0",
+    }
+
+
+def environment_of(start: Handover) -> dict[str, str]:
+    """What a resumed worker gets: the job's own environment, and the settings that hold where it is resumed."""
+    own = {name: value for name, value in start.env.items() if not name.startswith("GPUFIT_")}
+    return own | {name: value for name, value in os.environ.items() if name.startswith("GPUFIT_")}
 
 
 def with_our_package(env: Mapping[str, str]) -> dict[str, str]:

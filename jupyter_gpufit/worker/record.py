@@ -6,11 +6,25 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ..job import ENDED, FORMAT, JobPaths, State, write_whole
+from ..errors import NotResumable
+from ..job import ENDED, FORMAT, RESUMABLE, JobPaths, State, write_whole
 from ..process import ProcessId
+from .live import Live
+
+GLANCES = 1.0  # seconds; whoever asks whether the job lives holds its lock for an instant
+
+
+@dataclass(frozen=True)
+class LastCheckpoint:
+    """The newest durable checkpoint, as its worker noted it; whether it is still whole, a resume looks itself."""
+
+    step: int
+    time: float  # seconds since 1970
+    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +40,13 @@ class Record:
     worker: ProcessId | None = None
     socket: str = ""
     version: str = ""  # of jupyter_gpufit in the worker
+    checkpoint: LastCheckpoint | None = None
+    live: Live = field(default_factory=Live)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether `resume` could go on with the job."""
+        return self.checkpoint is not None and self.state in RESUMABLE
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)})
@@ -36,6 +57,9 @@ class Record:
         known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
         if known.get("worker"):
             known["worker"] = ProcessId(**known["worker"])
+        known["live"] = Live.from_record(known.get("live") or {})
+        if known.get("checkpoint"):
+            known["checkpoint"] = LastCheckpoint(**known["checkpoint"])
         return cls(**known)
 
 
@@ -75,18 +99,36 @@ def _is_locked(paths: JobPaths) -> bool:
         os.close(fd)
 
 
-def take_lock(paths: JobPaths) -> int:
+def take_lock(paths: JobPaths, name: str) -> int:
     """Create the job's lock file with the lock already held; who has the descriptor has the job."""
     fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    return fd
+    until = time.monotonic() + GLANCES
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except OSError:
+            if time.monotonic() > until:
+                os.close(fd)
+                raise NotResumable(name, f"it runs already. To follow it: %gpufit attach {name}") from None
+        time.sleep(0.01)
 
 
 def next_epoch(paths: JobPaths) -> int:
     """Number this start of a worker; only the holder of the job's lock may call it."""
-    try:
-        epoch = int(paths.epoch.read_text()) + 1
-    except FileNotFoundError:
-        epoch = 1
-    write_whole(paths.epoch, str(epoch))
+    from ..checkpoint.publish import publishing
+
+    with ExitStack() as stack:
+        if paths.checkpoints.is_dir():  # an older worker is about to publish, or will find that it no longer may
+            stack.enter_context(publishing(paths.checkpoints))
+        epoch = current_epoch(paths) + 1
+        write_whole(paths.epoch, str(epoch))
     return epoch
+
+
+def current_epoch(paths: JobPaths) -> int:
+    """The number of the latest start. A worker that finds a later one than its own has nothing more to say."""
+    try:
+        return int(paths.epoch.read_text())
+    except FileNotFoundError:
+        return 0

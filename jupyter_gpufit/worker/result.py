@@ -20,10 +20,12 @@ def descriptors(reply: Reply) -> tuple[list[int], list[int]]:
     return [graph, *reply.memory.fds, *reply.input_memory.fds], [1, len(reply.memory.fds), len(reply.input_memory.fds)]
 
 
-def from_descriptors(found: Sequence[int], counts: Sequence[int], paths: JobPaths, *, has_objects: bool) -> Reply:
-    """The reply behind the descriptors, which belong to it from here on.
+def from_descriptors(
+    found: Sequence[int], counts: Sequence[int], paths: JobPaths, *, has_objects: bool
+) -> tuple[Reply, Memory]:
+    """The reply behind the descriptors, which belong to it from here on, and the input's memory.
 
-    A kernel that has the job's objects has its input's memory too; another one opens the input beside the reply.
+    A kernel that has the job's objects puts the input's bytes into them; another one opens the input beside the reply.
     """
     graph, memory = found[0], Memory(found[1 : 1 + counts[1]])
     input_memory = Memory(found[1 + counts[1] :])
@@ -31,9 +33,9 @@ def from_descriptors(found: Sequence[int], counts: Sequence[int], paths: JobPath
         file.seek(0)
         read = file.read()
     if has_objects:
-        return Reply(read, memory)
+        return Reply(read, memory), input_memory
     check_trusted(paths.graph)
-    return Reply(read, memory, paths.graph.read_bytes(), input_memory)
+    return Reply(read, memory, paths.graph.read_bytes(), input_memory), input_memory
 
 
 def save(reply: Reply, paths: JobPaths) -> None:
@@ -43,6 +45,7 @@ def save(reply: Reply, paths: JobPaths) -> None:
     aside.mkdir(mode=0o700)
     try:
         reply.save(aside)
+        shutil.rmtree(paths.result, ignore_errors=True)  # of an end before the job was resumed
         os.rename(aside, paths.result)
     except OSError:
         shutil.rmtree(aside, ignore_errors=True)

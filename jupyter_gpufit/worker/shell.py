@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import builtins
 import getpass
@@ -19,6 +20,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
+from ..cell.resumable import Program
 from . import tqdm_notebook
 from .messages import Clear, Display, Event, Failure, Result
 
@@ -82,6 +84,8 @@ class WorkerShell(InteractiveShell):
     displayhook_class = Type(LastExpression)
     emit: Emit
     cell_source = ""
+    program: Program | None = None  # which makes the cell one that can be left and entered
+    remark: Callable[[BaseException], str] = staticmethod(lambda error: "")  # what to add to an error of the cell's
 
     @classmethod
     def begin(cls, emit: Emit) -> WorkerShell:
@@ -104,6 +108,14 @@ class WorkerShell(InteractiveShell):
         left: BaseException | None = result.error_before_exec or result.error_in_exec
         return left
 
+    def transform_ast(self, node: ast.AST) -> ast.AST:
+        node = super().transform_ast(node)  # type: ignore[no-untyped-call]
+        program, self.program = self.program, None  # what the cell itself runs as a cell (%%time) is none of ours
+        if program is None or not isinstance(node, ast.Module):
+            return node
+        transformed = self.transform_cell(self.cell_source)  # type: ignore[no-untyped-call]
+        return program.cell(node, self.compile.get_code_name(self.cell_source, transformed, self.execution_count))
+
     def init_user_ns(self) -> None:
         super().init_user_ns()  # type: ignore[no-untyped-call]
         for name in ("In", "Out"):  # empty ones would pass for the notebook's
@@ -117,6 +129,8 @@ class WorkerShell(InteractiveShell):
             if value.code in (None, 0):
                 return
             kwargs["exception_only"] = False  # where it was called is worth more than how to ask %tb for it
+        if remark := self.remark(value):
+            value.add_note(remark)
         super().showtraceback((etype, value, _without_ours(trace)), *args, **kwargs)
 
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:

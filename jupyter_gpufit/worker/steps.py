@@ -10,12 +10,17 @@ from typing import Any
 class StepCounter:
     """The most steps that any one optimizer has taken; with several (a GAN), they go side by side."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: int = 0) -> None:
+        self._before = before  # those up to the checkpoint that this run goes on from
         self._taken: dict[int, int] = {}
 
     @property
     def step(self) -> int:
-        return max(self._taken.values(), default=0)
+        return self._before + max(self._taken.values(), default=0)
+
+    def start_at(self, step: int) -> None:
+        """Go on counting from a checkpoint's."""
+        self._before = step
 
     @contextmanager
     def counting(self) -> Iterator[None]:

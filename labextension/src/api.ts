@@ -1,86 +1,114 @@
-/** Asks the server extension. Keys are those of Python: `server.py` sends what `status.py` and `devices.py` name. */
+/** Asks the server extension. Every type is generated from Python, in schema.ts. */
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-export interface Process {
-  pid: number;
-  user: string;
-  bytes: number | null; // null: the driver does not say
-}
+import { Journal, Status } from './schema';
 
-export interface Device {
-  uuid: string;
-  label: string; // what people type: "0", "cpu:0"
-  name: string;
-  kind: 'gpu' | 'mig' | 'slot';
-  total: number; // bytes
-  free: number; // bytes
-  reserved: number; // bytes the driver keeps for itself
-  processes: Process[];
-  utilisation: number | null; // percent
-  temperature: number | null; // °C
-  problem: string; // empty: it is healthy
-}
+export type Action = 'checkpoint' | 'release' | 'move' | 'resume' | 'stop';
 
-export interface Job {
-  id: string;
-  name: string;
-  state: string; // as `State` in job.py
-  reason: string; // why it waits, or how it ended
-  since: number; // of this state; seconds since 1970
-  device: string; // empty: none yet
-  step: number;
-}
+const PATIENCE = 8_000; // ms; the server itself answers within 5 s, whatever the devices do
+const SILENT =
+  'The Jupyter server does not answer. Check that it still runs; the panel goes on asking.';
+// A button is not pressed a second time by itself: the first press may have arrived.
+const UNKNOWN =
+  'The Jupyter server does not answer, so whether it heard this is not known. Look at the state before you press again.';
 
-export interface Status {
-  version: string;
-  devices: Device[];
-  jobs: Job[];
-  problem: string; // why something is not shown; empty: all of it is
-  time: number; // of this reading; seconds since 1970
-}
+/** The server's own refusal, or that there is no server; the message tells the reader what to do. */
+export class Refusal extends Error {}
 
-const PATIENCE = 15_000; // ms; the server itself answers within 5 s, whatever the devices do
-
-/** Read everything the panel shows; throws an Error whose message tells the reader what to do. */
+/** Read everything the panel shows. */
 export async function fetchStatus(
   settings: ServerConnection.ISettings
 ): Promise<Status> {
-  const response = await ask('status', settings);
-  if (!response.ok) {
-    throw new Error(explain(response));
-  }
-  return (await response.json()) as Status;
+  return (await ask(settings, ['status'])) as Status;
+}
+
+/** A job's journal after an entry, at most `limit` entries of it. */
+export async function fetchJournal(
+  settings: ServerConnection.ISettings,
+  job: string,
+  after: number,
+  limit: number
+): Promise<Journal> {
+  const query = `?after=${after}&limit=${limit}`;
+  return (await ask(settings, ['jobs', job, 'journal'], query)) as Journal;
+}
+
+/** Have something done with one of my jobs; resolves to what the server says of it. */
+export async function postAction(
+  settings: ServerConnection.ISettings,
+  job: string,
+  action: Action,
+  to: string
+): Promise<string> {
+  const body = JSON.stringify(to ? { to } : {});
+  const init = { method: 'POST', body };
+  return said(await ask(settings, ['jobs', job, action], '', init));
+}
+
+/** Ask another user to release their claim. */
+export async function postAsk(
+  settings: ServerConnection.ISettings,
+  claim: string
+): Promise<string> {
+  const init = { method: 'POST', body: '{}' };
+  return said(await ask(settings, ['claims', claim, 'ask'], '', init));
+}
+
+function said(answer: unknown): string {
+  return (answer as { said?: string } | null)?.said ?? '';
 }
 
 async function ask(
-  what: string,
-  settings: ServerConnection.ISettings
-): Promise<Response> {
-  const url = URLExt.join(settings.baseUrl, 'jupyter-gpufit', 'api', what);
-  const init = { signal: AbortSignal.timeout(PATIENCE) };
+  settings: ServerConnection.ISettings,
+  path: string[],
+  query = '',
+  init: RequestInit = {}
+): Promise<unknown> {
+  const parts = path.map(encodeURIComponent);
+  const url = URLExt.join(
+    settings.baseUrl,
+    'jupyter-gpufit',
+    'api',
+    ...parts
+  );
+  let response: Response;
   try {
-    return await ServerConnection.makeRequest(url, init, settings);
-  } catch {
-    throw new Error(
-      'The Jupyter server does not answer. Check that it still runs; the panel goes on asking.'
+    response = await ServerConnection.makeRequest(
+      url + query,
+      { ...init, signal: AbortSignal.timeout(PATIENCE) },
+      settings
     );
+  } catch {
+    throw new Refusal(init.method === 'POST' ? UNKNOWN : SILENT);
   }
+  const answer = await response.json().catch(() => null);
+  if (!response.ok) {
+    throw new Refusal(explain(response, answer));
+  }
+  return answer;
 }
 
-function explain(response: Response): string {
-  switch (response.status) {
-    case 401:
-    case 403:
-      return 'The Jupyter server does not let you read the devices. Sign in again, or ask its administrator for access.';
-    case 404:
-      return (
-        'The Jupyter server runs without the server extension of jupyter_gpufit. ' +
-        'Install jupyter_gpufit in the environment of the server, run ' +
-        '`jupyter server extension enable jupyter_gpufit` there, and restart it.'
-      );
-    default:
-      return `The server extension of jupyter_gpufit failed (${response.status} ${response.statusText}). The log of the Jupyter server says why.`;
+function explain(
+  response: Response,
+  answer: { message?: unknown } | null
+): string {
+  const { status, statusText } = response;
+  const reason = String(answer?.message ?? '');
+  if (status === 401 || status === 403) {
+    return 'The Jupyter server does not let you do this. Sign in again, or ask its administrator for access.';
   }
+  // 409: not now, 422: not so; and a 404 of ours names what is missing, where the server's own has nothing to say.
+  if (reason && (status === 409 || status === 422)) {
+    return reason;
+  }
+  if (status === 404) {
+    return reason && reason !== 'Not Found'
+      ? reason
+      : 'The Jupyter server runs without the server extension of jupyter_gpufit. ' +
+          'Install jupyter_gpufit in the environment of the server, run ' +
+          '`jupyter server extension enable jupyter_gpufit` there, and restart it.';
+  }
+  return `The server extension of jupyter_gpufit failed (${status} ${statusText}). The log of the Jupyter server says why.`;
 }

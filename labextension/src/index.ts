@@ -1,23 +1,94 @@
-/** Registers the panel with JupyterLab, in the right sidebar. */
+/** Registers the panel with JupyterLab, in the right sidebar, and what goes with it elsewhere. */
 
 import {
   ILayoutRestorer,
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import {
+  ICommandPalette,
+  Notification,
+  WidgetTracker
+} from '@jupyterlab/apputils';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
 
+import { addCommands } from './commands';
+import { Events } from './events';
+import { LogTab } from './log';
+import { news, News } from './news';
 import { GpufitPanel } from './panel';
+import { preferences } from './settings';
+import { StatusItem } from './statusbar';
+
+const ID = 'jupyter-gpufit:panel';
+const SHOWN = 8_000; // ms that a notification stays, unless something failed
 
 const plugin: JupyterFrontEndPlugin<void> = {
-  id: 'jupyter-gpufit:panel',
+  id: ID,
   description: 'Shows the devices of this machine and your jobs on them.',
   autoStart: true,
-  optional: [ILayoutRestorer],
-  activate: (app: JupyterFrontEnd, restorer: ILayoutRestorer | null) => {
-    const panel = new GpufitPanel(app.serviceManager.serverSettings);
+  requires: [IRenderMimeRegistry],
+  optional: [ICommandPalette, ILayoutRestorer, ISettingRegistry, IStatusBar],
+  activate: async (
+    app: JupyterFrontEnd,
+    rendermime: IRenderMimeRegistry,
+    palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null,
+    registry: ISettingRegistry | null,
+    statusBar: IStatusBar | null
+  ) => {
+    const settings = app.serviceManager.serverSettings;
+    const events = new Events(settings);
+    const panel = new GpufitPanel(settings, events, app.commands);
+    const { model } = panel;
+    const show = () => app.shell.activateById(panel.id);
+
+    const tracker = new WidgetTracker<LogTab>({ namespace: 'gpufit-log' });
+    const openLog = ({ id, name }: { id: string; name: string }) => {
+      const open = tracker.find(tab => tab.job === id);
+      const tab = open ?? new LogTab({ id, name, settings, events, rendermime });
+      if (!open) {
+        void tracker.add(tab);
+        app.shell.add(tab, 'main', { mode: 'tab-after' });
+      }
+      app.shell.activateById(tab.id);
+    };
+    addCommands({ app, model, palette, openLog, show });
+
     app.shell.add(panel, 'right', { rank: 600 });
     restorer?.add(panel, panel.id);
+    void restorer?.restore(tracker, {
+      command: 'gpufit:log',
+      args: tab => ({ job: tab.job, name: tab.title.label }),
+      name: tab => tab.job
+    });
+    statusBar?.registerStatusItem(`${ID}-status`, {
+      item: new StatusItem(model, show),
+      align: 'left',
+      rank: 600
+    });
+
+    const chosen = (await registry?.load(ID).catch(() => null)) ?? null;
+    const read = () => (panel.preferences = preferences(chosen));
+    chosen?.changed.connect(read);
+    read();
+    model.turned.connect((_, { before, after }) => {
+      const { notify } = preferences(chosen);
+      for (const item of news(before, after, notify)) {
+        const job = after.jobs.find(({ id }) => id === item.job);
+        tell(item, () => job && openLog(job));
+      }
+    });
   }
 };
+
+function tell({ kind, text }: News, openLog: () => void): void {
+  Notification.emit(text, kind, {
+    autoClose: kind === 'error' ? false : SHOWN,
+    actions: [{ label: 'Open log', callback: openLog }]
+  });
+}
 
 export default plugin;

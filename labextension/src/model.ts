@@ -1,13 +1,31 @@
-/** Knows the last reading and whether it still holds, and signals a change of either. */
+/** Knows the last reading, whether it still holds, and what became of each button pressed; signals a change of any. */
 
 import { ServerConnection } from '@jupyterlab/services';
 import { VDomModel } from '@jupyterlab/ui-components';
+import { ISignal, Signal } from '@lumino/signaling';
 
-import { fetchStatus, Status } from './api';
+import { Action, fetchStatus, postAction, postAsk } from './api';
+import { discreet, Others } from './discreet';
+import { Events } from './events';
+import { Job, Message, SaidMessage, Status } from './schema';
+import { shared } from './sharing';
+
+/** What became of a button: sent, heard by the server in its words, or refused with the reason. */
+export interface Deed {
+  action: string; // an Action, or 'ask'
+  phase: 'sent' | 'heard' | 'refused';
+  text: string;
+  mark: string; // what the job looked like; when it looks different, the deed has become its state
+}
 
 export class GpufitModel extends VDomModel {
-  constructor(private settings: ServerConnection.ISettings) {
+  constructor(
+    private settings: ServerConnection.ISettings,
+    private events: Events
+  ) {
     super();
+    events.arrived.connect(this._take, this);
+    events.changed.connect(this._connection, this);
   }
 
   /** The last reading; null before the first. */
@@ -20,21 +38,153 @@ export class GpufitModel extends VDomModel {
     return this._trouble;
   }
 
-  /** Read again; rejects when the server did not answer well, so that a poll backs off. */
-  async refresh(): Promise<void> {
+  /** A reading came after another: what changed between them. */
+  get turned(): ISignal<this, { before: Status; after: Status }> {
+    return this._turned;
+  }
+
+  /** What became of the last button of this job, or of this claim. */
+  deed(id: string): Deed | null {
+    return this._deeds.get(id) ?? null;
+  }
+
+  /** What to show of other users. */
+  set others(others: Others) {
+    this._others = others;
+    if (this._full) {
+      this._status = shared(this._status, discreet(this._full, others));
+      this.stateChanged.emit();
+    }
+  }
+
+  /** Read again, unless readings arrive by themselves; rejects when the server does not answer, so that a poll backs off. */
+  async refresh(fresh: number): Promise<void> {
+    if (this.events.open && performance.now() - this._heard < fresh) {
+      return;
+    }
     try {
-      this._status = await fetchStatus(this.settings);
-      this._trouble = '';
+      this._arrive(await fetchStatus(this.settings));
     } catch (error) {
+      this.events.drop();
       this._trouble = (error as Error).message;
       throw error;
     } finally {
-      if (!this.isDisposed) {
-        this.stateChanged.emit();
+      this._emit();
+    }
+  }
+
+  /** Press a button of one of my jobs. */
+  async act(job: Job, action: Action, to = ''): Promise<void> {
+    const send = () => postAction(this.settings, job.id, action, to);
+    await this._do(job.id, action, looks(job), send);
+  }
+
+  /** Ask another user to release their claim. */
+  async ask(claim: string): Promise<void> {
+    await this._do(claim, 'ask', '', () => postAsk(this.settings, claim));
+  }
+
+  private async _do(
+    id: string,
+    action: Action | 'ask',
+    mark: string,
+    send: () => Promise<string>
+  ): Promise<void> {
+    if (this._deeds.get(id)?.phase === 'sent') {
+      return; // one at a time: a second click is an impatient one
+    }
+    this._deeds.set(id, { action, mark, phase: 'sent', text: '' });
+    this._emit();
+    let phase: Deed['phase'] = 'heard';
+    let text = '';
+    try {
+      text = await send();
+    } catch (error) {
+      phase = 'refused';
+      text = (error as Error).message;
+    }
+    this._deeds.set(id, { action, mark, phase, text });
+    this._forgetDeeds();
+    this._emit();
+  }
+
+  private _take(_: Events, message: Message): void {
+    this._heard = performance.now();
+    if (message.type === 'status') {
+      this._arrive(message.status);
+      this._emit();
+    } else if (message.type === 'said') {
+      this._hear(message);
+      this._emit();
+    }
+  }
+
+  /** A button's later words, of this page's or of another's. */
+  private _hear({ job: id, action, text, failed }: SaidMessage): void {
+    const job = this._status?.jobs.find(job => job.id === id);
+    const mark = job ? looks(job) : '';
+    this._deeds.set(id, {
+      action,
+      mark: this._deeds.get(id)?.mark ?? mark,
+      phase: failed ? 'refused' : 'heard',
+      text
+    });
+    // Its effect may have been read before it was told of.
+    this._forgetDeeds();
+  }
+
+  private _connection(_: Events, open: boolean): void {
+    this._heard = open ? performance.now() : -Infinity;
+  }
+
+  private _arrive(status: Status): void {
+    this._trouble = '';
+    const last = this._full;
+    // An answer may be overtaken by the next message; a clock that was set back is another matter.
+    if (last && status.time < last.time && last.time - status.time < 10) {
+      return;
+    }
+    const before = this._status;
+    this._full = status;
+    this._status = shared(before, discreet(status, this._others));
+    this._forgetDeeds();
+    if (before) {
+      this._turned.emit({ before, after: this._status });
+    }
+  }
+
+  /** A deed that has become the job's state need not be told any more. */
+  private _forgetDeeds(): void {
+    const jobs = this._status?.jobs ?? [];
+    const claims = this._status?.claims ?? [];
+    const ids = new Set([...jobs, ...claims].map(({ id }) => id));
+    for (const [id, deed] of this._deeds) {
+      const job = jobs.find(job => job.id === id);
+      const done = !ids.has(id) || (job && looks(job) !== deed.mark);
+      if (deed.phase !== 'sent' && done) {
+        this._deeds.delete(id);
       }
     }
   }
 
+  private _emit(): void {
+    if (!this.isDisposed) {
+      this.stateChanged.emit();
+    }
+  }
+
+  private _full: Status | null = null;
   private _status: Status | null = null;
+  private _others: Others = 'all';
   private _trouble = '';
+  private _heard = -Infinity;
+  private _deeds = new Map<string, Deed>();
+  private _turned = new Signal<
+    this,
+    { before: Status; after: Status }
+  >(this);
+}
+
+function looks({ state, since, device, checkpoint }: Job): string {
+  return [state, since, device, checkpoint?.time].join();
 }

@@ -1,29 +1,30 @@
-/** The panel in the sidebar: owns the model, the poll and the view, and disposes of them. */
+/** The panel in the sidebar: owns the model, what feeds it and the view, and disposes of them. */
 
 import { ServerConnection } from '@jupyterlab/services';
-import { LabIcon } from '@jupyterlab/ui-components';
+import { CommandRegistry } from '@lumino/commands';
+import { IDisposable } from '@lumino/disposable';
 import { Message } from '@lumino/messaging';
 import { Poll } from '@lumino/polling';
 import { Panel } from '@lumino/widgets';
 
+import { Events } from './events';
+import { icon } from './icon';
+import { hasEnded } from './jobs';
 import { GpufitModel } from './model';
+import { DEFAULTS, Preferences } from './settings';
 import { StatusView } from './view';
 
-const INTERVAL = 2_000; // ms between two readings
+const PATIENT = 4_000; // ms for which a WebSocket may be silent before the server is asked
+const BEHIND = 10_000; // ms between two readings while the panel is hidden and a job goes on
+const RESTING = 30_000; // ms between two readings while there is nothing to tell of
 const LONGEST = 30_000; // ms between two tries while the server fails
 
-// A graphics card: bracket, board with two fans, and connector. `jp-icon3` gives it the colour of its neighbours.
-const icon = new LabIcon({
-  name: 'jupyter-gpufit:card',
-  svgstr: `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">
-  <path class="jp-icon3" fill="#616161" fill-rule="evenodd" d="M1 4h2v16H1zM4 6h18a1 1 0 0 1 1 1v9a1 1 0 0 1-1 1H4z
-    M9 8a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7zm0 2.2a1.3 1.3 0 1 1 0 2.6 1.3 1.3 0 0 1 0-2.6z
-    M18 8a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7zm0 2.2a1.3 1.3 0 1 1 0 2.6 1.3 1.3 0 0 1 0-2.6zM6 18h9v2H6z"/>
-</svg>`
-});
-
 export class GpufitPanel extends Panel {
-  constructor(settings: ServerConnection.ISettings) {
+  constructor(
+    settings: ServerConnection.ISettings,
+    private events: Events,
+    commands: CommandRegistry
+  ) {
     super();
     this.id = 'jupyter-gpufit-panel';
     this.addClass('jp-gpufit-panel');
@@ -31,31 +32,86 @@ export class GpufitPanel extends Panel {
     this.title.caption = 'GPUs and jobs';
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', this.title.caption);
-    this._model = new GpufitModel(settings);
-    this.addWidget(new StatusView(this._model));
+    this.model = new GpufitModel(settings, events);
+    this.addWidget(new StatusView(this.model, commands));
     this._poll = new Poll({
       name: 'jupyter-gpufit:status',
-      factory: () => this._model.refresh(),
-      frequency: { interval: INTERVAL, backoff: true, max: LONGEST },
-      standby: () => (this.isVisible ? 'when-hidden' : true)
+      factory: () => this.model.refresh(this._live ? PATIENT : 0),
+      frequency: this._frequency(),
+      standby: 'when-hidden'
     });
+    this.model.turned.connect(() => this._pace());
+  }
+
+  readonly model: GpufitModel;
+
+  set preferences(preferences: Preferences) {
+    this._preferences = preferences;
+    this.model.others = preferences.others;
+    this._attend();
   }
 
   override dispose(): void {
     if (this.isDisposed) {
       return;
     }
+    this._hold?.dispose();
     this._poll.dispose();
-    this._model.dispose();
+    this.model.dispose();
     super.dispose();
   }
 
   /** Do not make the reader wait for the next tick. */
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
+    this._attend();
     void this._poll.refresh();
   }
 
-  private _model: GpufitModel;
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    this._attend();
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    this._attend();
+  }
+
+  /** Somebody looks, and wants to see changes as they happen. */
+  private get _live(): boolean {
+    return this.isVisible && this._preferences.refresh <= 1;
+  }
+
+  /** Keep the WebSocket while it is of use. */
+  private _attend(): void {
+    if (this._live && !this._hold) {
+      this._hold = this.events.hold();
+    } else if (!this._live && this._hold) {
+      this._hold.dispose();
+      this._hold = null;
+    }
+    this._pace();
+  }
+
+  private _pace(): void {
+    const wanted = this._frequency();
+    if (wanted.interval !== this._poll.frequency.interval) {
+      this._poll.frequency = wanted;
+    }
+  }
+
+  private _frequency(): { interval: number; backoff: boolean; max: number } {
+    const going = this.model.status?.jobs.some(job => !hasEnded(job));
+    const interval = this.isVisible
+      ? this._preferences.refresh * 1000
+      : going
+        ? BEHIND
+        : RESTING;
+    return { interval, backoff: true, max: Math.max(LONGEST, interval) };
+  }
+
+  private _preferences = DEFAULTS;
+  private _hold: IDisposable | null = null;
   private _poll: Poll;
 }

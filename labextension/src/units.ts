@@ -27,3 +27,22 @@ export function formatDuration(seconds: number): string {
   }
   return `${whole} s`;
 }
+
+/** "2.1 steps/s", or "3.2 s a step" when a step takes longer than a second. */
+export function formatPace(perSecond: number): string {
+  return perSecond >= 1
+    ? `${perSecond.toFixed(1)} steps/s`
+    : `${(1 / perSecond).toFixed(1)} s a step`;
+}
+
+/** "GPU 1", "cpu:0": a device as people say it. */
+export function deviceWords(label: string): string {
+  return /^[0-9]/.test(label) ? `GPU ${label}` : label;
+}
+
+/** "1st", "22nd". */
+export function ordinal(number: number): string {
+  const teens = [11, 12, 13].includes(number % 100);
+  const ending = teens ? '' : { 1: 'st', 2: 'nd', 3: 'rd' }[number % 10];
+  return `${number}${ending || 'th'}`;
+}

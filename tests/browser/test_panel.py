@@ -1,195 +1,207 @@
-"""The panel, in a real JupyterLab and a real browser. Each test leaves what it saw in build/screenshots."""
+"""What the panel shows of what the server says."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from threading import Thread
-from typing import Any
+from playwright.sync_api import Page, expect
 
-import pytest
-from jupyter_core.paths import jupyter_path
-from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sync_playwright
-
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-SIZE = ViewportSize(width=1100, height=620)
-TOKEN = "a-token"
-STATUS = "**/jupyter-gpufit/api/status*"
-GIB = 1 << 30
-NOW = 1_800_000_000.0
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER TEST RUNS: there is no Chromium. apt-get install chromium"),
-]
+from .conftest import TOKEN, Lab
+from .screen import job_card, open_panel, panel_of, section, tab
+from .stage import GIB, NOW, ROOM, Stage, a_claim, a_gpu, a_job, a_part, a_progress, a_ticket
+from .worlds import a_lab
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a JupyterLab with two CPU slots, in a home directory of its own."""
-    if not any(Path(place, "jupyter-gpufit", "package.json").exists() for place in jupyter_path("labextensions")):
-        pytest.skip("NO BROWSER TEST RUNS: the panel is not installed. pip install -e .")
-    home = tmp_path_factory.mktemp("home")
-    no_news = home / ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
-    no_news.parent.mkdir(parents=True)
-    no_news.write_text('{"fetchNews": "false"}')
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
-        *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={home}", f"--IdentityProvider.token={TOKEN}"),
-        *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
-    ]
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "GPUFIT", "XDG"))}
-    env |= {"HOME": str(home), "GPUFIT_DEVICES": "cpu:2x4GiB"}
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        try:
-            log = []
-            for line in server.stderr:
-                log.append(line)
-                if f"127.0.0.1:{port}/lab" in line:
-                    break
-            else:
-                pytest.fail("JupyterLab did not start:\n" + "".join(log))
-            Thread(target=server.stderr.read, daemon=True).start()  # a full pipe would stop the server
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*quiet, "--disable-sync"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    page = browser.new_page(viewport=SIZE)
-    yield page
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{request.node.name.removeprefix('test_')}.png")
-    page.close()
-
-
-def open_panel(page: Page, lab: str) -> Locator:
-    page.goto(f"{lab}/lab?token={TOKEN}&reset")
-    tab(page).click()
-    return page.get_by_role("region", name="GPUs and jobs")
-
-
-def tab(page: Page) -> Locator:
-    return page.locator('.lm-TabBar-tab[data-id="jupyter-gpufit-panel"]')
-
-
-def answer_with(page: Page, **status: Any) -> None:
-    """Let the server extension say this instead of what it sees."""
-    status = {"version": "0.1.0", "devices": [], "jobs": [], "problem": "", "time": NOW} | status
-    page.route(STATUS, lambda route: route.fulfill(json=status))
-
-
-def a_gpu(index: int, **said: Any) -> dict[str, Any]:
-    gpu = {"uuid": f"GPU-{index}", "label": str(index), "name": "NVIDIA H200", "kind": "gpu", "reserved": 0}
-    gpu |= {"total": 80 * GIB, "free": 80 * GIB, "processes": [], "utilisation": 0, "temperature": 31, "problem": ""}
-    return gpu | said
-
-
-def a_job(name: str, **said: Any) -> dict[str, Any]:
-    job = {"id": f"id-of-{name}", "name": name, "state": "running", "reason": "", "since": NOW, "device": "", "step": 0}
-    return job | said
-
-
-def test_shows_both_slots(page: Page, lab: str) -> None:
+def test_shows_both_slots(page: Page, lab: Lab) -> None:
     panel = open_panel(page, lab)
 
     for label in ("cpu:0", "cpu:1"):
         meter = panel.get_by_role("meter", name=f"Memory of {label}")
-        expect(meter).to_have_attribute("aria-valuetext", "0 B of 4.0 GiB used")
+        expect(meter).to_have_attribute("aria-valuemax", str(2 * GIB))
     expect(panel).to_contain_text("None yet. Put %%gpufit train on top of a cell")
+    expect(panel).to_contain_text("Nobody waits.")
 
 
-def test_shows_what_a_gpu_tells(page: Page, lab: str) -> None:
-    processes = [{"pid": 7, "user": "ada", "bytes": 10 * GIB}, {"pid": 8, "user": "bob", "bytes": None}]
-    busy = a_gpu(0, free=68 * GIB, reserved=GIB, processes=processes, utilisation=37, temperature=61)
-    full = a_gpu(1, free=2 * GIB, processes=[{"pid": 9, "user": "carol", "bytes": 78 * GIB}], utilisation=100)
-    lost = a_gpu(2, free=0, utilisation=None, temperature=None, problem="GPU is lost: it has fallen off the bus.")
-    answer_with(page, devices=[busy, full, lost])
+def test_shows_what_a_gpu_tells(stage: Stage) -> None:
+    parts = [a_part("mine", 10, "me"), a_part("claim", 20, "ada"), a_part("foreign", 5, "bob"), a_part("reserve", 8)]
+    history = [[NOW - 2, 90, 0], [NOW - 1, 37, 0]]
+    busy = a_gpu(0, utilisation=37, temperature=61, parts=[*parts, a_part("free", 37)], history=history)
+    lost = a_gpu(1, free=0, utilisation=None, temperature=None, problem="GPU is lost: it has fallen off the bus.")
+    claims = [a_claim("ada", "gnn", "0", bytes=20 * GIB, label="/home/ada/graphs/molecules.ipynb")]
+    stage.show(devices=[busy, lost | {"parts": []}], claims=claims)
 
-    panel = open_panel(page, lab)
+    panel = panel_of(stage.page)
 
-    expect(panel.get_by_role("meter", name="Memory of 0")).to_have_attribute(
-        "aria-valuetext", "11.0 GiB of 80.0 GiB used"
-    )
-    expect(panel).to_contain_text("37 % busy, 61 °C")
-    expect(panel).to_contain_text("ada 10.0 GiB, bob")
+    meter = panel.get_by_role("meter", name="Memory of GPU 0")
+    expect(meter).to_have_attribute("aria-valuenow", str(43 * GIB))
+    words = "mine 10.0 GiB, ada 20.0 GiB, bob outside the lab 5.0 GiB, kept back 8.0 GiB, free 37.0 GiB"
+    expect(meter).to_have_attribute("aria-valuetext", words)
+    for text in ("37 %", "61 °C", "37.0 GiB free", "ada gnn", "molecules.ipynb, for 2 h 4 min", "bob, outside the lab"):
+        expect(panel).to_contain_text(text)
+    expect(panel.get_by_role("img", name="Busy at most 90 % in the last minute")).to_be_visible()
     expect(panel).to_contain_text("it has fallen off the bus")
-    expect(panel.get_by_role("meter", name="Memory of 2")).to_have_count(0)
+    expect(panel.get_by_role("meter", name="Memory of GPU 1")).to_have_count(0)
 
 
-def test_shows_what_goes_on_before_what_has_ended(page: Page, lab: str) -> None:
-    going = a_job("digits", device="cpu:0", step=1200, since=NOW - 185)
+def test_shows_for_whom_a_device_is_kept(stage: Stage) -> None:
+    stage.show(devices=[a_gpu(0, room=ROOM | {"held_for": "ada's sweep"})])
+
+    expect(panel_of(stage.page)).to_contain_text("What is free is kept for ada's sweep.")
+
+
+def test_shows_who_waits_and_why(stage: Stage) -> None:
+    mine = a_ticket(2, "me", "letters", mine=True, reason="ada's words came first and may need it")
+    stage.show(queue=[a_ticket(1, "ada", "words"), mine])
+
+    places = section(stage.page, "Queue").get_by_role("listitem")
+    expect(places).to_have_count(2)
+    expect(places.nth(0)).to_contain_text("1ada words12.0 GiB3 min")
+    expect(places.nth(1)).to_contain_text("you letters")
+    expect(places.nth(1)).to_contain_text("came first and may need it")
+    expect(places.nth(1)).to_have_attribute("data-mine", "true")
+
+
+def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
+    job = a_job(
+        "digits",
+        device="1",
+        since=NOW - 185,
+        notebook="/home/me/work/digits.ipynb",
+        progress=a_progress(1200, per_second=2.1, total=5000, left=1809.0),
+        loss={"name": "nll", "value": 0.43118},
+        mfu=0.413,
+        memory={"used": 30 * GIB, "peak": 31 * GIB, "estimate": 36 * GIB},
+        checkpoint={"step": 1000, "time": NOW - 48, "bytes": GIB},
+    )
+    stage.show(devices=[a_gpu(0), a_gpu(1)], jobs=[job])
+
+    card = job_card(stage.page, "digits")
+    for text in ("running on GPU 1", "digits.ipynb", "step 1200 of 5000, 2.1 steps/s", "30 min 9 s left"):
+        expect(card).to_contain_text(text)
+    for text in ("nll0.4312", "MFU41 %", "memory30.0 of 36.0 GiB", "savedstep 1000"):
+        expect(card.locator("dl")).to_contain_text(text)
+    expect(card.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
+
+
+def test_a_job_that_tells_nothing_yet_has_its_places(stage: Stage) -> None:
+    stage.show(jobs=[a_job("digits", progress=a_progress(7), loss={"name": "loss", "value": None})])
+
+    card = job_card(stage.page, "digits")
+    before = card.bounding_box()
+    expect(card).to_contain_text("step 7")
+    expect(card.locator("dl")).to_contain_text("lossnot finite")
+    full = a_job("digits", progress=a_progress(8, per_second=0.3, total=10, left=6.0), mfu=0.3)
+    stage.show(jobs=[full | {"memory": {"used": 1, "peak": 1, "estimate": None}}])
+    expect(card).to_contain_text("step 8 of 10, 3.3 s a step")
+    assert card.bounding_box() == before, "it jumped"
+
+
+def test_shows_what_goes_on_before_what_has_ended(stage: Stage) -> None:
+    going = a_job("digits", device="cpu:0")
     waiting = a_job("letters", state="queued", reason="Both slots are held by ada.", since=NOW - 4)
     ended = a_job("words", state="failed", reason="ValueError: no words", since=NOW - 7440)
-    answer_with(page, devices=[a_gpu(0)], jobs=[going, waiting, ended])
+    stage.show(jobs=[going, waiting, ended])
 
-    items = open_panel(page, lab).get_by_role("region", name="My jobs").get_by_role("listitem")
-
+    items = stage.page.locator(".jp-gpufit-job")
     expect(items).to_have_count(3)
     expect(items.nth(0)).to_contain_text("Both slots are held by ada.")
-    expect(items.nth(1)).to_contain_text("cpu:0, step 1200, for 3 min 5 s")
+    expect(items.nth(1)).to_contain_text("running on cpu:0")
     expect(items.nth(2)).to_contain_text("2 h 4 min ago")
 
 
-def test_shows_what_others_wrote_as_text(page: Page, lab: str) -> None:
-    bold = "<b>bold</b>"
-    answer_with(page, devices=[a_gpu(0, name=bold)], jobs=[a_job(bold)], problem=bold)
+def test_a_section_can_be_folded_away(stage: Stage) -> None:
+    stage.show(devices=[a_gpu(0)])
+    panel = panel_of(stage.page)
+    fold = panel.get_by_role("button", name="Devices")
+    expect(panel.get_by_role("meter")).to_have_count(1)
 
-    panel = open_panel(page, lab)
+    fold.press("Enter")
 
-    expect(panel.get_by_text(bold)).to_have_count(3)
-    expect(panel.locator("b")).to_have_count(0)
-
-
-def test_says_that_the_server_extension_is_missing(page: Page, lab: str) -> None:
-    page.route(STATUS, lambda route: route.fulfill(status=404))
-
-    panel = open_panel(page, lab)
-
-    expect(panel.get_by_role("status")).to_contain_text("jupyter server extension enable jupyter_gpufit")
+    expect(fold).to_have_attribute("aria-expanded", "false")
+    expect(panel.get_by_role("meter")).to_have_count(0)
 
 
-def test_keeps_the_last_reading_while_the_server_is_away(page: Page, lab: str) -> None:
-    panel = open_panel(page, lab)
+def test_shows_what_others_wrote_as_text(stage: Stage) -> None:
+    bold = "<b onmouseover=alert(1)>bold</b><img src=x onerror=alert(1)>"
+    stage.page.on("dialog", lambda dialog: (_ for _ in ()).throw(AssertionError("a script ran")))
+    claim = a_claim(bold, bold, "0", label=bold)
+    ticket = a_ticket(1, bold, bold, label=bold, reason=bold, wants=bold)
+    job = a_job(bold, id="x", reason=bold, notebook=bold, loss={"name": bold, "value": 1.0})
+    foreign = a_part("foreign", 1, bold)
+    stage.show(
+        devices=[a_gpu(0, name=bold, parts=[foreign], room=ROOM | {"held_for": bold})],
+        claims=[claim],
+        queue=[ticket],
+        jobs=[job],
+        problem=bold,
+        remarks=[bold],
+    )
+
+    panel = panel_of(stage.page)
+
+    expect(panel.get_by_text(bold, exact=True).first).to_be_visible()
+    expect(panel.locator("img, [onmouseover]")).to_have_count(0)
+    expect(panel.locator("b").filter(has_text="bold")).to_have_count(2)  # ours: the two users
+    expect(stage.page.locator(".jp-gpufit-status")).to_have_count(1)
+
+
+def test_keeps_the_last_reading_while_the_server_is_away(stage: Stage) -> None:
+    panel = panel_of(stage.page)
+    stage.show(devices=[a_gpu(0), a_gpu(1)])
     expect(panel.get_by_role("meter")).to_have_count(2)
 
-    page.route(STATUS, lambda route: route.abort())
-
+    stage.go_away()
     expect(panel.get_by_role("status").first).to_contain_text("The Jupyter server does not answer.")
     expect(panel.get_by_role("meter")).to_have_count(2)
 
+    stage.come_back()
+    stage.show(devices=[a_gpu(0)])
+    expect(panel.get_by_role("meter")).to_have_count(1)
+    expect(panel.get_by_role("status").first).to_be_empty()
 
-def test_rests_while_it_is_hidden(page: Page, lab: str) -> None:
-    page.clock.install()
+
+def test_hides_others_when_the_reader_wants_it(page: Page, lab: Lab) -> None:
+    stage = Stage(page)
+    stage.show(**a_lab())
+    stage.open()
+    address = f"{lab.url}/lab/api/settings/jupyter-gpufit:panel?token={TOKEN}"
+    page.request.put(address, data={"raw": '{"others": "none"}'})
+    try:
+        panel = open_panel(page, lab)
+        expect(panel).to_contain_text("user 1 a job")
+        for secret in ("ada", "bob", "carol", "vit-large", "pretrain", "sweep"):
+            expect(panel).not_to_contain_text(secret)
+        expect(panel).to_contain_text("you bert-run")
+    finally:
+        page.request.put(address, data={"raw": "{}"})
+
+
+def test_says_that_the_server_extension_is_missing(page: Page, lab: Lab) -> None:
+    page.route_web_socket("**/jupyter-gpufit/api/events*", lambda socket: socket.close())
+    page.route("**/jupyter-gpufit/api/status*", lambda route: route.fulfill(status=404))
+
     panel = open_panel(page, lab)
-    expect(panel.get_by_role("meter")).to_have_count(2)
+
+    expect(panel.get_by_role("status").first).to_contain_text("jupyter server extension enable jupyter_gpufit")
+
+
+def test_works_without_the_websocket_and_rests_while_hidden(page: Page, lab: Lab) -> None:
+    page.clock.install()
+    stage = Stage(page)
+    stage.show(jobs=[a_job("digits", state="done")])
+    stage.open(socket=False)
+    panel = open_panel(page, lab)
+    expect(job_card(page, "digits")).to_contain_text("done")
+
+    stage.show(jobs=[a_job("digits", state="lost")])
+    page.clock.run_for(2_000)
+    expect(job_card(page, "digits")).to_contain_text("lost")
+
     tab(page).click()  # closes it
     expect(panel).to_be_hidden()
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-
     page.clock.run_for(60_000)
-    assert [url for url in asked if "jupyter-gpufit" in url] == []
+    assert len([url for url in asked if "jupyter-gpufit" in url]) <= 3, asked  # for notifications, at a slow pace
 
-    with page.expect_request(STATUS):  # at once, not at the next tick
-        tab(page).click()
+    stage.show(jobs=[a_job("digits", state="stopped")])
+    tab(page).click()
+    expect(job_card(page, "digits")).to_contain_text("stopped")  # at once, not at the next tick: the clock stands

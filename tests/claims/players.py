@@ -15,7 +15,7 @@ import anyio
 from jupyter_gpufit.claims import Lab, Request, claim
 from jupyter_gpufit.devices import Device
 
-PATIENCE = 60.0  # seconds: for what must come; never a measure of speed
+PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 
 
 @dataclass

@@ -11,7 +11,8 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from jupyter_gpufit.claims import Granted, Lab, Request, Waiting, claim, passing, queue, view_lab
+from jupyter_gpufit.claims import Granted, Held, Lab, Request, Waiting, claim, claim_now, passing, queue, view_lab
+from jupyter_gpufit.claims.owner import user_name
 from jupyter_gpufit.claims.policy import Policy, UserPolicy
 from jupyter_gpufit.devices import Device, Process
 from jupyter_gpufit.errors import BadOption, DeviceUnreadable, NeverFits, NoSuchDevice, StorageError
@@ -20,6 +21,8 @@ from jupyter_gpufit.units import GiB
 from tests.claims.values import request, slots
 
 pytestmark = pytest.mark.anyio
+
+ONE_AT_ONCE = Policy(users=dict.fromkeys((user_name(os.geteuid()), str(os.geteuid())), UserPolicy(devices=1)))
 
 
 @dataclass
@@ -60,14 +63,14 @@ class Job:
         self.waited.set()
 
     async def until_it_waits_for(self, why: str) -> Waiting:
-        with anyio.fail_after(20):
+        with anyio.fail_after(300):
             while not self.waits or self.waits[-1].why != why:
                 self.waited = anyio.Event()
                 await self.waited.wait()
         return self.waits[-1]
 
     async def until_it_started(self) -> Granted:
-        with anyio.fail_after(20):
+        with anyio.fail_after(300):
             await self.started.wait()
         assert self.granted is not None
         return self.granted
@@ -359,3 +362,28 @@ async def test_use_is_noted_when_it_ends(lab: Lab) -> None:
     [used] = UsageReader(lab.path).read(half_life=1e6, now=2e9).values()
     assert used >= 0
     assert len([name for name in os.listdir(lab.path) if name.startswith("u.")]) == 1
+
+
+async def test_a_move_claims_a_free_device_beside_its_own_or_is_told_who_has_it(lab: Lab) -> None:
+    machine = Machine(slots(4, 4))
+    async with jobs(lab, machine) as here:
+        leaving = await (await here.running(None, gpu="cpu:0")).until_it_started()
+        wanted = request(None, gpu="cpu:1")
+        held = await claim_now(lab, wanted, machine.look, leaving)
+        assert isinstance(held, Held) and held.granted.devices[0].label == "cpu:1"
+        refused = await claim_now(lab, wanted, machine.look, leaving)
+        assert isinstance(refused, Waiting) and "holds cpu:1" in str(refused)
+        held.give_back()
+        assert len(left(lab)) == 1  # no ticket stays behind
+
+
+async def test_what_a_move_leaves_does_not_count_against_its_users_limit(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "load_policy", lambda: ONE_AT_ONCE)
+    machine = Machine(slots(4, 4))
+    async with jobs(lab, machine) as here:
+        leaving = await (await here.running(None, gpu="cpu:0")).until_it_started()
+        held = await claim_now(lab, request(None, gpu="cpu:1"), machine.look, leaving)
+        assert isinstance(held, Held)
+        held.give_back()

@@ -23,9 +23,9 @@ def ticket(tmp_path: Path) -> Published:
     return publish(tmp_path, request())
 
 
-async def changed(watch: Watch) -> bool:
+async def changed(watch: Watch, patience: float = 300) -> bool:
     """Has there been a change? Waits for all that comes of one, too."""
-    found = await watch.changed(NOT_LONG)
+    found = await watch.changed(patience)
     while await watch.changed(NOT_LONG):
         pass
     return found
@@ -52,14 +52,14 @@ async def test_readers_and_the_mutex_and_notes_wake_nobody(tmp_path: Path, ticke
         ticket.path.read_bytes()
         os.close(os.open(tmp_path / "mutex", os.O_RDONLY))
         (tmp_path / "u.1.0000000000000000").write_text("note")
-        assert not await changed(watch)
+        assert not await changed(watch, NOT_LONG)
     ticket.drop()
 
 
 async def test_what_happened_before_the_wait_is_not_missed(tmp_path: Path) -> None:
     watch = Watch(tmp_path)
     publish(tmp_path, request()).drop()
-    assert await watch.changed(10)
+    assert await watch.changed(300)
     watch.close()
     watch.close()
 
@@ -68,7 +68,7 @@ async def test_what_was_forgotten_wakes_no_more(tmp_path: Path) -> None:
     with Watch(tmp_path) as watch:
         publish(tmp_path, request()).drop()
         assert watch.forget()
-        assert not await changed(watch)
+        assert not await changed(watch, NOT_LONG)
 
 
 @pytest.mark.parametrize("remove", [True, False])
@@ -78,12 +78,12 @@ async def test_a_lab_made_anew_is_watched_again(tmp_path: Path, monkeypatch: pyt
     lab.mkdir()
     with Watch(lab) as watch:
         lab.rmdir() if remove else lab.rename(tmp_path / "old")
-        assert await watch.changed(10)
+        assert await watch.changed(300)
         lab.mkdir()
-        with anyio.fail_after(10):
+        with anyio.fail_after(300):
             while watch._inotify is None:
-                await watch.changed(10)
-        await changed(watch)
+                await watch.changed(300)
+        await changed(watch, NOT_LONG)
         publish(lab, request()).drop()
         assert await changed(watch)
 
@@ -95,5 +95,5 @@ async def test_without_a_free_watch_it_polls(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(watch_module, "POLL", 0.001)
     monkeypatch.setattr(watch_module, "INotify", none_left)
     with Watch(tmp_path) as watch:
-        assert await watch.changed(10)
+        assert await watch.changed(300)
         assert not watch.forget()

@@ -11,6 +11,7 @@ from jupyter_gpufit.estimate.cards import (
     CONTEXT,
     cards_file,
     context_of,
+    doubt_about,
     find_card,
     remember_context,
     sheet_of,
@@ -53,6 +54,12 @@ def test_each_card_computes_faster_in_half_precision_and_has_memory() -> None:
         assert sheet.rates["float16"] > sheet.rates["float32"] > 1e12
         assert ("bfloat16" in sheet.rates) == (sheet.card.capability >= (8, 0))
         assert 8 * GiB < sheet.card.total < 256 * GiB
+
+
+def test_what_was_not_held_against_a_data_sheet_is_said() -> None:
+    assert doubt_about("NVIDIA A100-SXM4-40GB") == doubt_about("my own card") == ""
+    assert "not held against its data sheet" in doubt_about("NVIDIA A30")
+    assert sum(bool(sheet.source) for sheet in CARDS.values()) >= 18
 
 
 def gpu(name: str, total: int = 40 * GiB) -> Device:

@@ -4,16 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from jupyter_gpufit.devices import Kind
-from jupyter_gpufit.estimate.for_job import Estimated, asked_for, needed_of, on_slot
+from jupyter_gpufit.estimate.for_job import Estimated, asked_for, needed_of, on_slot, remark_on
 from jupyter_gpufit.estimate.learned import Lesson, corrected, learn, learned_file, lessons, signature
 from jupyter_gpufit.estimate.report import Estimate
 from jupyter_gpufit.job import Options
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.train import Needed
-from jupyter_gpufit.units import GiB, MiB
+from jupyter_gpufit.units import GiB, MiB, parse_bytes
 
 ESTIMATE = Estimate(
     card="NVIDIA L4",
@@ -102,9 +103,12 @@ def test_a_slot_is_not_bounded_by_what_was_never_traced() -> None:
 
 
 def test_what_the_user_asked_for_needs_no_estimate() -> None:
-    assert asked_for(Options(memory=5)) == Needed(5, "asks for what --memory says")
-    assert asked_for(Options(memory=5, exclusive=True)) == Needed(None, "asks for a whole device")
-    assert asked_for(Options()) is None
+    settings = Settings()
+
+    assert asked_for(Options(memory=5), settings) == Needed(5, "asks for what --memory says")
+    assert asked_for(Options(memory=5, exclusive=True), settings) == Needed(None, "asks for a whole device")
+    assert asked_for(Options(), settings) is None
+    assert asked_for(Options(), replace(settings, estimate_limit=0)) == Needed(None, "asks for a whole device")
 
 
 DEVICE = fake_device(total=24 * GiB)
@@ -114,8 +118,17 @@ def needed(estimate: Estimate) -> Needed:
     return needed_of(Estimated(estimate, "gpu", "key"), [DEVICE])
 
 
-def test_a_job_claims_its_need_and_says_the_estimate() -> None:
-    assert needed(ESTIMATE) == Needed(11 * GiB, "estimated 10.0 GiB (9.0–12.0), claims 11.0 GiB")
+def test_a_job_claims_the_upper_end_of_its_band_and_says_the_estimate() -> None:
+    said = "estimate: 10.0 GiB (9.0–12.0), high confidence; claims 12.0 GiB"
+
+    assert needed(ESTIMATE) == Needed(12 * GiB, said)
+
+
+def test_a_slot_is_never_claimed_by_a_few_bytes() -> None:
+    small = replace(ESTIMATE, low=1 * MiB, need=2 * MiB, high=3 * MiB)
+
+    assert needed_of(Estimated(small, "slot", "key"), [DEVICE]).memory == 512 * MiB
+    assert needed_of(Estimated(small, "gpu", "key"), [DEVICE]).memory == 3 * MiB
 
 
 @pytest.mark.parametrize(
@@ -123,7 +136,8 @@ def test_a_job_claims_its_need_and_says_the_estimate() -> None:
     [
         (replace(ESTIMATE, confidence="low"), "a reason"),
         (replace(ESTIMATE, need=None, high=None), "a reason"),
-        (replace(ESTIMATE, need=23 * GiB, low=20 * GiB), "tight"),
+        (replace(ESTIMATE, high=23 * GiB, low=20 * GiB), "tight"),
+        (replace(ESTIMATE, high=50 * GiB, low=40 * GiB), "more than any device here has"),
     ],
 )
 def test_a_job_claims_a_whole_device_when_unsure_and_says_why(estimate: Estimate, words: str) -> None:
@@ -138,8 +152,28 @@ def test_a_failed_estimate_never_fails_the_job() -> None:
     assert "torch is too new" in found.reason
 
 
-def test_a_job_too_large_for_every_device_asks_for_it_and_is_refused_there() -> None:
-    assert needed(replace(ESTIMATE, need=50 * GiB, low=40 * GiB)).memory == 50 * GiB
+def test_a_cell_that_uses_no_device_is_not_said_to_be_estimated() -> None:
+    assert needed_of(None, [DEVICE]) == Needed(None, "asks for a whole device")
+
+
+def test_running_out_of_an_estimated_claim_says_how_to_go_on() -> None:
+    found, claim = Estimated(ESTIMATE, "gpu", "key"), Needed(12 * GiB, "estimated")
+    error = torch.OutOfMemoryError("CUDA out of memory.")
+
+    assert "--memory 24.0GiB" in remark_on(error, found, claim)
+    assert parse_bytes("24.0GiB") == 24 * GiB, "what is said can be typed"
+    assert remark_on(error, found, Needed(None, "a whole device")) == ""
+    assert remark_on(error, None, claim) == "", "the user chose it"
+    assert remark_on(ValueError(), found, claim) == ""
+
+
+def test_after_it_ran_out_the_next_run_claims_a_whole_device_until_one_has_ended_well() -> None:
+    ran_out = replace(lesson(12 * GiB), ran_out=True)
+
+    next_one = corrected(ESTIMATE, "gpu", [lesson(7 * GiB), ran_out])
+    assert needed(next_one).memory is None
+    assert "ran out of memory with 12.0 GiB" in needed(next_one).reason
+    assert needed(corrected(ESTIMATE, "gpu", [ran_out, lesson(15 * GiB)])).memory == round(15 * GiB * 1.05)
 
 
 def test_a_slot_must_offer_more_than_a_gpu() -> None:

@@ -83,6 +83,7 @@ def test_offers_no_recomputation_without_repeated_layers() -> None:
     ("change", "margin", "confidence", "words"),
     [
         ({}, 0.05, "high", ""),
+        ({"status": "stopped"}, 0.15, "medium", "what comes after it was not seen"),
         ({"steps": 1}, 0.15, "medium", "one optimizer step"),
         ({"steps": 0}, 0.15, "medium", "no optimizer step"),
         ({"notes": {"upper bound: mask": 3}}, 0.15, "medium", "3 times"),

@@ -31,7 +31,7 @@ while True:
 def gpufit(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "jupyter_gpufit.cli", *words]
     env = os.environ | {"XDG_DATA_HOME": str(cwd), "GPUFIT_DEVICES": "cpu:2x4GiB"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=env, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=cwd, env=env, check=False)
 
 
 @pytest.fixture

@@ -425,9 +425,10 @@ def test_what_cannot_be_traced_is_not_called_the_users_error() -> None:
 
 
 def test_an_endless_loop_is_ended_and_says_where_it_was() -> None:
-    trace = traced(
-        "def wait():\n    while True:\n        pass\nwait()\n", limit=8.0
-    )  # the trace itself has to start first
+    cell = "def wait():\n    while True:\n        pass\nwait()\n"
+    trace = traced(cell, limit=8.0)
+    if not trace.where:  # the trace itself has to start first, which takes longer on a machine that is busy
+        trace = traced(cell, limit=60.0)
 
     assert trace.status == "timeout"
     assert trace.where in ("line 2 of the cell: while True:", "line 3 of the cell: pass")
@@ -452,7 +453,7 @@ def test_processes_of_the_cell_end_with_it() -> None:
     )
 
     pid = int(trace.error.rsplit(" ", 1)[1])
-    with pytest.raises(ProcessLookupError):
+    with pytest.raises((ProcessLookupError, FileNotFoundError)):
         while True:  # until init has reaped it
             os.kill(pid, 0)
             if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":

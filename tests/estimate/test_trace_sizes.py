@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -70,7 +71,9 @@ F.scaled_dot_product_attention(q, k, v).sum().backward()
 
 
 def test_gpt2_small() -> None:
+    before = os.times()
     trace = traced(GPT)
+    after = os.times()
 
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
     most = peak_by_kind(trace)
@@ -81,7 +84,9 @@ def test_gpt2_small() -> None:
     assert trace.flops_per_step == 8 * 512 * 6 * (12 * 12 * 768**2 + 50257 * 768) + 8 * 512 * 12 * 12 * 512 * 768
     assert trace.samples_per_step == 8
     assert most["all"] / MiB == pytest.approx(7925, abs=5)  # transformers' own, which copies its labels: 8218
-    assert trace.seconds < 10 and trace.resident < 512 * MiB
+    # Of processor time, since a machine that runs tests may be busy.
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 10
+    assert trace.resident < 512 * MiB
 
 
 def test_a_model_larger_than_memory_is_built_in_the_cell() -> None:

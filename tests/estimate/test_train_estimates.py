@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.kernels import Kernel, environment, running_kernel
+from tests.kernels import Kernel
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def kernel(home: Path) -> Iterator[Kernel]:
-    """A kernel whose trainings are estimated first."""
-    with running_kernel(environment(home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="60"), home) as kernel:
-        yield kernel
 
 
 DEFINE = """
@@ -51,13 +46,14 @@ def lessons(home: Path) -> list[dict[str, object]]:
 def test_claims_the_estimate_and_learns_from_the_run(kernel: Kernel, home: Path) -> None:
     kernel.check(DEFINE)
 
-    kernel.check("%%gpufit train" + CELL)
+    ran = kernel.check("%%gpufit train" + CELL)
     first = states(home)[0]
     kernel.check("%%gpufit train" + CELL)
     second = states(home)[0]
 
-    assert first.startswith("estimated ") and "claims" in first
-    assert second.startswith("estimated ")
+    assert first.startswith("estimate: ") and "confidence; claims" in first
+    assert ran.shown.count(first) >= 1, "one line says it"
+    assert second.startswith("estimate: ")
     one, two = lessons(home)
     assert one["key"] == two["key"], "the same cell with the same shapes"
     assert one["kind"] == "slot" and one["measured"]
@@ -69,14 +65,84 @@ def test_what_the_user_asks_for_is_not_estimated(kernel: Kernel, home: Path) -> 
     assert states(home)[0] == "asks for what --memory says"
 
 
-def test_a_cell_without_a_device_claims_a_whole_one_and_says_so(kernel: Kernel, home: Path) -> None:
-    kernel.check("%%gpufit train\nprint('hello')")
+@pytest.mark.parametrize(
+    "cell", ["print('hello')", "", "import json\nprint(sum(values))"], ids=["one line", "empty", "with a variable"]
+)
+def test_a_cell_that_uses_no_torch_is_not_estimated(kernel: Kernel, home: Path, cell: str) -> None:
+    kernel.check("%load_ext jupyter_gpufit\nvalues = [1, 2, 3]")
 
-    assert "whole device" in states(home)[0]
+    ran = kernel.check("%%gpufit train\n" + cell)
+
+    assert states(home)[0] == "asks for a whole device"
+    assert "estimate" not in ran.shown
+
+
+def test_a_cell_that_leaves_the_device_alone_claims_a_whole_one_and_says_so(kernel: Kernel, home: Path) -> None:
+    kernel.check("%%gpufit train\nimport torch\nx = torch.ones(3).sum()")
+
+    assert states(home)[0] == "estimate: none (the cell put nothing on a device); claims a whole device"
 
 
 def test_an_error_of_the_cell_comes_from_the_run_and_not_from_the_estimate(kernel: Kernel, home: Path) -> None:
-    ran = kernel.run("%%gpufit train\ntorch.ones(3, device='cuda') @ torch.ones(4, device='cuda')")
+    ran = kernel.run("%%gpufit train\nimport torch\ntorch.ones(3, device='cuda') @ torch.ones(4, device='cuda')")
 
     assert ran.ename == "RuntimeError"
     assert "whole device" in states(home)[0]
+
+
+GROWS = """
+import torch
+first = torch.nn.Linear(16, 16).cuda()
+optimizer = torch.optim.SGD(first.parameters(), lr=0.1)
+kept = []
+for step in range(400):
+    first(torch.randn(8, 16, device="cuda")).sum().backward()
+    optimizer.step()
+    if step > 2:  # later than any trial run looks
+        kept.append(torch.ones(4 << 20, device="cuda"))
+"""
+
+
+def test_a_cell_that_outgrows_its_estimate_says_how_to_go_on_and_gets_more_next_time(
+    kernel: Kernel, home: Path
+) -> None:
+    ran = kernel.run("%%gpufit train" + GROWS)
+
+    assert ran.ename == "OutOfMemoryError"
+    assert "claims" in states(home)[0]
+    assert "was only estimated, and it was too low" in ran.traceback and "--memory" in ran.traceback
+    again = kernel.run("%%gpufit train" + GROWS)
+    assert again.ename == "OutOfMemoryError"
+    assert "ran out of memory" in states(home)[0] and "whole device" in states(home)[0]
+    assert "was only estimated" not in again.traceback, "now the device itself is too small"
+
+
+def test_an_interrupt_ends_the_estimate_at_once(kernel: Kernel, home: Path) -> None:
+    sent = kernel.send("%%gpufit train\nimport torch, time\ntorch.ones(3, device='cuda')\ntime.sleep(600)")
+    kernel.until(sent, "estimating")
+    trial_runs(home, until=1)
+
+    began = time.monotonic()
+    kernel.interrupt()
+    ran = kernel.finish(sent)
+
+    assert not ran.ok and time.monotonic() - began < 3
+    assert trial_runs(home, until=0) == 0
+
+
+def trial_runs(home: Path, until: int) -> int:
+    """The workers' forked copies, as soon as there are so many, or after a while."""
+    end = time.monotonic() + 10
+    while (found := _forked_workers(home)) != until and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def _forked_workers(home: Path) -> int:
+    """A copy has its worker's command line and environment, and the worker for a parent."""
+    workers = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if "jupyter_gpufit.worker" in process.cmdline() and process.environ().get("HOME") == str(home):
+                workers[process.pid] = process.ppid()
+    return sum(parent in workers for parent in workers.values())

@@ -15,7 +15,7 @@ A100 = Card("NVIDIA A100-SXM4-40GB", 40 * GiB, (8, 0), 108)
 
 
 def traced(source: str, open_namespace: Callable[[], dict[str, object]] = dict, **options: Any) -> Trace:
-    return trace_cell(dedent(source), open_namespace, A100, **{"limit": 60.0} | options)
+    return trace_cell(dedent(source), open_namespace, A100, **{"limit": 300.0} | options)
 
 
 def peak_by_kind(trace: Trace) -> Counter[str]:

@@ -44,4 +44,4 @@ def step_trace(activations: int, *, parameters: int, steps: int = 2) -> Trace:
             born(block(2 * parameters, "optimizer state", phase="optimizer"))
         temporary = born(block(parameters, "temporary", phase="optimizer", step=step))
         changes += [Change(temporary, False), Change(gradient, False)]
-    return Trace("stopped", steps=steps, blocks=tuple(blocks), changes=tuple(changes))
+    return Trace("completed", steps=steps, blocks=tuple(blocks), changes=tuple(changes))

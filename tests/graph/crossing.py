@@ -70,4 +70,4 @@ class Worker:
 
     def close(self) -> None:
         self._link.close()
-        self._process.wait(20)
+        self._process.wait(300)

@@ -32,7 +32,7 @@ def told(kept):
 
 def run(program: str) -> str:
     """Run a program in a process of its own, whose memory is no other test's."""
-    done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -50,7 +50,7 @@ print(told)
 
 def _run(steps: str) -> str:
     child = CHILD.replace("{steps}", steps)
-    ran = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
 

@@ -98,7 +98,7 @@ def test_shows_a_c_line_without_any_python_write() -> None:
 
     with Output(emit).captured():
         LIBC.puts(b"from C")
-        assert came.wait(10)
+        assert came.wait(300)
 
     assert seen.events == [Text("stdout", "from C\n")]
 
@@ -342,7 +342,7 @@ def run_alone(script: str) -> tuple[str, str]:
     whole = "\n".join(map(textwrap.dedent, (begin, script, end)))
     # From Python 3.12 on, a fork beside threads draws a warning, in a plain kernel too.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", whole]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 

@@ -1,0 +1,84 @@
+"""Asking a running job to be saved (checkpoint), to leave its device (release) or to go on elsewhere (move).
+
+Each says at once what will happen, and then what came of it: a checkpoint only when it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from .errors import NoSuchJob, NotNow, WorkerDied
+from .job import Job, JobPaths, all_jobs, find_job
+from .settings import Settings
+from .show import saved
+from .worker.client import ask
+from .worker.follow import LEFT
+from .worker.journal import Reader
+from .worker.messages import CouldNotSave, Saved, StateChange
+from .worker.record import Record, read_record
+from .worker.watch import changes
+
+Verb = Literal["checkpoint", "release", "move"]
+
+
+def running_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
+    """The job that is meant: the newest that runs when nothing is said."""
+    if wanted:
+        return find_job(settings, wanted)
+    for job, paths in reversed(all_jobs(settings)):
+        if read_record(paths).state not in (*LEFT, "lost"):
+            return job, paths
+    raise NoSuchJob("(the newest that runs)")
+
+
+def why_not(verb: Verb, record: Record) -> str:
+    """Why this cannot be asked of the job now, as far as its record tells; empty: it can."""
+    if record.state in ("running", "saving") or (verb == "checkpoint" and record.state == "moving"):
+        return ""
+    if verb == "release" and record.checkpoint is not None and record.state in ("queued", "estimating"):
+        return ""
+    if record.state in (*LEFT, "lost"):
+        return f"it does not run: it is {record.state}."
+    return f"it is {record.state}."
+
+
+async def asked(job: Job, paths: JobPaths, verb: Verb, to: str = "") -> AsyncIterator[str]:
+    """Ask, and say what happens; raises NotNow where the job goes on as it was."""
+    record = read_record(paths)
+    if why := why_not(verb, record):
+        raise NotNow(job.name, why)
+    answer = await ask(job, record, verb, to)
+    if not answer.ok:
+        raise NotNow(job.name, answer.why)
+    yield answer.why
+    async for words in _outcome(job, paths, verb, answer.data):
+        yield words
+
+
+async def _outcome(job: Job, paths: JobPaths, verb: Verb, asked: dict[str, int]) -> AsyncIterator[str]:
+    reader = Reader(paths.journal, asked.get("after", 0))
+    number = asked.get("number", 0)
+    try:
+        async with changes(paths) as looks:
+            async for record in looks:
+                for entry in reader.read():
+                    match entry.event:
+                        case Saved() as event if event.number >= number:
+                            yield f"{job.name} is {saved(event)}"
+                            if verb == "checkpoint":
+                                return
+                        case CouldNotSave(at, why) if at >= number:
+                            raise NotNow(job.name, why)
+                        case StateChange(state, reason) if state in LEFT:
+                            yield f"{job.name} is {state}: {reason}"
+                            return
+                        case StateChange("running", _, device, epoch) if epoch > asked.get("epoch", epoch):
+                            yield f"{job.name} runs on {device}."
+                            return
+                        case StateChange("saving" | "moving", reason, _, epoch) if reason and entry.seq > number:
+                            yield f"{job.name}: {reason}"
+                if record.state == "lost":
+                    raise WorkerDied(job.name, "is gone.")
+    finally:
+        reader.close()

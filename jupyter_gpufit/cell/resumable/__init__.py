@@ -1,0 +1,12 @@
+"""The cell as a program that can be left at a safe point and entered there again, in another process.
+
+`scopes`, `form`, `expressions`, `statements`, `units`: trees to trees, nothing else. `source`: trees to code.
+`frame`, `functions`, `managers`, `generators`, `standing`: while it runs. `program` holds it all together: start there.
+"""
+
+from . import generators
+from .managers import Recipe
+from .program import Program
+from .values import GeneratorRecord, Record, Unit, hidden
+
+__all__ = ["GeneratorRecord", "Program", "Recipe", "Record", "Unit", "generators", "hidden"]

@@ -1,0 +1,232 @@
+"""The program that a cell is in a worker: it can be left at a safe point, and entered there in another process."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import linecache
+import os
+import sys
+from collections.abc import Callable, Container
+from copy import deepcopy
+from types import CodeType, FunctionType
+from typing import Any
+
+from .frame import Frame
+from .functions import Functions, entered
+from .generators import Arrived
+from .library import Library
+from .scopes import definitions, is_async, resumable_names
+from .source import FUTURE_FLAGS, Codes, Source
+from .standing import activations, record_of
+from .units import cell_form, cell_stops
+from .values import PROGRAM, Record, Unit, hidden
+
+
+class Program:
+    """One in a worker, and in the namespace as `__gf__`."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = namespace
+        self.pending = False  # asked for at each safe point; set from any thread
+        self.at_safe_point: Callable[[], None] = lambda: None
+        self.on_resumed: Callable[[], None] = lambda: None
+        self.notes: list[str] = []  # why something cannot be checkpointed, for the user
+        self.on_note: Callable[[str], None] = self.notes.append
+        self.functions = Functions(self._register)
+        self.library = Library(self)
+        self.flags = 0  # those with which the shell compiles the cell
+        self._texts: dict[str, str] = {}
+        self._flags: dict[str, int] = {}
+        self._sources: dict[str, Source] = {}
+        self._names: frozenset[str] | None = None  # once a cell has started, or was saved, they stay the same
+        self._units: dict[str, Unit] = {}
+        self._unit_of = Codes.none()
+        self._changed = Codes.none()  # code of the user's -> the same with generators rewritten
+        self._generators: dict[str, Source] = {}
+        self._records: list[Record] = []
+        self._cell = ""
+        self._standing: Any = None
+        self._pid = os.getpid()
+
+    # Before the cell -------------------------------------------------------------------------------------------------
+
+    def learn(self, filename: str, text: str) -> None:
+        """The text of an earlier cell, whose functions this one may call."""
+        self._texts[filename] = text
+
+    def saved(self) -> dict[str, Any]:
+        """What a new process needs before it can make the objects that were saved: plain data."""
+        return {"texts": dict(self._texts), "flags": dict(self._flags), "names": sorted(self._names or ())}
+
+    def remember(self, saved: dict[str, Any]) -> None:
+        self._texts.update(saved["texts"])
+        self._flags.update(saved["flags"])
+        self._names = frozenset(saved["names"])
+        for filename in self._texts:
+            self._prepare(filename, self._parsed(filename))
+        self.namespace[PROGRAM] = self
+
+    def resume(self, records: list[Record]) -> None:
+        """Let the cell go on at these records. The list is emptied: what they hold must not live on in it."""
+        self._records = records
+
+    def cell(self, tree: ast.Module, filename: str) -> ast.Module:
+        """The cell as it is to be run; the same, if it cannot be rewritten or need not be."""
+        own = deepcopy(tree) if any(one.generator for one in definitions(tree)) else tree
+        try:
+            return self._rewritten(tree, filename)
+        except Exception as error:
+            assert not self._records, "a cell that was saved must be as it was"
+            self.on_note(f"The cell cannot be checkpointed: it could not be rewritten ({error}).")
+            return own
+
+    def _rewritten(self, tree: ast.Module, filename: str) -> ast.Module:
+        if not tree.body:
+            return tree
+        if is_async(tree):
+            self.on_note("The cell cannot be checkpointed: it awaits something itself.")
+            return tree
+        parsed = {name: self._parsed(name) for name in self._texts if name not in self._sources and name != filename}
+        if self._names is None:
+            known = [*parsed.values(), tree]
+            self._names = resumable_names(
+                (one for each in known for one in definitions(each)), known, self.library.names(known)
+            )
+        names = self._names
+        if not cell_stops(tree, names):
+            return tree
+        self._texts[filename], self._flags[filename] = _text_of(filename), self.flags & FUTURE_FLAGS
+        self._look_at_flags(parsed)
+        for name, one in parsed.items():
+            self._prepare(name, one)
+        self._prepare(filename, tree)
+        made, unit = cell_form(tree, filename, names, entering=bool(self._records))
+        # A look whether it compiles, as IPython will do it: statement by statement.
+        compile(made, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._flags[filename], dont_inherit=True)
+        self._units[unit.uid], self._cell = unit, filename
+        self.library.begin()
+        self._exchange({code: new for code, new in self._changed.known.items()})
+        self.namespace[PROGRAM] = self
+        return made
+
+    def _parsed(self, filename: str) -> ast.Module:
+        return ast.parse(self._texts[filename], filename)
+
+    def _look_at_flags(self, files: Container[str]) -> None:
+        """With what flags earlier cells were compiled: IPython keeps the `from __future__` of one for the next."""
+        for one in gc.get_objects() if files else ():
+            if type(one) is FunctionType and one.__code__.co_filename in files:
+                self._flags[one.__code__.co_filename] = one.__code__.co_flags & FUTURE_FLAGS
+
+    def _prepare(self, filename: str, tree: ast.Module) -> None:
+        assert self._names is not None
+        source = self._sources[filename] = Source(filename, tree, self._flags.get(filename, 0))
+        source.prepare(self._names)
+        self.add(source)
+
+    def add(self, source: Source) -> None:
+        self.functions.learn(source)
+        for code, unit in source.generators.items():
+            self._register(code, unit)
+            self._generators[unit.uid] = source
+        for code, new in source.changed.items():
+            self._changed.add(code, new)
+
+    def _register(self, code: CodeType, unit: Unit) -> None:
+        self._units[unit.uid] = unit
+        self._unit_of.add(code, unit)
+
+    def _exchange(self, codes: dict[CodeType, CodeType]) -> None:
+        """Give functions another code, wherever they are."""
+        if codes:
+            for one in gc.get_objects():
+                if type(one) is FunctionType and (new := codes.get(one.__code__)) is not None:
+                    one.__code__ = new
+
+    def leave(self) -> None:
+        """The cell has ended: what goes back to the notebook is the user's own."""
+        self._exchange({new: code for code, new in self._changed.known.items()})
+        self.library.end()
+        for name in [name for name in self.namespace if hidden(name)]:
+            del self.namespace[name]
+
+    # What rewritten code calls ---------------------------------------------------------------------------------------
+
+    def enter(self, uid: str) -> Frame:
+        return Frame(self, self._units[uid])
+
+    def enter_cell(self, uid: str) -> Frame:
+        frame = Frame(self, self._units[uid])
+        if self._records:
+            assert self._records[0].uid == uid, "another cell was saved"
+            record = self._records.pop(0)
+            frame.load(record, self._records)
+            self.namespace.update(frame.saved())
+        return frame
+
+    def reenter(self, arrived: tuple[Record, list[Record]] | Arrived) -> Frame:
+        if isinstance(arrived, Arrived):
+            found = arrived.record
+            assert found is not None, "a generator was asked for a value before all was there"
+            frame = Frame(self, self._units[found.uid])
+            frame.load_generator(found)
+            return frame
+        record, rest = arrived
+        frame = Frame(self, self._units[record.uid])
+        frame.load(record, rest)
+        return frame
+
+    def seen(self, names: Any) -> Any:
+        """locals() or dir(), as the user would see it."""
+        if isinstance(names, list):
+            return [name for name in names if not hidden(name)]
+        return {name: value for name, value in names.items() if not hidden(name)}
+
+    # At a safe point -------------------------------------------------------------------------------------------------
+
+    def stop(self, frame: Frame) -> None:
+        if os.getpid() != self._pid:
+            return  # a process that the cell forked
+        self._standing = sys._getframe(1)
+        try:
+            self.at_safe_point()
+        finally:
+            self._standing = None
+
+    def records(self) -> list[Record]:
+        """All activations, outermost first; NotHere if one of them cannot be left."""
+        return [record_of(*one) for one in self._activations()]
+
+    def where(self) -> str:
+        frame, _ = self._activations()[-1]
+        assert frame.pc is not None
+        line = frame.unit.lines[frame.pc]
+        return f"line {line} of {frame.unit.name}" if frame.unit.kind == "cell" else f"line {line}, in {frame.unit.name}"
+
+    def _activations(self) -> list[tuple[Frame, Any]]:
+        return activations(self._standing, self._unit_of.get, self.namespace, self._cell)
+
+    def arrived(self) -> None:
+        self.on_resumed()
+
+    # Generators ------------------------------------------------------------------------------------------------------
+
+    def unit_of(self, code: CodeType) -> Unit | None:
+        found: Unit | None = self._unit_of.get(code)
+        return found
+
+    def generator(self, uid: str, cells: dict[str, Any]) -> FunctionType:
+        """A function that makes a generator which goes to the place of its argument."""
+        source = self._generators.get(uid) or self.library.source_of(uid)
+        one = next(one for one in source.definitions if one.generator and source.uid(one) == uid)
+        code = self.functions.entering_code(source, one)
+        return entered(code, self.library.home_of(uid) or self.namespace, cells)
+
+
+def _text_of(filename: str) -> str:
+    """IPython keeps the text it compiles where tracebacks look for it."""
+    text = "".join(linecache.getlines(filename))
+    if not text.strip():
+        raise ValueError("its text is not at hand")
+    return text

@@ -1,0 +1,195 @@
+"""Reading a tree scope by scope: which functions it defines, what they bind, and which of them can be left midway."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Loop: TypeAlias = ast.For | ast.While
+
+_OTHER_SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """A `def` somewhere in a text."""
+
+    node: ast.FunctionDef
+    qualname: str
+    owner: str | None  # the class whose private names its code may use
+    top: int  # the statement of the text that it is in
+    generator: bool
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What its code object is found by, whoever compiled it."""
+        return self.qualname, min([self.node.lineno, *(one.lineno for one in self.node.decorator_list)])
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it may be left and entered midway: forward() belongs to torch, dunders to Python."""
+        name = self.node.name
+        return not self.generator and name != "forward" and not (name.startswith("__") and name.endswith("__"))
+
+
+def definitions(tree: ast.Module) -> list[Definition]:
+    found: list[Definition] = []
+    for number, statement in enumerate(tree.body):
+        found += _definitions(statement, "", None, number)
+    return found
+
+
+def _definitions(node: ast.AST, prefix: str, owner: str | None, top: int) -> Iterator[Definition]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        qualname = prefix + node.name
+        if isinstance(node, ast.FunctionDef) and not getattr(node, "type_params", None):
+            yield Definition(node, qualname, owner, top, any(map(is_yield, inside(node))))
+        if isinstance(node, ast.ClassDef):
+            prefix, owner = f"{qualname}.", node.name
+        else:
+            prefix = f"{qualname}.<locals>."
+    elif isinstance(node, ast.Lambda | ast.expr):
+        return  # no statement is in there
+    for child in ast.iter_child_nodes(node):
+        yield from _definitions(child, prefix, owner, top)
+
+
+def scope(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and what is below it, without the insides of other scopes."""
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        yield one
+        if not isinstance(one, _OTHER_SCOPES):
+            todo.extend(ast.iter_child_nodes(one))
+
+
+def inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    for statement in function.body:
+        yield from scope(statement)
+
+
+def is_yield(node: ast.AST) -> bool:
+    return isinstance(node, ast.Yield | ast.YieldFrom)
+
+
+def is_async(tree: ast.Module) -> bool:
+    """Whether the cell itself awaits something."""
+    waiting = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+    for statement in tree.body:
+        for node in scope(statement):
+            if isinstance(node, waiting):
+                return True
+            if isinstance(node, _COMPREHENSIONS) and any(isinstance(one, waiting) for one in ast.walk(node)):
+                return True
+            if isinstance(node, _COMPREHENSIONS) and any(part.is_async for part in node.generators):
+                return True
+    return False
+
+
+def called(node: ast.AST) -> str | None:
+    """The last name of what a call calls."""
+    return last_name(node.func) if isinstance(node, ast.Call) else None
+
+
+def last_name(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else None
+
+
+def resumable_names(
+    found: Iterable[Definition], trees: Iterable[ast.AST] = (), also: Iterable[str] = ()
+) -> frozenset[str]:
+    """The names of functions that come, themselves or through others, to a loop; and other names that they are given."""
+    names = set(also)
+    waiting: list[tuple[str, set[str]]] = []
+    for one in found:
+        if not one.resumable:
+            continue
+        nodes = list(inside(one.node))
+        if any(isinstance(node, Loop) for node in nodes):
+            names.add(one.node.name)
+        else:
+            waiting.append((one.node.name, {name for node in nodes if (name := called(node)) is not None}))
+    waiting += [(new, {old}) for tree in trees for node in ast.walk(tree) for new, old in _renamed(node)]
+    while more := {name for name, calls in waiting if name not in names and not calls.isdisjoint(names)}:
+        names |= more
+    return frozenset(names - LOOK_AT_THE_FRAME)
+
+
+def _renamed(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """`train = partial(fit, epochs=3)` and `train = trainer.fit`: the new name and the old one."""
+    if not isinstance(node, ast.Assign):
+        return
+    value = node.value
+    if called(value) == "partial" and isinstance(value, ast.Call) and value.args:
+        value = value.args[0]
+    old = last_name(value)
+    for target in node.targets:
+        if old is not None and (new := last_name(target)) is not None:
+            yield new, old
+
+
+# A temporary or a frame of ours between them and the user's code would change what these see.
+LOOK_AT_THE_FRAME = frozenset({"super", "locals", "globals", "vars", "dir", "eval", "exec"})
+
+
+def bound_names(function: ast.FunctionDef) -> list[str]:
+    """The function's own variables, in order of appearance; not those it declares global or nonlocal."""
+    args = function.args
+    names = [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg) if one]
+    elsewhere: set[str] = set()
+    for node in inside(function):
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            elsewhere.update(node.names)
+        names += _bound_by(node)
+    return [name for name in dict.fromkeys(names) if name not in elsewhere]
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case ast.MatchMapping(rest=str(name)):
+            yield name
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            for alias in aliases:
+                yield alias.asname or alias.name.partition(".")[0]
+    if isinstance(node, (*_OTHER_SCOPES,)):
+        yield from _walrus(node)
+
+
+def _walrus(node: ast.AST) -> Iterator[str]:
+    """What a comprehension, a default or a decorator binds in the scope around it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(node, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            in_here = isinstance(child, ast.arguments) or child in getattr(node, "decorator_list", ())
+            in_here = in_here or (isinstance(node, ast.ClassDef) and isinstance(child, ast.expr | ast.keyword))
+            if not in_here:
+                continue
+        if isinstance(child, ast.NamedExpr):
+            yield child.target.id
+        yield from _walrus(child)
+
+
+def mangled(name: str, owner: str | None) -> str:
+    """A private name as it stands in the code of a class."""
+    owner = (owner or "").lstrip("_")
+    return f"_{owner}{name}" if owner and name.startswith("__") and not name.endswith("__") else name

@@ -1,0 +1,62 @@
+"""What a suspended program consists of, as plain values, and the names that stand in rewritten code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import CellType
+from typing import Any, Literal, TypeAlias
+
+# One underscore: a name with two would be mangled inside a class. The program's own name ends with two and is not.
+PROGRAM = "__gf__"
+FRAME = "_gf_f"
+SAVED = "_gf_l"  # the locals that an entered activation takes back
+ARRIVED = "_gf_r"  # the record with which an activation is entered
+MAKER = "_gf_make"  # the function around an entered one, whose variables are the entered one's cells
+INNER = "_gf_inner"
+TEMPORARY = "_gf_t"
+
+Kind: TypeAlias = Literal["cell", "function", "generator"]
+Path: TypeAlias = frozenset[int]
+
+
+def hidden(name: str) -> bool:
+    """Whether a name is of rewritten code, and not the user's."""
+    return name == PROGRAM or name.startswith("_gf_")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A cell, function or generator that was rewritten: what its numbered places are."""
+
+    uid: str
+    kind: Kind
+    name: str  # for people: train(), the cell
+    filename: str
+    paths: dict[int, Path]  # which constructs enclose a place, itself included
+    lines: dict[int, int]
+    locals: tuple[str, ...] = ()  # but for those in cells
+
+
+@dataclass
+class Record:
+    """One activation at a safe point: where it stands, and all that it holds."""
+
+    uid: str
+    pc: int
+    locals: dict[str, Any]
+    cells: dict[str, CellType]  # shared with the closures that use them
+    callee: Any  # whom it is calling; the innermost activation stands at a loop and calls nobody
+    its: dict[int, Any]  # the iterators of the loops it is in
+    cms: dict[int, Any]  # the context managers that it has entered
+
+
+@dataclass
+class GeneratorRecord:
+    """A generator, suspended at a `yield` or (pc None) not yet begun."""
+
+    uid: str
+    cells: dict[str, CellType]  # of its own variables and of those around it
+    pc: int | None
+    locals: dict[str, Any]
+    its: dict[int, Any]
+    cms: dict[int, Any]

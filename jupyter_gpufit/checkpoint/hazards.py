@@ -1,0 +1,67 @@
+"""What would make a restored training go another way without a word: each is found, and refused, deferred or told."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ..errors import NotHere
+from ..graph.paths import search, where
+from ..graph.stream import a_thing
+from .orders import Order, by_value, kept_by_pickle, order_of
+
+Problem = tuple[str, str]  # where it is, and a sentence
+# In a pickle, an int of five or six bytes; each byte may begin one, for a float's may look like one.
+_LONG = re.compile(rb"(?=\x8a(?:\x05(.{5})|\x06(.{6})))", re.DOTALL)
+_OURS = ("gpufit", "IPython", "Tmonitor")
+
+
+def check_moment() -> None:
+    """Raise NotHere if this thread or process is where no snapshot can be taken."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        if torch.is_autocast_cache_enabled() and any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
+            raise NotHere(
+                "the loop runs inside torch.autocast, whose copies of the weights cannot be saved."
+                " Put `with torch.autocast(...)` into the loop, or give it cache_enabled=False."
+            )
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            raise NotHere("torch.distributed is in use, and a training of several processes cannot be saved yet.")
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread() and not thread.name.startswith(_OURS):
+            raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
+
+
+def stored_ids(stream: bytes, objects: Mapping[int, Any], roots: Mapping[str, Any]) -> Iterator[Problem]:
+    """Numbers in the stream that are the id() of an object in it: it will have another one."""
+    for found in _LONG.finditer(stream):
+        number = int.from_bytes(found[1] or found[2], "little", signed=True)
+        if number >> 32 and number in objects:
+            place = search(roots, lambda one, number=number: type(one) is int and one == number)  # type: ignore[misc]
+            thing = a_thing(objects[number])
+            yield (
+                place[1] if place else f"the number {number}",
+                f"the id() of {thing}, which will have another one when the training goes on."
+                " Keep the object itself, or its name.",
+            )
+
+
+def orders_of_sets(objects: Iterable[Any], roots: Mapping[str, Any]) -> tuple[list[tuple[Any, Order]], list[str]]:
+    """The sets that need help to keep their order; and, of those that cannot have it again, a remark."""
+    orders: list[tuple[Any, Order]] = []
+    lost: list[Any] = []
+    for one in objects:
+        if not isinstance(one, set | frozenset) or not by_value(one) or kept_by_pickle(one):
+            continue
+        if isinstance(one, set) and (order := order_of(one)) is not None:
+            orders.append((one, order))
+        else:
+            lost.append(one)
+    places = [place for one in lost[:20] if (place := where(roots, one)) is not None]  # not those in code
+    return orders, [
+        f"{path} will be gone through in another order when the training goes on. If the order matters, use a list."
+        for _, path in places
+    ]

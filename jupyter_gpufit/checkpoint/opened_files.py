@@ -1,0 +1,197 @@
+"""Open files: found again under their path, cut back to what they held, at the same position.
+
+A file that is written is cut to the size it had when the snapshot was taken, so that a resumed training does not write
+its lines twice. Not covered: what was overwritten within that size, pipes, sockets and compressed files.
+"""
+
+from __future__ import annotations
+
+import csv
+import gc
+import io
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CannotArrive
+from ..graph.kinds import Kind, Reduced
+from ..graph.odd import _STREAMS, _writes_to, find_stream, reduce_file
+from ..units import MiB
+
+if TYPE_CHECKING:
+    from .pickler import SnapshotPickler
+
+_FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "a": os.O_WRONLY | os.O_APPEND, "x": os.O_WRONLY}
+_READ_AHEAD = 64 * MiB  # of text that a loop over lines has not come to
+_FORM = "delimiter doublequote escapechar lineterminator quotechar quoting skipinitialspace strict".split()
+_WRITER, _READER = type(csv.writer(io.StringIO())), type(csv.reader(()))
+
+
+def find(cls: type) -> Kind | None:
+    return _KINDS.get(cls)
+
+
+class _Unsavable(Exception):
+    """Its text says what the file is, and what to do."""
+
+
+def _reduce(obj: Any, pickler: SnapshotPickler, how: Any) -> Reduced:
+    standard = any(obj is find_stream(name) or _writes_to(obj, name) for name in _STREAMS)
+    if standard or obj.closed:
+        return reduce_file(obj, pickler)
+    try:
+        return how(obj, pickler)
+    except (OSError, _Unsavable) as error:
+        return pickler.name_it(obj, f"an open file that cannot be opened again where it is: {error}. Close it before.")
+
+
+def reduce_text(file: io.TextIOWrapper, pickler: SnapshotPickler) -> Reduced:
+    return _reduce(file, pickler, _text)
+
+
+def _text(file: io.TextIOWrapper, pickler: SnapshotPickler) -> Reduced:
+    path = _path(file)
+    if file.writable():
+        file.flush()
+    position = _position(file, path)
+    newline = _newline(file, path, position) if file.readable() else ""
+    form = (file.encoding, file.errors, file.line_buffering, file.write_through, newline, getattr(file, "mode", None))
+    return make_text, (file.buffer, *form), position, None, None, seek
+
+
+def make_text(
+    buffer: Any, encoding: str, errors: str, lines: bool, through: bool, newline: str | None, mode: str | None
+) -> io.TextIOWrapper:
+    made = io.TextIOWrapper(buffer, encoding, errors, newline, lines, through)
+    if mode is not None:
+        made.mode = mode  # type: ignore[misc]
+    return made
+
+
+def _position(file: io.TextIOWrapper, path: str) -> int:
+    try:
+        return file.tell()
+    except OSError:  # a loop over its lines has it, and has read ahead
+        if not _is_stateless(file):
+            raise _Unsavable(f"a loop goes over its lines, and it is {file.encoding}") from None
+        if os.stat(path).st_size - file.buffer.tell() > _READ_AHEAD:
+            raise _Unsavable("a loop goes over its lines, and more than 64 MiB are left") from None
+        rest = file.read()
+        if "\n" in rest and _first_return(path) is not None:
+            raise _Unsavable("a loop goes over its lines, which end in \\r") from None
+        position = os.stat(path).st_size - len(rest.encode(file.encoding, file.errors or "strict"))
+        file.seek(position)
+        return position
+
+
+def _newline(file: io.TextIOWrapper, path: str, position: int) -> str | None:
+    """The argument it was opened with, which it does not show: None translates a \r, and "" does not."""
+    at = _first_return(path)
+    if at is None:
+        return ""  # there is nothing to translate
+    if not _is_stateless(file):
+        raise _Unsavable("its lines end in \\r, and whether that is translated cannot be seen")
+    file.seek(at)
+    seen = file.read(1)
+    file.seek(position)
+    return "" if seen == "\r" else None
+
+
+def _is_stateless(file: io.TextIOWrapper) -> bool:
+    return file.encoding.lower().replace("-", "").replace("_", "") in ("utf8", "ascii", "latin1", "iso88591", "cp1252")
+
+
+def _first_return(path: str) -> int | None:
+    with open(path, "rb") as file:
+        start = 0
+        while block := file.read(MiB):
+            if (at := block.find(b"\r")) >= 0:
+                return start + at
+            start += len(block)
+    return None
+
+
+def reduce_buffered(file: Any, pickler: SnapshotPickler) -> Reduced:
+    return _reduce(file, pickler, _buffered)
+
+
+def _buffered(file: Any, pickler: SnapshotPickler) -> Reduced:
+    if file.writable():
+        file.flush()
+    _path(file)
+    return type(file), (file.raw,), file.tell(), None, None, seek
+
+
+def seek(file: Any, position: int) -> None:
+    file.seek(position)
+
+
+def reduce_raw(file: io.FileIO, pickler: SnapshotPickler) -> Reduced:
+    return _reduce(file, pickler, _raw)
+
+
+def _raw(file: io.FileIO, pickler: SnapshotPickler) -> Reduced:
+    size = os.fstat(file.fileno()).st_size if file.writable() else None
+    return make_raw, (_path(file), file.name, file.mode, size), file.tell(), None, None, seek
+
+
+def make_raw(path: str, name: Any, mode: str, size: int | None) -> io.FileIO:
+    flags = os.O_RDWR | (os.O_APPEND if "a" in mode else 0) if "+" in mode else _FLAGS[mode[0]]
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC)
+        if size is not None:
+            if os.fstat(fd).st_size < size:
+                raise CannotArrive(path, f"the file has become shorter than it was at the checkpoint ({size} bytes).")
+            os.ftruncate(fd, size)
+    except OSError as error:
+        raise CannotArrive(path, f"it was open at the checkpoint, and now: {error.strerror}.") from error
+    made = io.FileIO(fd, mode.replace("x", "w"))
+    made.name = name  # type: ignore[misc]
+    return made
+
+
+def _path(file: Any) -> str:
+    """Its path now, which need not be the one it was opened by."""
+    fd = file.fileno()
+    found, path = os.fstat(fd), os.readlink(f"/proc/self/fd/{fd}")
+    if not stat.S_ISREG(found.st_mode):
+        raise _Unsavable("it is a pipe, a terminal or a device")
+    try:
+        there = os.stat(path)
+    except OSError:
+        raise _Unsavable(f"{path} does not exist any more") from None
+    if (there.st_dev, there.st_ino) != (found.st_dev, found.st_ino):
+        raise _Unsavable(f"{path} is another file now")
+    return path
+
+
+# A csv.writer holds nothing but its file's write(), a csv.reader nothing but its lines.
+def reduce_csv(obj: Any, pickler: SnapshotPickler) -> Reduced:
+    if isinstance(obj, _READER):
+        lines = next(one for one in gc.get_referents(obj) if hasattr(one, "__next__"))
+        return make_csv_reader, (lines, _form(obj))
+    write = next(one for one in gc.get_referents(obj) if callable(one) and hasattr(one, "__self__"))
+    return make_csv_writer, (write.__self__, _form(obj))
+
+
+def _form(obj: Any) -> dict[str, Any]:
+    return {name: getattr(obj.dialect, name) for name in _FORM}
+
+
+def make_csv_writer(file: Any, form: dict[str, Any]) -> Any:
+    return csv.writer(file, **form)
+
+
+def make_csv_reader(lines: Any, form: dict[str, Any]) -> Any:
+    return csv.reader(lines, **form)
+
+
+_KINDS: dict[type, Kind] = {
+    io.TextIOWrapper: Kind(reduce=reduce_text),
+    io.FileIO: Kind(reduce=reduce_raw),
+    io.BufferedReader: Kind(reduce=reduce_buffered),
+    io.BufferedWriter: Kind(reduce=reduce_buffered),
+    io.BufferedRandom: Kind(reduce=reduce_buffered),
+    _WRITER: Kind(reduce=reduce_csv),
+    _READER: Kind(reduce=reduce_csv),
+}

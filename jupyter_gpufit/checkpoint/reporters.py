@@ -1,0 +1,88 @@
+"""What a training reports through: tqdm's bars, logging's handlers, TensorBoard's writers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CannotArrive
+from ..graph.instances import INSTANCE, make_instance
+from ..graph.kinds import Kind, Reduced
+
+if TYPE_CHECKING:
+    from .pickler import SnapshotPickler
+
+_CLOCKS = ("start_t", "last_print_t")  # of a bar, in seconds since 1970
+
+
+def find(cls: type) -> Kind | None:
+    bar = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
+    if bar is not None and issubclass(cls, bar):
+        return Kind(reduce=reduce_bar)
+    if issubclass(cls, logging.Handler):
+        return Kind(reduce=reduce_handler)
+    writers = sys.modules.get("torch.utils.tensorboard.writer")
+    if writers is not None and issubclass(cls, writers.SummaryWriter):
+        return Kind(reduce=reduce_summary)
+    return None
+
+
+# A bar is among all bars, which share the lines of the terminal, and it has a clock.
+def reduce_bar(bar: Any, pickler: SnapshotPickler) -> Reduced:
+    shown = bar in getattr(type(bar), "_instances", ())
+    return make_bar, (type(bar), shown), (dict(vars(bar)), time.time()), None, None, fill_bar
+
+
+def make_bar(cls: Any, shown: bool) -> Any:
+    return cls.__new__(cls) if shown else object.__new__(cls)
+
+
+def fill_bar(bar: Any, state: tuple[dict[str, Any], float]) -> None:
+    own, then = state
+    passed = time.time() - then
+    vars(bar).update(own)
+    vars(bar).update({name: own[name] + passed for name in _CLOCKS if name in own})
+
+
+# A handler has a lock, and is known to logging by weak references, so that it is flushed at the end.
+def reduce_handler(handler: logging.Handler, pickler: SnapshotPickler) -> Reduced:
+    own = {name: value for name, value in vars(handler).items() if name != "lock"}
+    return make_instance, (type(handler),), own, None, None, fill_handler
+
+
+def fill_handler(handler: logging.Handler, own: dict[str, Any]) -> None:
+    vars(handler).update(own)
+    handler.createLock()
+    logging._addHandlerRef(handler)  # type: ignore[attr-defined]
+    if handler.name:
+        logging._handlers[handler.name] = handler  # type: ignore[attr-defined]
+
+
+# A SummaryWriter has a thread and a queue. Its files are cut back to what they held; a new one is begun beside them.
+_ARGUMENTS = ("log_dir", "purge_step", "max_queue", "flush_secs", "filename_suffix")
+
+
+def reduce_summary(writer: Any, pickler: SnapshotPickler) -> Reduced:
+    if writer.file_writer is None and writer.all_writers is None:
+        return make_instance, (type(writer),), INSTANCE.state(writer), None, None, INSTANCE.fill  # closed
+    writer.flush()
+    arguments = {name: getattr(writer, name) for name in _ARGUMENTS} | {"log_dir": os.path.abspath(writer.log_dir)}
+    sizes = {path: os.path.getsize(path) for path in map(_event_file, (writer.all_writers or {}).values()) if path}
+    inner = [os.path.abspath(path) for path in (writer.all_writers or {}) if path != writer.log_dir]
+    return make_summary, (type(writer), arguments, sizes, inner)
+
+
+def _event_file(file_writer: Any) -> str | None:
+    found = getattr(getattr(file_writer, "event_writer", None), "_file_name", None)
+    return os.path.abspath(found) if found and os.path.exists(found) else None
+
+
+def make_summary(cls: Any, arguments: dict[str, Any], sizes: dict[str, int], inner: list[str]) -> Any:
+    for path, size in sizes.items():
+        if not os.path.exists(path) or os.path.getsize(path) < size:
+            raise CannotArrive(path, "this file of TensorBoard's is gone, or shorter than it was at the checkpoint.")
+        os.truncate(path, size)
+    return cls(**arguments)

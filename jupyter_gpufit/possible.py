@@ -1,0 +1,127 @@
+"""What can be done with a job now, and why the rest cannot: for buttons that are there or greyed; pure.
+
+A front asks this before it offers a verb. The verb itself looks again: between the two the lab may have changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .devices import Device
+from .job import ENDED, RESUMABLE
+from .status import ClaimView, JobView, RoomView, Status
+from .units import format_bytes
+
+Verb = Literal["checkpoint", "release", "move", "resume", "stop"]
+BEGINNING = frozenset({"estimating", "queued", "starting"})
+LEAVING = {"saving": "It is being saved right now.", "moving": "It is moving right now."}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A device to which a job could move, or could not."""
+
+    device: str  # its label
+    ok: bool
+    reason: str = ""  # why not
+
+
+@dataclass(frozen=True, kw_only=True)
+class Can:
+    """The verbs: empty, or the reason why not."""
+
+    checkpoint: str
+    release: str
+    resume: str
+    stop: str
+    move: tuple[Target, ...]  # of the devices, in their order
+
+
+def possible(job: JobView, status: Status) -> Can:
+    """What can be done with this job, given what else there is."""
+    return Can(
+        checkpoint=why_not(job, "checkpoint"),
+        release=why_not(job, "release"),
+        resume=why_not(job, "resume"),
+        stop=why_not(job, "stop"),
+        move=tuple(_target(job, device, status) for device in status.devices),
+    )
+
+
+def why_not(job: JobView, verb: Verb) -> str:
+    """Why this cannot be done with the job, as far as the job itself decides it; empty: it can."""
+    match verb:
+        case "resume":
+            return _why_not_resumed(job)
+        case "stop":
+            return "" if _lives(job) else _how_it_stands(job)
+    return _why_not_saved(job)
+
+
+def _lives(job: JobView) -> bool:
+    return job.state not in ENDED and job.state not in ("lost", "released")
+
+
+def _how_it_stands(job: JobView) -> str:
+    """Of a job that does not run."""
+    if job.state == "lost":
+        return "Its worker is gone."
+    return "It has left its device." if job.state == "released" else f"It is {job.state}."
+
+
+def _why_not_saved(job: JobView) -> str:
+    if job.state in BEGINNING:
+        return "Its cell has not begun yet."
+    if job.state in LEAVING:
+        return LEAVING[job.state]
+    return "" if _lives(job) else _how_it_stands(job)
+
+
+def _why_not_resumed(job: JobView) -> str:
+    if _lives(job):
+        return "It has not ended."
+    if job.state not in RESUMABLE:
+        return f"It is {job.state}."
+    return "" if job.checkpoint is not None else "It left no checkpoint."
+
+
+def _target(job: JobView, device: Device, status: Status) -> Target:
+    reason = _why_not_saved(job) or _why_not_there(job, device, status)
+    return Target(device=device.label, ok=not reason, reason=reason)
+
+
+def _why_not_there(job: JobView, device: Device, status: Status) -> str:
+    if device.label in job.device.split(", "):
+        return "It is there already."
+    if device.problem:
+        return device.problem
+    room = dict(zip((one.uuid for one in status.devices), status.rooms, strict=False)).get(device.uuid)
+    if room is None:
+        return "What is free there is not known."
+    mine = next((claim for claim in status.claims if claim.mine and claim.job == job.id), None)
+    there = [claim for claim in status.claims if device.label in claim.devices]
+    return _why_it_does_not_fit(mine, device, room, there)
+
+
+def _why_it_does_not_fit(mine: ClaimView | None, device: Device, room: RoomView, there: list[ClaimView]) -> str:
+    alone = next((claim for claim in there if claim.alone), None)
+    if alone is not None:
+        return f"{_whose(alone)} holds it alone."
+    if room.held_for:
+        return f"It is kept for {room.held_for}."
+    if mine is None or mine.alone:
+        # The whole of a device: nobody else's claim, and no stranger's more than what a context takes.
+        if there:
+            return f"It would take the whole of it, and {_whose(there[0])} has a part."
+        whole = device.total - device.reserved - 2 * room.reserve
+        return _too_small(whole, room) if mine is not None and room.free < max(1, whole) else ""
+    return _too_small(mine.bytes, room) if room.free < mine.bytes else ""
+
+
+def _too_small(needed: int, room: RoomView) -> str:
+    return f"It takes {format_bytes(needed)}, and {format_bytes(room.free)} are free there."
+
+
+def _whose(claim: ClaimView) -> str:
+    return f"your {claim.name}" if claim.mine else f"{claim.user}'s {claim.name}"

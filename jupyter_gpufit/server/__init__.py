@@ -1,0 +1,31 @@
+"""The server extension, at <base url>/jupyter-gpufit/api/: what `status.py` reads, the verbs, and the journals of jobs.
+
+It is the way that works while the kernel is busy, after a reload and without any kernel.
+
+    load            adds the routes to a Jupyter server
+    handlers        REST                  events     the WebSocket
+    wire            what goes over it (pure); schema makes OpenAPI and TypeScript of it
+    readings        one reading for all who look, and none when nobody does
+    actions, deeds  the verbs             journals   stretches of a job's journal
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
+
+
+def load(app: ServerApp) -> None:
+    """Add our routes to a Jupyter server; nothing is read until somebody asks."""
+    from jupyter_server.utils import url_path_join
+
+    from .events import Events
+    from .handlers import routes
+    from .service import Service
+
+    service = Service()
+    base = url_path_join(app.web_app.settings["base_url"], "jupyter-gpufit", "api")
+    found = [(url_path_join(base, path), handler, {"service": service}) for path, handler in routes()]
+    app.web_app.add_handlers(".*$", [*found, (url_path_join(base, "events"), Events, {"service": service})])

@@ -1,0 +1,126 @@
+"""The verbs under way: each in a thread with a loop of its own.
+
+So nothing that one does (files, /proc, signals, a worker that does not answer) holds up the Jupyter server, and it goes
+on when whoever pressed the button has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+from ..errors import GpufitError
+from ..possible import Verb
+from ..settings import Settings
+from .deeds import Busy, ask, on_job
+
+log = logging.getLogger(__name__)
+
+FIRST_WORDS = 0.3  # seconds for which an answer waits for what the verb has to say
+MOST = 32  # verbs under way at once
+
+Steps = Callable[[], AsyncIterator[str]]
+Tell = Callable[[str, str, str, bool], None]  # id, verb, text, whether it failed: what came after the answer
+
+
+@dataclass
+class Deed:
+    """A verb under way."""
+
+    words: list[str] = field(default_factory=list)
+    failure: Exception | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: bool = False
+
+
+class Actions:
+    """Every verb that is under way, at most one of a kind for a job: a second press is an impatient one."""
+
+    def __init__(self, settings: Callable[[], Settings], tell: Tell, stirred: Callable[[], None]) -> None:
+        self._settings = settings
+        self._tell = tell
+        self._stirred = stirred  # something is about to change
+        self._deeds: dict[tuple[str, str], Deed] = {}
+
+    async def on_job(self, id: str, verb: Verb, to: str) -> str:
+        """Act on one of this user's jobs; returns what it said in its first moment."""
+        return await self._do(id, verb, lambda: on_job(self._settings(), id, verb, to))
+
+    async def ask(self, claim: str) -> str:
+        """Ask another user to release their claim."""
+        return await self._do(claim, "ask", lambda: ask(self._settings(), claim))
+
+    async def _do(self, id: str, verb: str, steps: Steps) -> str:
+        deed = self._deeds.get((id, verb))
+        if deed is None:
+            if len(self._deeds) >= MOST:
+                raise Busy(len(self._deeds))
+            deed = self._deeds[id, verb] = Deed()
+            self._start(id, verb, deed, steps)
+        with anyio.move_on_after(FIRST_WORDS):
+            await deed.ended.wait()
+        if deed.failure is not None and not deed.answered:
+            raise deed.failure
+        deed.answered = True
+        return "\n".join(deed.words)
+
+    def _start(self, id: str, verb: str, deed: Deed, steps: Steps) -> None:
+        loop = asyncio.get_running_loop()
+
+        def said(word: str) -> None:
+            loop.call_soon_threadsafe(self._said, id, verb, deed, word)
+
+        def run() -> None:
+            failure = _failure(steps, said)
+            try:
+                loop.call_soon_threadsafe(self._ended, id, verb, deed, failure)
+            except RuntimeError:
+                pass  # the server has shut down; the verb is done all the same
+
+        # A daemon: a verb that waits for a worker must not keep a server from shutting down.
+        threading.Thread(target=run, name=f"gpufit-{verb}-{id}", daemon=True).start()
+
+    def _said(self, id: str, verb: str, deed: Deed, word: str) -> None:
+        if deed.answered:
+            self._tell(id, verb, word, False)
+        else:
+            deed.words.append(word)
+        self._stirred()
+
+    def _ended(self, id: str, verb: str, deed: Deed, failure: Exception | None) -> None:
+        del self._deeds[id, verb]
+        deed.failure = failure
+        deed.ended.set()
+        if failure is not None and deed.answered:
+            self._tell(id, verb, str(failure), True)
+        self._stirred()
+
+
+def _failure(steps: Steps, said: Callable[[str], None]) -> Exception | None:
+    """Take all steps; what went wrong."""
+
+    async def take() -> None:
+        async for word in steps():
+            said(word)
+
+    try:
+        anyio.run(take)
+    except GpufitError as error:
+        return error
+    except Exception as error:  # the thread's outermost frame; a group of a task group's among them
+        ours = error.split(GpufitError)[0] if isinstance(error, ExceptionGroup) else None
+        if ours is not None:
+            return _leaf(ours)
+        log.exception("An action failed")
+        return error
+    return None
+
+
+def _leaf(group: ExceptionGroup[GpufitError]) -> GpufitError:
+    error = group.exceptions[0]
+    return _leaf(error) if isinstance(error, ExceptionGroup) else error

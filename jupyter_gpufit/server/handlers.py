@@ -1,0 +1,170 @@
+"""The REST routes, every one authenticated and authorised as Jupyter's own.
+
+What may be read or done is decided by the server's authorizer for the resource `gpufit`. A page of another site, which has
+the user's cookies, has not the XSRF cookie's value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, get_args
+
+from anyio import to_thread
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from tornado.web import authenticated
+
+from .. import __version__
+from ..errors import GpufitError, NoSuchHold, NoSuchJob
+from ..possible import Verb
+from . import schema, wire
+from .deeds import NotYourJob, find_mine
+from .encode import to_json
+from .journals import MOST_ENTRIES, read_stretch
+from .service import Service
+
+LARGEST_BODY = 4096  # bytes
+VERBS: tuple[str, ...] = get_args(Verb)
+
+
+class Unreadable(Exception):
+    """What was asked makes no sense; carries the sentence."""
+
+
+class Missing(Exception):
+    """There is no such thing to ask for; carries the sentence."""
+
+
+class Handler(APIHandler):
+    """What all routes have in common."""
+
+    auth_resource = "gpufit"
+
+    def initialize(self, service: Service) -> None:
+        self.service = service
+
+    async def answer(self, find: Callable[[], Awaitable[Any]], status: int = 200) -> None:
+        """Answer with what is found, or with the sentence that says why not."""
+        try:
+            found = await find()
+        except Unreadable as error:
+            status, found = 422, wire.Refused(message=str(error))
+        except NotYourJob as error:
+            status, found = 403, wire.Refused(message=str(error))
+        except (Missing, NoSuchJob, NoSuchHold) as error:
+            status, found = 404, wire.Refused(message=str(error))
+        except GpufitError as error:
+            status, found = 409, wire.Refused(message=str(error))
+        self.set_status(status)
+        self.finish(to_json(found))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        if status_code == 405:
+            allowed = (name for name in ("GET", "POST") if name.lower() in vars(type(self)))
+            self.set_header("Allow", ", ".join(("OPTIONS", *allowed)))
+        super().write_error(status_code, **kwargs)
+
+
+class StatusHandler(Handler):
+    """GET status."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        async def find() -> wire.Status:
+            readings = self.service.readings
+            return wire.status_of(await readings.latest(), readings.history, __version__)
+
+        await self.answer(find)
+
+
+class ActionHandler(Handler):
+    """POST jobs/{id}/{action}."""
+
+    @authenticated
+    @authorized
+    async def post(self, id: str, action: str) -> None:
+        async def find() -> wire.Said:
+            if action not in VERBS:
+                raise Missing(f"There is no action {action[:40]!r}. It is one of {', '.join(VERBS)}.")
+            body = _body(self.request.body)
+            return wire.Said(said=await self.service.actions.on_job(id, action, body.to))  # type: ignore[arg-type]
+
+        await self.answer(find, 202)
+
+
+class AskHandler(Handler):
+    """POST claims/{id}/ask."""
+
+    @authenticated
+    @authorized
+    async def post(self, id: str) -> None:
+        async def find() -> wire.Said:
+            return wire.Said(said=await self.service.actions.ask(id))
+
+        await self.answer(find, 202)
+
+
+class JournalHandler(Handler):
+    """GET jobs/{id}/journal."""
+
+    @authenticated
+    @authorized
+    async def get(self, id: str) -> None:
+        async def find() -> wire.Journal:
+            after, limit = self._number("after", 0), self._number("limit", MOST_ENTRIES)
+            if limit < 1:
+                raise Unreadable(f"limit is {limit}; it must be 1 at least.")
+
+            def read() -> wire.Journal:
+                return read_stretch(find_mine(self.service.settings(), id)[1], after, limit)
+
+            return await to_thread.run_sync(read, limiter=self.service.threads)
+
+        await self.answer(find)
+
+    def _number(self, name: str, default: int) -> int:
+        text = self.get_query_argument(name, str(default))
+        try:
+            number = int(text) if len(text) < 20 else None
+        except ValueError:
+            number = None
+        if number is None:
+            raise Unreadable(f"{name} is {text[:40]!r}; it must be a whole number.")
+        return number
+
+
+class DescriptionHandler(Handler):
+    """GET openapi.json."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        self.finish(json.dumps(schema.description(__version__)))
+
+
+def _body(sent: bytes) -> wire.ActionBody:
+    if not sent.strip():
+        return wire.ActionBody()
+    if len(sent) > LARGEST_BODY:
+        raise Unreadable("The body is too long.")
+    try:
+        record = json.loads(sent)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("The body is not JSON.") from error
+    to = record.get("to", "") if isinstance(record, dict) else None
+    if not isinstance(to, str):
+        raise Unreadable('The body must be an object such as {} or {"to": "cpu:1"}.')
+    return wire.ActionBody(to=to)
+
+
+def routes() -> list[tuple[str, type[Handler]]]:
+    """Where each is, below the API's own place."""
+    return [
+        ("status", StatusHandler),
+        (r"openapi\.json", DescriptionHandler),
+        (r"jobs/([^/]+)/journal", JournalHandler),
+        (r"jobs/([^/]+)/([^/]+)", ActionHandler),
+        (r"claims/([^/]+)/ask", AskHandler),
+    ]

@@ -1,0 +1,217 @@
+"""What goes over the API, as values; pure. The description and the TypeScript types are generated from these classes.
+
+They are what `status.py` reads, put together for somebody who looks at a panel: what belongs to a device stands with it,
+what can be done with a job stands with the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from ..devices import Device as BareDevice
+from ..possible import Can, possible
+from ..status import ClaimView, JobView, RoomView, TicketView
+from ..status import Status as Reading
+from ..worker.messages import Entry as JournalEntry
+
+Sample = tuple[float, int | None, int]  # seconds since 1970, percent busy, bytes used
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a device's memory; all parts together are the device's total."""
+
+    kind: Literal["mine", "claim", "foreign", "reserve", "free"]  # foreign: processes outside the lab
+    user: str = ""
+    job: str = ""  # the job's id
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device(BareDevice):
+    """A device, and what there is of it."""
+
+    room: RoomView
+    parts: tuple[Part, ...]
+    history: tuple[Sample, ...]  # while somebody looked, oldest first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(JobView):
+    """One of this user's jobs."""
+
+    can: Can
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """Everything a panel shows."""
+
+    version: str  # of jupyter_gpufit in the server
+    devices: tuple[Device, ...]
+    jobs: tuple[Job, ...]  # this user's, oldest first
+    claims: tuple[ClaimView, ...]  # everybody's, oldest first
+    queue: tuple[TicketView, ...]  # everybody's, in the order of service
+    remarks: tuple[str, ...]  # what the reader must know of the lab
+    problem: str  # why something is missing here; empty: nothing is
+    time: float  # of this reading; seconds since 1970
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One entry of a job's journal."""
+
+    number: int
+    time: float  # seconds since 1970
+    event: dict[str, Any]  # `kind`, and what belongs to it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journal:
+    """A stretch of a job's journal."""
+
+    entries: tuple[Entry, ...]
+    next: int  # to be given as `after` for what comes then
+    ended: bool  # nothing more will come unless the job is resumed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionBody:
+    """The body of an action; may be left out."""
+
+    to: str = ""  # of a move: the device's label; empty: the best other one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What an action said in its first moment."""
+
+    said: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Why not."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusMessage:
+    """There is a new status."""
+
+    type: Literal["status"] = "status"
+    status: Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntriesMessage:
+    """New entries of a journal that this client follows."""
+
+    type: Literal["entries"] = "entries"
+    job: str
+    entries: tuple[Entry, ...]
+    ended: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaidMessage:
+    """What an action said after it was answered."""
+
+    type: Literal["said"] = "said"
+    job: str  # its id
+    action: str
+    text: str
+    failed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemMessage:
+    """A message of this client's made no sense."""
+
+    type: Literal["problem"] = "problem"
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowFrom:
+    """Which journal to follow, and from where."""
+
+    job: str  # its id
+    after: int = 0  # a number of entry; -1000: the last thousand
+
+
+def status_of(reading: Reading, history: Mapping[str, Sequence[Sample]], version: str) -> Status:
+    """Put together what was read, for somebody who looks at a panel."""
+    nothing = RoomView(free=0, foreign=0, held_for="")
+    rooms = [*reading.rooms, *[nothing] * (len(reading.devices) - len(reading.rooms))]
+    return Status(
+        version=version,
+        devices=tuple(
+            Device(
+                **_fields(device),
+                room=room,
+                parts=parts_of(device, room, reading.claims),
+                history=tuple(history.get(device.uuid, ())),
+            )
+            for device, room in zip(reading.devices, rooms, strict=True)
+        ),
+        jobs=tuple(Job(**_fields(job), can=possible(job, reading)) for job in reading.jobs),
+        claims=reading.claims,
+        queue=reading.queue,
+        remarks=reading.remarks,
+        problem=reading.problem,
+        time=reading.time,
+    )
+
+
+def parts_of(device: BareDevice, room: RoomView, claims: Iterable[ClaimView]) -> tuple[Part, ...]:
+    """The device's memory in parts, claims first; together they are its total, whatever somebody's claim says."""
+    if device.problem:
+        return ()
+    wanted = [
+        Part(kind="mine" if claim.mine else "claim", user=claim.user, job=claim.job, bytes=claim.bytes)
+        for claim in claims
+        if device.label in claim.devices
+    ]
+    known = {process.user: 0 for process in room.strangers}
+    for process in room.strangers:
+        known[process.user] += process.bytes or 0
+    wanted += [Part(kind="foreign", user=user, bytes=count) for user, count in known.items()]
+    # What the driver does not attribute to a process is somebody's all the same.
+    wanted.append(Part(kind="foreign", bytes=max(0, room.foreign - sum(known.values()))))
+    wanted.append(Part(kind="reserve", bytes=device.reserved + room.reserve))
+    left, parts = device.total, []
+    for part in wanted:
+        if (count := min(part.bytes, left)) > 0:
+            parts.append(Part(kind=part.kind, user=part.user, job=part.job, bytes=count))
+            left -= count
+    return (*parts, Part(kind="free", bytes=left))
+
+
+def entry_of(entry: JournalEntry) -> Entry:
+    """An entry of the journal as the API has it."""
+    return Entry(number=entry.seq, time=entry.time, event={"kind": entry.event.kind, **_plain(_fields(entry.event))})
+
+
+def record_of(value: Any) -> dict[str, Any]:
+    """A value of these classes as JSON has it."""
+    record: dict[str, Any] = _plain(_fields(value))
+    return record
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {item.name: getattr(value, item.name) for item in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    """Like `asdict`, which copies every leaf and takes three times as long."""
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}

@@ -1,0 +1,51 @@
+"""Where the user's code is just now, in words: why a training that was asked for a checkpoint found no safe point."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+from ..graph.sources import source_of
+
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+MOST = 3  # frames named
+_KINDS = {
+    "<listcomp>": "a list comprehension",
+    "<setcomp>": "a set comprehension",
+    "<dictcomp>": "a dict comprehension",
+    "<genexpr>": "a generator expression",
+    "<lambda>": "a lambda",
+    "<module>": "the cell",
+}
+
+
+def where_is(thread: int) -> str:
+    """ "inside `f` (line 3), called from a list comprehension (line 5)", of the thread with this identity."""
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return ""
+    found = list(_users(frame))
+    named = [_named(one) for one in found if source_of(one.f_code.co_filename) is not None][:MOST]
+    if found and source_of(found[0].f_code.co_filename) is None:
+        named.insert(0, _library(found[0]))
+    return f"inside {', called from '.join(named[:MOST])}" if named else ""
+
+
+def _users(frame: FrameType | None) -> Iterator[FrameType]:
+    """From the innermost frame out to the cell's own, without ours."""
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(OURS):
+            yield frame
+        frame = None if frame.f_code.co_name == "<module>" else frame.f_back
+
+
+def _named(frame: FrameType) -> str:
+    name = frame.f_code.co_name
+    what = _KINDS.get(name) or f"`{name}`"
+    return f"{what} (line {frame.f_lineno})"
+
+
+def _library(frame: FrameType) -> str:
+    return f"`{frame.f_code.co_name}` ({os.path.basename(frame.f_code.co_filename)})"

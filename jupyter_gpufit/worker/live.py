@@ -1,0 +1,71 @@
+"""What a running worker says of its job once a second, beside its state; pure.
+
+It stands in state.json, so that whoever looks at many jobs at once reads one small file of each and no journal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a job is."""
+
+    step: int  # optimizer steps, or iterations of its loops where there is no optimizer
+    per_second: float | None = None  # null: not known yet
+    total: int | None = None  # steps; null: its loops have no known length
+    left: float | None = None  # seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """The latest value of the loop's own variable that is its loss."""
+
+    name: str  # the variable's
+    value: float | None  # null: not a finite number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What a job takes of its device."""
+
+    used: int  # bytes
+    peak: int  # bytes, so far
+    estimate: int | None = None  # bytes that were foreseen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """The latest of everything."""
+
+    progress: Progress | None = None
+    loss: Loss | None = None
+    metrics: tuple[str, ...] = ()  # names of the variables whose values are in the journal
+    mfu: float | None = None  # share of the card's arithmetic that the model's own operations use; 1 is all
+    memory: Memory | None = None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Live:
+        """Read what `asdict` made of it; unknown keys are ignored."""
+        return cls(
+            progress=_read(Progress, record.get("progress")),
+            loss=_read(Loss, record.get("loss")),
+            metrics=tuple(record.get("metrics") or ()),
+            mfu=record.get("mfu"),
+            memory=_read(Memory, record.get("memory")),
+        )
+
+
+def finite(value: float) -> float | None:
+    """The value, or None for nan and infinity, which JSON has no words for."""
+    return value if math.isfinite(value) else None
+
+
+def _read(cls: type[Any], record: Mapping[str, Any] | None) -> Any:
+    if record is None:
+        return None
+    return cls(**{name: record[name] for name in cls.__dataclass_fields__ if name in record})

@@ -1,0 +1,200 @@
+"""Loss, accuracy, learning rate: numbers read from the running loop's own variables, with nothing added to the cell.
+
+Once a second the control thread looks at the frames of the main thread that are the user's, the innermost first, and
+takes what is a number already: a float, a scalar of numpy or torch on the CPU, the last of a list of floats, an
+optimizer's learning rate. A tensor on a GPU is left alone: to read it would wait for the GPU, and to copy it from
+another thread could disturb a graph that is being captured.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from .live import Loss, finite
+from .loops import Nest, nest_of
+from .variables import read
+
+MOST = 16  # values of one reading
+MOST_FRAMES = 8  # of the user's, looked at
+DEEPEST = 400  # frames
+POINTS = 1000  # that a curve has: so many are kept for the latest, and the time between two grows with the time before
+
+_WORDS = frozenset(
+    "loss losses nll elbo perplexity ppl acc accuracy error err lr score scores reward rewards kl entropy norm"
+    " mse mae rmse iou dice f1 auc bleu wer cer".split()
+)
+_BETWEEN_WORDS = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])|(?<=[a-z])\d+$")
+_LOSS = frozenset({"loss", "losses"})
+_OURS = str(Path(__file__).parents[1])
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {_OURS})
+_FRAME = "_gf_f"  # in which rewritten code keeps its loops, see cell.resumable
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one look found."""
+
+    values: Mapping[str, float]
+    nest: Nest  # the loops that are being run
+
+
+@dataclass
+class Sampler:
+    """Looks at a thread again and again."""
+
+    thread: int  # its ident
+    _loss: str = ""  # which variable was taken for the loss
+    _last: dict[str, float] = field(default_factory=dict)
+    _changing: set[str] = field(default_factory=set)
+
+    def look(self) -> Reading:
+        """Read what the thread's variables are now; takes well under a millisecond."""
+        frames = [*_users_frames(sys._current_frames().get(self.thread))]
+        values: dict[str, float] = {}
+        programs = []
+        for frame in frames:
+            found = read(frame)
+            if (program := found.pop(_FRAME, None) or _of_cell(frame)) is not None:
+                programs.append(program)
+            for name, value in _numbers(found):
+                values.setdefault(name, value)
+        return Reading(self._chosen(values), nest_of(programs[::-1]))
+
+    def loss(self, values: Mapping[str, float]) -> Loss | None:
+        """The loss among the values; once found it stays the same variable while there is one of this name."""
+        if self._loss not in values:
+            candidates = [name for name in values if not _LOSS.isdisjoint(_words(name))]
+            if not candidates:
+                return None
+            self._loss = "loss" if "loss" in candidates else candidates[0]
+        return Loss(name=self._loss, value=finite(values[self._loss]))
+
+    def _chosen(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Those named like a metric, and others once they have changed: a constant is not worth a curve."""
+        self._changing |= {name for name, value in values.items() if self._last.get(name, value) != value}
+        self._last = dict(values)
+        named = [name for name in values if is_metric(name)]
+        others = [name for name in values if name in self._changing and not is_metric(name)]
+        return {name: values[name] for name in [*named, *others][:MOST]}
+
+
+@dataclass
+class Curve:
+    """Decides which readings are worth an entry of the journal: a long training must not fill it with points."""
+
+    began: float
+    _latest: float = float("-inf")
+
+    def is_due(self, now: float) -> bool:
+        """Whether so much time has passed that the curve so far would show it."""
+        if now - self._latest < (now - self.began) / POINTS:
+            return False
+        self._latest = now
+        return True
+
+
+def is_metric(name: str) -> bool:
+    """Whether a variable is named like something to be watched."""
+    return not _WORDS.isdisjoint(_words(name))
+
+
+def _words(name: str) -> list[str]:
+    """ "trainLoss_2" is of the words train and loss, and f1 is one itself."""
+    return [name.lower(), *(word.lower() for word in _BETWEEN_WORDS.split(name))]
+
+
+def _users_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The innermost frames of code that the user wrote."""
+    found = depth = 0
+    while frame is not None and found < MOST_FRAMES and depth < DEEPEST:
+        if _is_users(frame.f_code):
+            found += 1
+            yield frame
+        frame, depth = frame.f_back, depth + 1
+
+
+_known: dict[CodeType, bool] = {}
+
+
+def _is_users(code: CodeType) -> bool:
+    known = _known.get(code)
+    if known is None:
+        if len(_known) > 10_000:  # code that is made again and again
+            _known.clear()
+        known = _known[code] = _FRAME in code.co_varnames or _is_users_file(code.co_filename)
+    return known
+
+
+def _is_users_file(filename: str) -> bool:
+    entry = linecache.cache.get(filename)
+    if entry is not None and len(entry) == 4 and entry[1] is None:
+        return True  # the text of a cell; see graph/sources.py
+    return filename.startswith("/") and not filename.startswith(_LIBRARIES) and "/site-packages/" not in filename
+
+
+def _of_cell(frame: FrameType) -> Any:
+    """A cell's own record of its loops stands among its globals."""
+    return frame.f_globals.get(_FRAME) if frame.f_code.co_name == "<module>" else None
+
+
+def _numbers(variables: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers among variables, and among the attributes of `self` those that are named like a metric."""
+    for name, value in variables.items():
+        if name.startswith("_"):
+            continue
+        if name == "self":
+            for attribute, inner in list(_attributes(value).items()):
+                yield from _number(attribute, inner, named_only=True)
+        yield from _number(name, value, named_only=False)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    try:
+        found = object.__getattribute__(value, "__dict__")  # not the user's own __getattr__
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
+
+
+def _number(name: str, value: Any, *, named_only: bool) -> Iterator[tuple[str, float]]:
+    kind = type(value)
+    if kind is float:
+        if not named_only or is_metric(name):
+            yield name, value
+    elif kind is int:
+        if is_metric(name):
+            yield name, float(value)
+    elif kind is list:
+        if is_metric(name) and value and type(last := value[-1]) is float:
+            yield name, last
+    elif kind.__module__ == "numpy":
+        if kind.__name__.startswith("float") and (not named_only or is_metric(name)):
+            yield name, float(value)
+    elif "torch" in sys.modules:
+        yield from _of_torch(name, value, named_only=named_only)
+
+
+def _of_torch(name: str, value: Any, *, named_only: bool) -> Iterator[tuple[str, float]]:
+    import torch
+
+    try:
+        if type(value) in (torch.Tensor, torch.nn.Parameter):
+            if (not named_only or is_metric(name)) and _is_at_hand(value):
+                yield name, value.item()
+        elif isinstance(value, torch.optim.Optimizer) and type(rate := value.param_groups[0]["lr"]) is float:
+            yield "lr", rate
+    except Exception:
+        return  # half made, or of a kind that has no value (a fake one, a vmapped one)
+
+
+def _is_at_hand(value: Any) -> bool:
+    """One number on the CPU; on a GPU it would have to be waited for."""
+    return value.numel() == 1 and value.device.type == "cpu" and value.is_floating_point() and not value.is_sparse

@@ -1,0 +1,291 @@
+"""Saving a running job: what is asked for by a front or the clock becomes a checkpoint at the next safe point.
+
+    asked -> program.pending -> safe point, in the main thread -> take -> buffer -> the training goes on -> durable
+
+`Saver` belongs to the control thread; the main thread enters it at safe points only (`_at_safe_point`). What is asked
+for while a checkpoint waits for its safe point joins it; what is asked for while one is being written waits for that,
+since it wants the training as it is then. A job that leaves stands still at its safe point until it is durable, and
+goes on if it cannot be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+
+from ..claims import Granted
+from ..errors import GpufitError, NotHere
+from ..train import Moved, Released
+from .held_up import where_is
+from .main_thread import MainThread
+from .messages import CouldNotSave, Saved, Why
+from .record import LastCheckpoint
+
+PATIENCE = 3.0  # seconds without a safe point after which the reason is said
+PATIENCE_OF_CLOCK = 60.0  # the same for an automatic checkpoint, for which nobody waits
+LOOK_AGAIN = 2.0  # seconds between two looks at what holds it up
+FIRST_RETRY, LAST_RETRY = 0.02, 2.0  # seconds after a safe point that was none
+
+
+@dataclass(frozen=True)
+class Durable:
+    """A checkpoint on disk."""
+
+    name: str
+    bytes: int
+
+
+class Keeps(Protocol):
+    """The program at its safe points, and where its checkpoints go; checkpoint/ is the real one."""
+
+    def prepare(self) -> None:
+        """Start what writes, before the first checkpoint; not in the main thread."""
+
+    def want(self, wanted: bool) -> None:
+        """Have `on_safe_point` called at the next safe point, or not."""
+
+    def save(self, why: Why) -> tuple[int, str, Future[Durable]]:
+        """In the main thread: copy all of it; the step, the place, and when it is durable. Raises NotHere."""
+
+    def close(self) -> None:
+        """Stop what writes."""
+
+
+Leave: TypeAlias = Released | Moved
+Settled: TypeAlias = Callable[[Saved | CouldNotSave, LastCheckpoint | None], None]
+Saying: TypeAlias = Callable[[Why, str], None]  # what a wish waits for, in words
+
+
+@dataclass
+class Wish:
+    """What was asked for and is not yet taken."""
+
+    why: Why
+    number: int
+    leave: Callable[[int], Leave] | None = None  # with which outcome the job leaves, given its step
+    give_up: Callable[[], None] = lambda: None  # what a leaving that fails gives back
+    since: float = field(default_factory=time.monotonic)
+    deferred: str = ""  # why the last safe point was none
+    retry: float = FIRST_RETRY
+    go_on: threading.Event = field(default_factory=threading.Event)  # set where a leaving failed
+
+
+class Saver:
+    """One cell's checkpoints."""
+
+    def __init__(
+        self,
+        keeps: Keeps,
+        main: MainThread,
+        settled: Settled,
+        saying: Saying,
+        defect: Callable[[Exception], None],
+    ) -> None:
+        self._keeps = keeps
+        self._main = main
+        self._settled = settled
+        self._saying = saying
+        self._defect = defect
+        self._guard = threading.Lock()  # a wish is either joined, or taken
+        self._wish: Wish | None = None
+        self._writing: Wish | None = None  # the one that is being written
+        self._taken = 0
+        self._prepared = False
+        self._told = ""
+        self._open = False
+        self._left: Leave | None = None
+
+    # The control thread ----------------------------------------------------------------------------------------------
+
+    async def serve(self, every: float) -> Leave:
+        """Look after wishes until the job leaves by one of them; the clock's own come every so many seconds."""
+        self._loop = asyncio.get_running_loop()
+        self._leaving, self._written = anyio.Event(), anyio.Event()
+        self._open = True
+        try:
+            async with anyio.create_task_group() as self._group:
+                self._group.start_soon(self._watch)
+                if every > 0:
+                    self._group.start_soon(self._by_the_clock, every)
+                await self._leaving.wait()
+                self._group.cancel_scope.cancel()
+        finally:
+            self._open = False
+            self._keeps.want(False)
+        assert self._left is not None
+        return self._left
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it is on its way out already."""
+        return any(wish is not None and wish.leave is not None for wish in (self._wish, self._writing))
+
+    def ask(
+        self,
+        why: Why,
+        leave: Callable[[int], Leave] | None = None,
+        give_up: Callable[[], None] = lambda: None,
+    ) -> int:
+        """Have a checkpoint made; returns its number, which `Saved` or `CouldNotSave` will carry."""
+        with self._guard:
+            wish = self._wish
+            if wish is None:
+                wish = self._wish = Wish(why, self._taken + 1, leave, give_up)
+            elif wish.leave is None and (leave is not None or wish.why == "automatic"):
+                wish.why, wish.leave, wish.give_up, wish.since = why, leave, give_up, time.monotonic()
+        if self._writing is None:
+            self._group.start_soon(self._arm)
+        return wish.number
+
+    async def settle(self) -> None:
+        """Wait until what is being written is durable: whoever stopped the cell may want to resume it."""
+        while self._writing is not None:
+            self._written = anyio.Event()
+            await self._written.wait()
+
+    def close(self) -> None:
+        """The cell has ended: nothing can be saved any more."""
+        self._keeps.want(False)
+        if (wish := self._wish) is not None:
+            self._fail(wish, "the cell ended first, without another safe point.")
+
+    async def _arm(self) -> None:
+        if not self._prepared:
+            self._prepared = True
+            try:
+                await anyio.to_thread.run_sync(self._keeps.prepare)
+            except (GpufitError, OSError) as error:
+                self._prepared = False
+                if (wish := self._wish) is not None:
+                    self._fail(wish, str(error))
+                return
+        self._keeps.want(self._wish is not None)
+
+    async def _by_the_clock(self, every: float) -> None:
+        while True:
+            await anyio.sleep(every)
+            if self._wish is None and self._writing is None:
+                self.ask("automatic")
+
+    async def _watch(self) -> None:
+        """Say what holds a wish up."""
+        ident = threading.main_thread().ident
+        assert ident is not None
+        said = ""
+        while True:
+            await anyio.sleep(LOOK_AGAIN if self._wish is not None else PATIENCE)
+            wish = self._wish
+            if wish is None or self._writing is not None:
+                continue
+            waited = time.monotonic() - wish.since
+            if waited < (PATIENCE_OF_CLOCK if wish.why == "automatic" else PATIENCE):
+                continue
+            held = wish.deferred or where_is(ident) or "inside code that cannot be looked at"
+            if held != said:
+                said = held
+                self._saying(wish.why, f"waiting for a safe point since {waited:.0f} s: {held}")
+
+    async def _finish(self, wish: Wish, step: int, where: str, began: float, pause: float, future: Future[Any]) -> None:
+        """Wait until it is durable; only then it is said, and only then the job may leave."""
+        try:
+            durable: Durable = await asyncio.wrap_future(future)
+        except (GpufitError, OSError) as error:
+            self._fail(wish, str(error))
+            return
+        finally:
+            self._writing = None
+            self._written.set()
+        seconds = time.monotonic() - began
+        self._told = ""
+        saved = Saved(wish.number, step, where, durable.name, durable.bytes, pause, seconds, wish.why)
+        self._settled(saved, LastCheckpoint(step, time.time(), durable.bytes))
+        if wish.leave is not None:
+            self._left = wish.leave(step)
+            self._leaving.set()
+        elif self._wish is not None:  # asked for meanwhile
+            await self._arm()
+
+    def _fail(self, wish: Wish, reason: str) -> None:
+        """The wish comes to nothing, and the training goes on."""
+        if self._wish is wish:
+            self._wish = None
+            self._keeps.want(False)
+        if wish.why != "automatic" or reason != self._told:  # the clock says each reason once
+            self._settled(CouldNotSave(wish.number, reason, wish.why), None)
+        if wish.why == "automatic":
+            self._told = reason
+        wish.give_up()
+        wish.go_on.set()
+        if self._wish is not None and self._open:
+            self._group.start_soon(self._arm)
+
+    async def _try_again(self, wish: Wish) -> None:
+        await anyio.sleep(wish.retry)
+        wish.retry = min(LAST_RETRY, wish.retry * 2)
+        self._keeps.want(self._wish is not None)
+
+    def _soon(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """From the main thread: start a task of the control thread's."""
+
+        def start() -> None:
+            if self._open:
+                self._group.start_soon(function, *arguments)
+
+        self._loop.call_soon_threadsafe(start)
+
+    # The main thread -------------------------------------------------------------------------------------------------
+
+    def at_safe_point(self) -> None:
+        """Save what is wished for, if this place allows it; does not return where the job leaves."""
+        with self._main.ours():
+            self._keeps.want(False)
+            wish = self._wish
+            if wish is None or self._writing is not None:
+                return
+            if self._save(wish) and wish.leave is not None:
+                _wait_here(wish.go_on)
+
+    def _save(self, wish: Wish) -> bool:
+        began = time.monotonic()
+        try:
+            step, where, future = self._keeps.save(wish.why)
+        except NotHere as error:
+            wish.deferred = error.why
+            self._soon(self._try_again, wish)
+            return False
+        except Exception as error:  # of ours or of the user's objects: no reason to end a training
+            if not isinstance(error, GpufitError):
+                self._defect(error)
+            reason = str(error) if isinstance(error, GpufitError) else f"{type(error).__name__}: {error}"
+            self._loop.call_soon_threadsafe(self._fail, wish, reason)
+            return False
+        with self._guard:
+            self._taken += 1
+            self._writing, self._wish = wish, None
+        self._soon(self._finish, wish, step, where, began, time.monotonic() - began, future)
+        return True
+
+
+def labels(granted: Granted) -> str:
+    """The devices, as people call them."""
+    return ", ".join(device.label for device in granted.devices)
+
+
+def _wait_here(go_on: threading.Event) -> None:
+    """Stand still until the process ends; or until it turns out that it does not.
+
+    Whatever a signal's handler raises here goes nowhere: unwound, the cell's `finally` blocks would act on files with
+    which the resumed job goes on. Torch's handler, say, raises when the workers of a DataLoader are ended.
+    """
+    while not go_on.is_set():
+        try:
+            go_on.wait()
+        except BaseException:
+            continue

@@ -1,0 +1,68 @@
+"""What a front may wish of a running job: to be saved, to leave its device, to go on elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..claims import Granted, Waiting, claim_now, open_lab
+from ..devices import Device, find_device, read_devices_async
+from ..errors import NotNow
+from ..train import Moved, Released
+from .machine import WorkerMachine
+from .messages import StateChange
+from .saving import labels
+
+
+def checkpoint(machine: WorkerMachine) -> int:
+    """Have the job saved at its next safe point; the checkpoint's number."""
+    if not machine.saver.leaving:
+        machine.report(StateChange("saving", "at its next safe point", labels(machine.granted)))
+    return machine.saver.ask("asked")
+
+
+def release(machine: WorkerMachine) -> int:
+    """Have it saved, and leave the device."""
+    _refuse_if_leaving(machine)
+    machine.report(StateChange("saving", "at its next safe point, to be released", labels(machine.granted)))
+    return machine.saver.ask("release", lambda step: released(machine.name, step))
+
+
+def released(name: str, step: int) -> Released:
+    """The outcome, in the words that the notebook shows."""
+    return Released(f"released at step {step:,}; `%gpufit resume {name}` goes on")
+
+
+async def move(machine: WorkerMachine, to: str) -> tuple[int, str]:
+    """Claim the device, then have the job saved and gone on with there; the checkpoint's number, and the device."""
+    _refuse_if_leaving(machine)
+    devices = await read_devices_async(machine.settings)
+    request = replace(machine.request, gpu=_targets(devices, to, machine.granted, machine.name))
+    held = await claim_now(open_lab(machine.settings), request, machine.look, machine.granted)
+    if isinstance(held, Waiting):
+        raise NotNow(machine.name, f"{to or 'no other device'} is not to be had at once ({held}).")
+    if not machine.running or machine.saver.leaving:  # since the claim was asked for
+        held.give_back()
+        raise NotNow(machine.name, "it is leaving its device already.")
+    there = labels(held.granted)
+    machine.report(StateChange("moving", f"to {there}, from its next safe point", labels(machine.granted)))
+    return machine.saver.ask("move", lambda step: Moved(held.granted), held.give_back), there
+
+
+def _refuse_if_leaving(machine: WorkerMachine) -> None:
+    if machine.saver.leaving:
+        raise NotNow(machine.name, "it is leaving its device already.")
+
+
+def _targets(devices: Sequence[Device], to: str, here: Granted, name: str) -> str:
+    """The devices to which the job may go, as a request names them."""
+    own = {device.uuid for device in here.devices}
+    if to:
+        found = find_device(devices, to)
+        if found.uuid in own:
+            raise NotNow(name, f"it is on {found.label} already.")
+        return found.uuid
+    others = [device.uuid for device in devices if device.uuid not in own and not device.problem]
+    if not others:
+        raise NotNow(name, "there is no other device here.")
+    return ",".join(others)

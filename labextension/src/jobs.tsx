@@ -1,0 +1,228 @@
+/** My jobs: what each does, how far it is, what it takes, and its buttons. */
+
+import { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+
+import { Buttons } from './buttons';
+import { memo, Outcome, Section, Sentence, Since } from './common';
+import { Deed, GpufitModel } from './model';
+import { Claim, Job, JobMemory, Progress, Status } from './schema';
+import { deviceWords, formatBytes, formatDuration, formatPace } from './units';
+
+const MOST_ENDED = 20; // shown; `gpufit jobs` lists all
+const ENDED = new Set(['done', 'failed', 'stopped', 'lost']);
+const RUNNING = new Set(['running', 'saving', 'moving', 'released']);
+
+export function hasEnded({ state }: Job): boolean {
+  return ENDED.has(state);
+}
+
+export function Jobs(props: {
+  status: Status;
+  model: GpufitModel;
+  commands: CommandRegistry;
+}): JSX.Element {
+  const { status, model, commands } = props;
+  const newest = [...status.jobs].reverse();
+  const ended = newest.filter(hasEnded);
+  const left = ended.length - MOST_ENDED;
+  const shown = [
+    ...newest.filter(job => !hasEnded(job)),
+    ...ended.slice(0, MOST_ENDED)
+  ];
+  return (
+    <Section
+      title="My jobs"
+      count={status.jobs.length}
+      empty="None yet. Put `%%gpufit train` on top of a cell to start one."
+    >
+      {shown.map(job => (
+        <Card
+          key={job.id}
+          job={job}
+          deed={model.deed(job.id)}
+          askers={askers(status.claims, job)}
+          commands={commands}
+        />
+      ))}
+      {left > 0 && (
+        <li className="jp-gpufit-quiet">
+          And {left} more that have ended: <code>gpufit jobs</code> lists all.
+        </li>
+      )}
+    </Section>
+  );
+}
+
+/** Who would like what this job holds. */
+function askers(claims: Claim[], job: Job): string {
+  const mine = claims.filter(claim => claim.mine && claim.job === job.id);
+  return [...new Set(mine.flatMap(claim => claim.asked_by))].join(', ');
+}
+
+const Card = memo(
+  (props: {
+    job: Job;
+    deed: Deed | null;
+    askers: string;
+    commands: CommandRegistry;
+  }): JSX.Element => {
+    const { job, deed, askers, commands } = props;
+    return (
+      <li
+        className="jp-gpufit-card jp-gpufit-job"
+        aria-label={job.name}
+        data-job={job.id}
+      >
+        <div className="jp-gpufit-line">
+          <span className="jp-gpufit-name jp-gpufit-label" title={job.id}>
+            {job.name}
+          </span>
+          <State job={job} />
+        </div>
+        <Origin job={job} commands={commands} />
+        {job.reason && (
+          <p className="jp-gpufit-reason">
+            <Sentence text={job.reason} />
+          </p>
+        )}
+        {RUNNING.has(job.state) && <Figures job={job} />}
+        {askers && (
+          <p className="jp-gpufit-asked">{askers} would like this device.</p>
+        )}
+        <Buttons job={job} deed={deed} commands={commands} />
+        <Outcome deed={deed} />
+      </li>
+    );
+  }
+);
+
+function State({ job }: { job: Job }): JSX.Element {
+  const where = job.device && !hasEnded(job) ? deviceWords(job.device) : '';
+  return (
+    <span className="jp-gpufit-state" data-state={job.state}>
+      {job.state}
+      {where && ` on ${where}`}
+    </span>
+  );
+}
+
+/** Which notebook it comes from, and how long it has been so. */
+function Origin(props: {
+  job: Job;
+  commands: CommandRegistry;
+}): JSX.Element {
+  const { job, commands } = props;
+  const file = job.notebook.replace(/^.*\//, '');
+  const open = () =>
+    void commands.execute('gpufit:notebook', { path: job.notebook });
+  return (
+    <div className="jp-gpufit-line jp-gpufit-quiet">
+      <span className="jp-gpufit-name">
+        {file && (
+          <button
+            type="button"
+            className="jp-gpufit-link"
+            title={job.notebook}
+            onClick={open}
+          >
+            {file}
+          </button>
+        )}
+      </span>
+      <span className="jp-gpufit-number">
+        <Since time={job.since} />
+        {hasEnded(job) && ' ago'}
+      </span>
+    </div>
+  );
+}
+
+/** Each figure has its place whether it is known yet or not: nothing moves when it comes. */
+function Figures({ job }: { job: Job }): JSX.Element {
+  const { loss, mfu, memory, checkpoint, progress } = job;
+  return (
+    <>
+      <Steps progress={progress} />
+      <dl className="jp-gpufit-figures">
+        <Figure name={loss?.name ?? 'loss'}>
+          {loss && (loss.value?.toPrecision(4) ?? 'not finite')}
+        </Figure>
+        <Figure name="memory">{memory && <Taken memory={memory} />}</Figure>
+        <Figure name="MFU">{mfu !== null && `${Math.round(100 * mfu)} %`}</Figure>
+        <Figure name="saved">
+          {checkpoint && (
+            <span title={`${formatBytes(checkpoint.bytes)} on disk`}>
+              step {checkpoint.step}, <Since time={checkpoint.time} /> ago
+            </span>
+          )}
+        </Figure>
+      </dl>
+    </>
+  );
+}
+
+function Figure(props: {
+  name: string;
+  children: React.ReactNode;
+}): JSX.Element {
+  return (
+    <div>
+      <dt>{props.name}</dt>
+      <dd>{props.children || '–'}</dd>
+    </div>
+  );
+}
+
+function Taken({ memory }: { memory: JobMemory }): JSX.Element {
+  const { used, peak, estimate } = memory;
+  const title = `${formatBytes(used)} now, ${formatBytes(peak)} at most`;
+  return estimate === null ? (
+    <span title={title}>{formatBytes(used)}</span>
+  ) : (
+    <span
+      title={`${title}, estimated ${formatBytes(estimate)}`}
+      data-over={peak > estimate}
+    >
+      {outOf(used, estimate)}
+    </span>
+  );
+}
+
+/** "30.4 of 36.0 GiB": the unit once where it is the same. */
+function outOf(used: number, total: number): string {
+  const [some, unit] = formatBytes(used).split(' ');
+  const all = formatBytes(total);
+  return all.endsWith(` ${unit}`) ? `${some} of ${all}` : `${some} ${unit} of ${all}`;
+}
+
+function Steps({ progress }: { progress: Progress }): JSX.Element {
+  const { step, total, per_second, left } = progress;
+  const share = total ? Math.min(100, (100 * step) / total) : null;
+  const pace = per_second ? `, ${formatPace(per_second)}` : '';
+  const words = total ? `step ${step} of ${total}` : `step ${step}`;
+  return (
+    <>
+      <div
+        role="progressbar"
+        aria-label="Progress"
+        aria-valuemin={0}
+        aria-valuemax={100}
+        aria-valuenow={share === null ? undefined : Math.floor(share)}
+        aria-valuetext={words}
+        className="jp-gpufit-progress"
+      >
+        <div style={{ width: `${share ?? 0}%` }} />
+      </div>
+      <div className="jp-gpufit-line jp-gpufit-quiet">
+        <span className="jp-gpufit-name">
+          {words}
+          {pace}
+        </span>
+        <span className="jp-gpufit-number">
+          {left !== null && `${formatDuration(Math.round(left))} left`}
+        </span>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,158 @@
+/** A tab in the main area that follows a job's journal, whether or not its cell is still there. */
+
+import { MainAreaWidget } from '@jupyterlab/apputils';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ServerConnection } from '@jupyterlab/services';
+import { Panel, Widget } from '@lumino/widgets';
+
+import { Events } from './events';
+import { icon } from './icon';
+import { Follower } from './journal';
+import { clock, Output, stateWords } from './output';
+import { Entry } from './schema';
+
+const LATEST = -5000; // entries that are read at first
+
+export class LogTab extends MainAreaWidget<Panel> {
+  constructor(options: {
+    id: string; // of the job
+    name: string;
+    settings: ServerConnection.ISettings;
+    events: Events;
+    rendermime: IRenderMimeRegistry;
+  }) {
+    const { id: job, name, settings, events, rendermime } = options;
+    super({ content: new Panel() });
+    this.job = job;
+    this.id = `jupyter-gpufit-log-${job}`;
+    this.addClass('jp-gpufit-log');
+    this.title.label = name;
+    this.title.caption = `Log of ${name} (${job})`;
+    this.title.icon = icon;
+    this.title.closable = true;
+    this._output = new Output(rendermime);
+    this._output.node.setAttribute('aria-label', `Output of ${name}`);
+    this._output.node.addEventListener('wheel', this._look, { passive: true });
+    this._output.node.addEventListener('keydown', this._look);
+    this._notice.node.setAttribute('role', 'status');
+    this.content.addWidget(this._notice);
+    this.content.addWidget(this._output);
+    this.toolbar.addItem('state', this._state);
+    this.toolbar.addItem('moments', this._momentsItem());
+    this.toolbar.addItem('follow', this._followItem());
+    this._follow = after => {
+      this._follower?.dispose();
+      this._follower = new Follower(settings, events, job, after);
+      this._follower.came.connect((_, entries) => this._take(entries));
+      this._follower.changed.connect(() => this._tell());
+    };
+    this._follow(LATEST);
+  }
+
+  readonly job: string;
+
+  override dispose(): void {
+    this._follower?.dispose();
+    super.dispose();
+  }
+
+  private _take(entries: Entry[]): void {
+    this._first ??= entries[0].number;
+    this._output.add(entries);
+    for (const { number, time, event } of entries) {
+      if (event.kind === 'state') {
+        const words = stateWords(event);
+        this._state.node.textContent = words;
+        const text = `${clock(time)} ${words}`;
+        this._moments.add(new Option(text.slice(0, 80), String(number)));
+      }
+    }
+  }
+
+  private _tell(): void {
+    const trouble = this._follower?.trouble ?? '';
+    this._notice.node.textContent = trouble;
+    this._notice.setHidden(!trouble);
+  }
+
+  /** The reader went to look at something: leave them there, or follow again when they came back to the end. */
+  private _look = (): void => {
+    window.requestAnimationFrame(() => {
+      const { scrollHeight, scrollTop, clientHeight } = this._output.node;
+      this._setFollowing(scrollHeight - scrollTop - clientHeight < 30);
+    });
+  };
+
+  private _setFollowing(following: boolean): void {
+    this._output.following = following;
+    this._following.checked = following;
+  }
+
+  private _momentsItem(): Widget {
+    const select = this._moments;
+    select.className = 'jp-gpufit-moments';
+    select.setAttribute('aria-label', 'Go to a moment');
+    this._resetMoments();
+    select.addEventListener('change', () => {
+      this._go(select.value);
+      select.value = '';
+    });
+    const item = new Widget();
+    item.node.append(select);
+    return item;
+  }
+
+  private _resetMoments(): void {
+    const always = [
+      new Option('Go to…', ''),
+      new Option('the start', 'start'),
+      new Option('the end', 'end')
+    ];
+    this._moments.replaceChildren(...always);
+  }
+
+  private _go(to: string): void {
+    this._setFollowing(to === 'end');
+    if (to === 'start') {
+      this._output.node.scrollTop = 0;
+      if (this._first !== 1) {
+        this._first = null;
+        this._output.empty();
+        this._resetMoments();
+        this._follow(0);
+      }
+    } else if (to !== 'end') {
+      this._output.reveal(Number(to));
+    }
+  }
+
+  private _followItem(): Widget {
+    const label = document.createElement('label');
+    label.className = 'jp-gpufit-follow';
+    this._following.type = 'checkbox';
+    this._following.checked = true;
+    this._following.addEventListener('change', () =>
+      this._setFollowing(this._following.checked)
+    );
+    label.append(this._following, 'Follow the end');
+    const item = new Widget();
+    item.node.append(label);
+    return item;
+  }
+
+  private _output: Output;
+  private _follow: (after: number) => void; // from behind that entry on
+  private _follower: Follower | null = null;
+  private _first: number | null = null; // of the entries that are shown
+  private _state = named('jp-gpufit-log-state');
+  private _notice = named('jp-gpufit-notice');
+  private _moments = document.createElement('select');
+  private _following = document.createElement('input');
+}
+
+function named(name: string): Widget {
+  const widget = new Widget();
+  widget.addClass(name);
+  widget.setHidden(name === 'jp-gpufit-notice');
+  return widget;
+}

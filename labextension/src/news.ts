@@ -1,0 +1,57 @@
+/** What there is to tell when one reading follows another; pure. */
+
+import { Job, Status } from './schema';
+import { Rules } from './settings';
+import { deviceWords, formatDuration } from './units';
+
+export interface News {
+  job: string; // its id
+  kind: 'success' | 'error' | 'warning' | 'info';
+  text: string;
+}
+
+const BEFORE = new Set(['estimating', 'queued', 'starting']);
+const MINUTE = 60; // seconds
+
+export function news(before: Status, after: Status, rules: Rules): News[] {
+  const known = new Map(before.jobs.map(job => [job.id, job]));
+  return after.jobs.flatMap(job => {
+    const was = known.get(job.id);
+    const told = was
+      ? turned(was, job, rules) ?? waited(before.time, job, after.time, rules)
+      : null;
+    return told ? [{ job: job.id, ...told }] : [];
+  });
+}
+
+type Told = Omit<News, 'job'> | null;
+
+function turned(was: Job, job: Job, rules: Rules): Told {
+  const { name, state, reason, device } = job;
+  if (was.state === state) {
+    return null;
+  }
+  if (rules.ended && state === 'done') {
+    return { kind: 'success', text: `${name} is done.` };
+  }
+  if (rules.failed && (state === 'failed' || state === 'lost')) {
+    const words = state === 'failed' ? 'failed' : 'was lost';
+    return { kind: 'error', text: [`${name} ${words}`, reason].join(': ') };
+  }
+  if (rules.device && BEFORE.has(was.state) && state === 'running') {
+    const where = device ? ` on ${deviceWords(device)}` : '';
+    return { kind: 'info', text: `${name} runs${where}.` };
+  }
+  return null;
+}
+
+/** Once, at the reading in which the time is over. */
+function waited(then: number, job: Job, now: number, rules: Rules): Told {
+  const due = job.since + rules.waiting * MINUTE;
+  if (job.state !== 'queued' || !rules.waiting || then >= due || now < due) {
+    return null;
+  }
+  const long = formatDuration(Math.round(now - job.since));
+  const text = `${job.name} has waited for ${long}: ${job.reason}`;
+  return { kind: 'warning', text };
+}

@@ -1,0 +1,133 @@
+"""A real JupyterLab with two CPU slots and a real browser. Each test leaves what it saw in build/screenshots."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from jupyter_core.paths import jupyter_path
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
+
+from tests.browser.stage import Stage
+from tests.kernels import environment
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SIZE = ViewportSize(width=1100, height=900)
+TOKEN = "a-token"
+PANEL_TAB = '.lm-TabBar-tab[data-id="jupyter-gpufit-panel"]'
+HANGS = 60_000  # ms; nothing here takes so long, but a machine that runs tests may be busy
+
+expect.set_options(timeout=HANGS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    missing = pytest.mark.skipif(
+        CHROMIUM is None, reason="NO BROWSER TEST RUNS: there is no Chromium. apt-get install chromium"
+    )
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            for mark in (pytest.mark.browser, pytest.mark.slow, missing):
+                item.add_marker(mark)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A JupyterLab that runs, in a home directory of its own."""
+
+    url: str
+    home: Path
+
+    def address(self, path: str = "") -> str:
+        return f"{self.url}/lab{path}?token={TOKEN}&reset"
+
+
+@contextmanager
+def running_lab(home: Path, port: int = 0, **more: str) -> Iterator[Lab]:
+    if not any(Path(place, "jupyter-gpufit", "package.json").exists() for place in jupyter_path("labextensions")):
+        pytest.skip("NO BROWSER TEST RUNS: the panel is not installed. pip install -e .")
+    no_news = home / ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    no_news.parent.mkdir(parents=True, exist_ok=True)
+    no_news.write_text('{"fetchNews": "false"}')
+    with socket.create_server(("127.0.0.1", port)) as free:
+        port = free.getsockname()[1]
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
+        *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={home}", f"--IdentityProvider.token={TOKEN}"),
+        *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
+        "--LabApp.expose_app_in_browser=True",
+    ]
+    env = environment(home, GPUFIT_LAB=str(home / "lab"), **more)
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            log = []
+            for line in server.stderr:
+                log.append(line)
+                if f"127.0.0.1:{port}/lab" in line:
+                    break
+            else:
+                pytest.fail("JupyterLab did not start:\n" + "".join(log))
+            Thread(target=server.stderr.read, daemon=True).start()  # a full pipe would stop the server
+            yield Lab(f"http://127.0.0.1:{port}", home)
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("home")) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*quiet, "--disable-sync"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    page = browser.new_page(viewport=SIZE)
+    page.set_default_timeout(HANGS)
+    yield page
+    keep_picture(page, request)
+    page.close()
+
+
+def keep_picture(page: Page, request: pytest.FixtureRequest) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{request.node.name.removeprefix('test_')}.png")
+
+
+@pytest.fixture(scope="session")
+def desk(browser: Browser, lab: Lab) -> Iterator[Stage]:
+    """A page with the panel open that many tests use, since to load JupyterLab takes seconds."""
+    page = browser.new_page(viewport=SIZE)
+    page.set_default_timeout(HANGS)
+    stage = Stage(page)
+    stage.show()
+    stage.open()
+    page.goto(lab.address())
+    page.locator(PANEL_TAB).click()
+    yield stage
+    page.close()
+
+
+@pytest.fixture
+def stage(desk: Stage, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """The page on which the server extension says what the test wants."""
+    desk.reset()
+    yield desk
+    keep_picture(desk.page, request)

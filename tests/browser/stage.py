@@ -1,0 +1,183 @@
+"""A server extension of paper: it says what a test wants, and keeps what the page asks of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.sync_api import Page, Route, WebSocketRoute
+
+GIB = 1 << 30
+NOW = 1_800_000_000.0
+API = "**/jupyter-gpufit/api/"
+ROOM = {"free": 72 * GIB, "foreign": 0, "held_for": "", "reserve": 8 * GIB, "strangers": []}
+CAN = {"checkpoint": "", "release": "", "resume": "It is running.", "stop": "", "move": []}
+
+
+def a_gpu(index: int, **said: Any) -> dict[str, Any]:
+    """An idle GPU, but for what is said of it."""
+    gpu = {
+        "uuid": f"GPU-{index}",
+        "label": str(index),
+        "name": "NVIDIA H100 80GB HBM3",
+        "index": index,
+        "kind": "gpu",
+        "total": 80 * GIB,
+        "free": 80 * GIB,
+        "reserved": 0,
+        "processes": [],
+        "utilisation": 0,
+        "temperature": 31,
+        "power": None,
+        "capability": [9, 0],
+        "problem": "",
+        "room": ROOM,
+        "parts": [a_part("reserve", 8), a_part("free", 72)],
+        "history": [],
+    }
+    return gpu | said
+
+
+def a_part(kind: str, size: float, user: str = "") -> dict[str, Any]:
+    return {"kind": kind, "user": user, "job": "", "bytes": int(size * GIB)}
+
+
+def a_claim(user: str, name: str, *devices: str, **said: Any) -> dict[str, Any]:
+    claim = {
+        "id": f"c.{user}.{name}",
+        "user": user,
+        "mine": False,
+        "job": "",
+        "name": name,
+        "label": "",
+        "alone": False,
+    }
+    return claim | {"devices": list(devices), "bytes": 10 * GIB, "since": NOW - 7440, "asked_by": []} | said
+
+
+def a_ticket(position: int, user: str, name: str, **said: Any) -> dict[str, Any]:
+    ticket = {"id": f"q.{user}.{name}", "position": position, "user": user, "mine": False, "job": "", "name": name}
+    ticket |= {"label": "", "wants": "12.0 GiB", "since": NOW - 185, "why": "held", "reason": "about to start"}
+    return ticket | said
+
+
+def a_job(name: str, **said: Any) -> dict[str, Any]:
+    """A running job, but for what is said of it."""
+    job = {"id": f"id-of-{name}", "name": name, "state": "running", "reason": "", "since": NOW, "created": NOW}
+    job |= {"device": "", "epoch": 1, "step": 0, "notebook": "", "kernel_id": "", "pid": None, "metrics": []}
+    job |= {"loss": None, "mfu": None, "memory": None, "checkpoint": None, "progress": a_progress(0), "can": CAN}
+    return job | said
+
+
+def a_progress(step: int, **said: Any) -> dict[str, Any]:
+    return {"step": step, "per_second": None, "total": None, "left": None} | said
+
+
+@dataclass
+class Stage:
+    """What the page is told. Whatever is not set here goes to the real server."""
+
+    page: Page
+    status: dict[str, Any] = field(default_factory=dict)
+    journal: list[dict[str, Any]] = field(default_factory=list)  # of every job
+    asked: list[tuple[str, Any]] = field(default_factory=list)  # what was posted: its path, its body
+    heard: list[dict[str, Any]] = field(default_factory=list)  # what came over the WebSocket
+    answer: tuple[int, dict[str, Any]] = (202, {"said": "heard"})
+    _sockets: list[WebSocketRoute] = field(default_factory=list)
+    _held: list[Route] | None = None
+    _silent: bool = False
+
+    def open(self, *, socket: bool = True) -> Stage:
+        """Begin to answer; with or without the WebSocket."""
+        self.page.route(f"{API}status*", lambda route: self._say(route, 200, self.status))
+        self.page.route(f"{API}jobs/*/journal*", lambda route: self._say(route, 200, self._stretch(route)))
+        self.page.route(lambda url: "/jupyter-gpufit/api/" in url and _posts(url), self._act)
+        if socket:
+            self.page.route_web_socket(f"{API}events*", self._connected)
+        else:
+            self.page.route_web_socket(f"{API}events*", lambda ws: ws.close())
+        return self
+
+    def reset(self) -> None:
+        """As at the beginning: nothing is there, and nothing was asked."""
+        self._silent, self._held, self.answer = False, None, (202, {"said": "heard"})
+        self.page.evaluate("jupyterapp.commands.execute('application:close-all')")
+        self.status = {"time": self.status["time"]}
+        self.journal.clear()
+        self.show()
+        self.asked.clear()
+        self.heard.clear()
+
+    def show(self, **status: Any) -> None:
+        """Let this be so from now on."""
+        nothing = {"devices": [], "jobs": [], "claims": [], "queue": [], "remarks": [], "problem": "", "time": NOW}
+        later = self.status.get("time", NOW - 1) + 1
+        self.status = {"version": "0.1.0"} | nothing | self.status | {"time": later} | status
+        self.send({"type": "status", "status": self.status})
+
+    def send(self, message: dict[str, Any]) -> None:
+        for socket in self._sockets:
+            socket.send(json.dumps(message))
+
+    def write(self, *events: dict[str, Any]) -> None:
+        """Append to the journal, and send it to whoever follows."""
+        first = len(self.journal) + 1
+        fresh = [{"number": first + i, "time": NOW + i, "event": event} for i, event in enumerate(events)]
+        self.journal += fresh
+        followed = {message["follow"]["job"] for message in self.heard if "follow" in message}
+        for job in followed:
+            self.send({"type": "entries", "job": job, "entries": fresh, "ended": False})
+
+    def hold_actions(self) -> None:
+        """Do not answer what is posted until `let_go`."""
+        self._held = []
+
+    def let_go(self) -> None:
+        held, self._held = self._held or [], None
+        for route in held:
+            self._say(route, *self.answer)
+
+    def go_away(self) -> None:
+        """The server is gone: nothing answers, and connections break."""
+        self._silent = True
+        sockets, self._sockets = self._sockets, []
+        for socket in sockets:
+            socket.close()
+
+    def come_back(self) -> None:
+        self._silent = False
+
+    def _connected(self, socket: WebSocketRoute) -> None:
+        if self._silent:
+            socket.close()
+            return
+        self._sockets.append(socket)
+        socket.on_message(lambda text: self.heard.append(json.loads(text)))
+        socket.send(json.dumps({"type": "status", "status": self.status}))
+
+    def _act(self, route: Route) -> None:
+        path = route.request.url.split("/jupyter-gpufit/api/")[1]
+        self.asked.append((path, route.request.post_data_json))
+        if self._held is None:
+            self._say(route, *self.answer)
+        else:
+            self._held.append(route)
+
+    def _say(self, route: Route, code: int, said: dict[str, Any]) -> None:
+        if self._silent:
+            route.abort()
+        else:
+            route.fulfill(status=code, json=said)
+
+    def _stretch(self, route: Route) -> dict[str, Any]:
+        query = dict(pair.split("=") for pair in route.request.url.partition("?")[2].split("&"))
+        after, limit = int(query["after"]), int(query["limit"])
+        if after < 0:
+            after = max(0, len(self.journal) + after)
+        entries = self.journal[after : after + limit]
+        return {"entries": entries, "next": after + len(entries), "ended": False}
+
+
+def _posts(url: str) -> bool:
+    return any(url.endswith(f"/{verb}") for verb in ("checkpoint", "release", "move", "resume", "stop", "ask"))

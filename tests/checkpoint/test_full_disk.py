@@ -1,0 +1,114 @@
+"""Disks that are full, read-only, forbidden or limited: the failure is said, and everything else is as it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit.checkpoint.publish import Publisher
+from jupyter_gpufit.checkpoint.request import Answer
+from jupyter_gpufit.checkpoint.writer import Writer, _not_saved
+from jupyter_gpufit.checkpoint.writer_process import _publish
+from jupyter_gpufit.errors import NotSaved
+from jupyter_gpufit.units import MiB
+from tests.checkpoint.snapshots import about, step_of, training, writing
+from tests.people import ADA, PATIENCE, need_root
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB, so that "disk full" is the system's own."""
+    if os.getuid() != 0:
+        pytest.skip("NEEDS ROOT: mounts a small tmpfs to fill it")
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", tmp_path], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"CANNOT MOUNT a small tmpfs here: {mount.stderr.decode().strip()}")
+    yield tmp_path
+    subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def _fails(writer: Writer, step: int, nbytes: int, why: str) -> None:
+    before = sorted(os.listdir(writer.directory))
+    with pytest.raises(NotSaved, match=f"(?s){why}.*training goes on, and older checkpoints are as they were"):
+        writer.save(training(step, nbytes), about(step)).result(PATIENCE)
+    assert sorted(os.listdir(writer.directory)) == before  # nothing half-written either
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    directory = small_disk / "checkpoints"
+    with writing(directory) as writer:
+        writer.save(training(1, 3 * MiB), about(1)).result(PATIENCE)
+        _fails(writer, 2, 30 * MiB, r"No space left on device: it needs .* MiB and .* MiB are free.*Free space there")
+        assert step_of(directory) == 1
+        (small_disk / "others").write_bytes(b"x" * 3 * MiB)
+        _fails(writer, 3, 3 * MiB, "No space left on device")
+        (small_disk / "others").unlink()
+        writer.save(training(4, 3 * MiB), about(4)).result(PATIENCE)
+    assert step_of(directory) == 4
+
+
+def test_a_disk_that_becomes_read_only(small_disk: Path) -> None:
+    directory = small_disk / "checkpoints"
+    with writing(directory) as writer:
+        writer.save(training(1), about(1)).result(PATIENCE)
+        subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+        _fails(writer, 2, MiB, "Read-only file system.*choose another place with GPUFIT_DATA|made writable")
+        assert step_of(directory) == 1
+        subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+        writer.save(training(3), about(3)).result(PATIENCE)
+    assert step_of(directory) == 3
+
+
+def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+    """As a quota does, it lets the file begin."""
+    directory = tmp_path / "checkpoints"
+    with writing(directory) as writer:
+        writer.save(training(1), about(1)).result(PATIENCE)
+        assert writer._process is not None
+        pid = writer._process._process.pid
+        unlimited = resource.prlimit(pid, resource.RLIMIT_FSIZE, (MiB, resource.RLIM_INFINITY))
+        _fails(writer, 2, 3 * MiB, "File too large.*ulimit -f")
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
+        writer.save(training(3, 3 * MiB), about(3)).result(PATIENCE)
+    assert step_of(directory) == 3
+
+
+def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
+    """Root may write everywhere, so somebody else tries."""
+    need_root()
+    directory = tmp_path / "checkpoints"
+    directory.mkdir(mode=0o700)
+    with writing(directory) as writer:
+        request = writer._copy(training(1), about(1), _saving())
+        reading, answering = os.pipe()
+        child = os.fork()
+        if not child:
+            os.setgid(ADA)
+            os.setuid(ADA)
+            os.write(answering, _publish(Publisher(directory), request, writer._staging.fd).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(answering)
+        answer = Answer.decode(os.read(reading, 4096))
+        os.close(reading)
+    assert answer.errno == errno.EACCES and "chmod u+rwx" in str(_not_saved(directory, answer))
+
+
+def _saving():  # type: ignore[no-untyped-def]
+    from jupyter_gpufit.checkpoint.writer import Saving
+
+    return Saving()
+
+
+@pytest.mark.parametrize(("number", "remedy"), [(errno.EDQUOT, "quota is used up"), (errno.EIO, "disk may be failing")])
+def test_what_to_do_is_said(number: int, remedy: str, tmp_path: Path) -> None:
+    said = str(_not_saved(tmp_path, Answer(os.strerror(number), number)))
+    assert os.strerror(number) in said and remedy in said and "GPUFIT_DATA" in said

@@ -1,0 +1,247 @@
+"""The training's side: short pauses, one checkpoint at a time, and a training that goes on whatever happens."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit.checkpoint import staging
+from jupyter_gpufit.checkpoint import writer as writer_module
+from jupyter_gpufit.checkpoint.files import newest
+from jupyter_gpufit.checkpoint.snapshot_values import Blob, Snapshot
+from jupyter_gpufit.checkpoint.writer import Writer
+from jupyter_gpufit.errors import NotSaved, TakenOver
+from jupyter_gpufit.process import start_time_of
+from jupyter_gpufit.units import MiB
+from tests.checkpoint.snapshots import about, assert_is, copied, step_of, training, writing
+from tests.people import PATIENCE
+
+pytestmark = pytest.mark.slow  # each starts the process that writes
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints"
+
+
+def _signal(writer: Writer, number: signal.Signals) -> None:
+    assert writer._process is not None
+    os.kill(writer._process._process.pid, number)
+
+
+def test_the_process_that_writes_imports_no_torch() -> None:
+    code = "import sys, jupyter_gpufit.checkpoint.writer_process; print(*(m.split('.')[0] for m in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "numpy", "IPython", "anyio", "psutil"} & set(loaded)
+
+
+def test_the_training_goes_on_while_it_is_written_and_a_second_save_waits(directory: Path) -> None:
+    with writing(directory) as writer:
+        assert not writer.busy
+        _signal(writer, signal.SIGSTOP)  # a disk that takes its time
+        first = writer.save(training(1), about(1))
+        assert writer.busy and not first.done() and first.waited < 1
+
+        second: list[writer_module.Saving] = []
+        saver = threading.Thread(target=lambda: second.append(writer.save(training(2), about(2))))
+        saver.start()
+        saver.join(0.2)
+        assert saver.is_alive() and newest(directory).opened is None
+
+        _signal(writer, signal.SIGCONT)
+        assert first.result(PATIENCE).about.step == 1
+        saver.join(PATIENCE)
+        assert second[0].result(PATIENCE).about.step == 2 and second[0].waited >= 0.15
+        assert not writer.busy
+    assert step_of(directory) == 2
+
+
+def test_later_changes_of_the_training_are_not_in_it(directory: Path) -> None:
+    data = bytearray(b"before")
+
+    def write(view: memoryview) -> None:
+        view[:] = data
+
+    with writing(directory) as writer:
+        _signal(writer, signal.SIGSTOP)
+        saving = writer.save(Snapshot(b"", (Blob("w", "U8", (6,), 6, write),)), about())
+        data[:] = b"behind"
+        _signal(writer, signal.SIGCONT)
+        saving.result(PATIENCE)
+    opened = newest(directory).opened
+    assert_is(opened, Snapshot(b"", (copied("w", b"before"),)))
+    assert opened is not None
+    opened.close()
+
+
+def test_the_buffer_is_kept_and_grows(directory: Path) -> None:
+    with writing(directory) as writer:
+        assert writer.host_memory == 0
+        writer.prepare(MiB)
+        writer.save(training(1), about(1)).result(PATIENCE)
+        small = writer.host_memory
+        large = writer.save(training(2, 100 * MiB), about(2))
+        assert large.result(PATIENCE) and 0 < small < large.copied <= writer.host_memory < 200 * MiB
+        writer.save(training(3), about(3)).result(PATIENCE)
+        assert writer.host_memory > 100 * MiB
+    assert writer.host_memory == 0 and step_of(directory) == 3
+
+
+def test_a_buffer_for_which_there_is_no_memory_is_not_made(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(directory) as writer:
+        monkeypatch.setattr(staging, "free_memory", lambda: MiB)
+        with pytest.raises(NotSaved, match="buffer needs 64.0 MiB more of the host's memory and 1.0 MiB are free"):
+            writer.save(training(1), about(1)).result(PATIENCE)
+        monkeypatch.undo()
+        writer.save(training(2), about(2)).result(PATIENCE)
+    assert step_of(directory) == 2
+
+
+def test_the_memory_a_container_allows_is_what_is_free(tmp_path: Path) -> None:
+    job = tmp_path / "slurm" / "job_7"
+    job.mkdir(parents=True)
+    own = tmp_path / "own"
+    own.write_text("0::/slurm/job_7\n")
+    for place, limit in ((job, "max"), (job.parent, "1000")):
+        (place / "memory.max").write_text(limit)
+        (place / "memory.current").write_text("700")
+        (place / "memory.stat").write_text("anon 5\ninactive_file 200\n")
+    assert staging._left_in_groups(tmp_path, own) == [500]
+    assert staging._left_in_groups(tmp_path, tmp_path / "none") == []
+
+
+def test_a_killed_writer_costs_one_checkpoint(directory: Path) -> None:
+    with writing(directory) as writer:
+        writer.save(training(1), about(1)).result(PATIENCE)
+        _signal(writer, signal.SIGSTOP)
+        lost = writer.save(training(2), about(2))
+        _signal(writer, signal.SIGKILL)
+        with pytest.raises(NotSaved, match="ended with signal 9.*The training goes on"):
+            lost.result(PATIENCE)
+        assert step_of(directory) == 1
+        writer.save(training(3), about(3)).result(PATIENCE)  # by a new one
+    assert step_of(directory) == 3
+
+
+def test_bytes_that_cannot_be_had_are_the_callers_error_and_the_next_save_works(directory: Path) -> None:
+    def write(view: memoryview) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access")
+
+    with writing(directory) as writer:
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            writer.save(Snapshot(b"", (Blob("w", "U8", (1,), 1, write),)), about())
+        assert not writer.busy
+        writer.save(training(2), about(2)).result(PATIENCE)
+
+
+def test_an_automatic_checkpoint_gives_way_and_the_next_does_not(directory: Path) -> None:
+    with writing(directory) as writer:
+        for step, automatic in ((1, True), (2, False)):
+            writer.save(training(step), about(step, automatic=automatic)).result(PATIENCE)
+        assert writer._process is not None
+        assert os.getpriority(os.PRIO_PROCESS, writer._process._process.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+    assert step_of(directory) == 2
+
+
+def test_a_writer_whose_job_has_a_later_worker_publishes_nothing(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    epoch = directory.parent / "epoch"
+    epoch.write_text("1")
+    with writing(directory) as old:
+        old.save(training(1), about(1)).result(PATIENCE)
+        _signal(old, signal.SIGSTOP)  # frozen in the middle of its life
+        late = old.save(training(2), about(2))
+        epoch.write_text("2")
+        with writing(directory, epoch=2) as new:
+            new.save(training(3), about(3, epoch=2)).result(PATIENCE)
+        _signal(old, signal.SIGCONT)
+        with pytest.raises(TakenOver, match="worker 2 of this job has taken over, and this is worker 1") as caught:
+            late.result(PATIENCE)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert sorted(os.listdir(directory)) == ["000001-000001", "000002-000001"]  # nothing half-written either
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(directory: Path) -> None:
+    left = directory / ".000001-000003.4711.ab12cd34.tmp"
+    mine = [directory / ".notes.tmp", directory / "000001-000001.tmp", directory / ".000001-000002.7.zz.tmp"]
+    for path in (left, *mine):
+        path.mkdir(parents=True)
+        (path / "state.safetensors").write_text("half")
+    outside = directory.parent / "precious"
+    outside.mkdir()
+    link = directory / ".000001-000004.4711.ab12cd34.tmp"
+    link.symlink_to(outside)
+    with writing(directory) as writer:
+        writer.save(training(1), about(1)).result(PATIENCE)
+    assert not left.exists() and outside.exists() and all(path.exists() for path in mine)
+
+
+def _gone(pid: int) -> Callable[[], bool]:
+    return lambda: start_time_of(pid) is None
+
+
+def test_the_process_ends_with_a_killed_training_but_finishes_what_was_asked(directory: Path, tmp_path: Path) -> None:
+    """Also when a forked child of the training, a worker of a DataLoader, still holds its descriptors."""
+    code = f"""
+import os, signal, sys
+from pathlib import Path
+from jupyter_gpufit.checkpoint.writer import Writer
+from tests.checkpoint.snapshots import about, training
+writer = Writer(Path({str(directory)!r}), 1, 3)
+child = os.fork()
+if not child:
+    signal.pause()
+pid = writer._process._process.pid
+os.kill(pid, signal.SIGSTOP)
+snapshot = training(1, {64 * MiB})
+writer.save(snapshot, about(1))
+import select
+poll = select.poll(); poll.register(writer._process._channel, select.POLLOUT)
+import fcntl, termios, array, time
+waiting = array.array("i", [0])
+while not waiting[0]:  # until the request is in the channel
+    fcntl.ioctl(writer._process._channel.fileno(), termios.TIOCOUTQ, waiting)
+    time.sleep(0.001)
+print(pid, child, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    assert ran.returncode == -signal.SIGKILL
+    pid, child = map(int, ran.stdout.split())
+    fd = os.pidfd_open(pid)
+    try:
+        os.kill(pid, signal.SIGCONT)
+        _until_ended(fd)
+    finally:
+        os.close(fd)
+        os.kill(child, signal.SIGKILL)
+    assert step_of(directory) in (None, 1)
+    assert [name for name in os.listdir(directory) if name.endswith(".tmp")] == []
+
+
+def _until_ended(fd: int) -> None:
+    import select
+
+    assert select.select([fd], [], [], PATIENCE)[0], "the process that writes did not end with the training"
+
+
+def test_closing_waits_for_what_is_being_written(directory: Path) -> None:
+    writer = Writer(directory, 1, 3)
+    saving = writer.save(training(1, 20 * MiB), about(1))
+    writer.close()
+    writer.close()
+    assert saving.done() and step_of(directory) == 1
+
+
+def test_a_save_while_the_directory_of_the_job_is_gone(tmp_path: Path) -> None:
+    with writing(tmp_path / "gone" / "checkpoints") as writer:
+        with pytest.raises(NotSaved, match="No such file or directory"):
+            writer.save(training(1), about(1)).result(PATIENCE)

@@ -1,0 +1,159 @@
+"""How much of a program's loops is left: what iterators tell, and what is made of it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from tqdm import tqdm
+
+from jupyter_gpufit.cell.resumable.program import Program
+from jupyter_gpufit.worker.live import Progress
+from jupyter_gpufit.worker.loops import Course, Loop, Nest, _extent, nest_of
+
+numbers = itertools.count()
+
+
+def run(source: str, look: Any) -> None:
+    """Run a cell as a worker does; it calls look(loops)."""
+    filename = f"<cell {next(numbers)} of test_loops>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {"torch": torch, "DataLoader": DataLoader, "TensorDataset": TensorDataset}
+    program = Program(namespace)
+    tree = program.cell(ast.parse(source, filename), filename)
+    frames: list[Any] = []
+    namespace["look"] = lambda *inner: look(nest_of([namespace["_gf_f"], *frames, *inner]))
+    exec(compile(tree, filename, "exec"), namespace)
+
+
+def seen(source: str) -> list[list[tuple[int | None, int | None]]]:
+    """What is left and whole of each loop, at each look."""
+    found: list[list[tuple[int | None, int | None]]] = []
+    run(source, lambda nest: found.append([(loop.left, loop.whole) for loop in nest]))
+    return found
+
+
+def test_nested_ranges_and_lists() -> None:
+    looks = seen("for a in range(2):\n    for b in [5, 6, 7]:\n        look()\n")
+    assert looks == [[(a, 2), (b, 3)] for a in (1, 0) for b in (2, 1, 0)]
+
+
+def test_a_data_loader() -> None:
+    looks = seen("loader = DataLoader(TensorDataset(torch.zeros(10, 1)), batch_size=4)\nfor x in loader:\n    look()\n")
+    assert looks == [[(2, 3)], [(1, 3)], [(0, 3)]]
+
+
+def test_an_enumerated_loader() -> None:
+    looks = seen("for i, x in enumerate(DataLoader(TensorDataset(torch.zeros(4, 1)))):\n    look()\n")
+    assert looks == [[(3 - i, 4)] for i in range(4)]
+
+
+def test_zip_is_as_long_as_its_shortest() -> None:
+    assert seen("for a, b in zip([1, 2], range(9)):\n    look()\n") == [[(1, 2)], [(0, 2)]]
+
+
+def test_a_while_has_no_known_length_and_what_is_inside_has() -> None:
+    source = "n = 0\nwhile n < 2:\n    n += 1\n    for x in range(2):\n        look()\n"
+    assert seen(source) == [[(None, None), (left, 2)] for _ in range(2) for left in (1, 0)]
+
+
+def test_a_generator_has_no_known_length() -> None:
+    source = "def batches():\n    yield 1\n    yield 2\nfor x in batches():\n    look()\n"
+    assert seen(source) == [[(None, None)]] * 2
+
+
+def test_a_progress_bar() -> None:
+    bar = iter(tqdm(range(5), disable=False, file=open("/dev/null", "w")))
+    next(bar)
+    next(bar)
+    assert _extent(bar) == (4, 5)  # the second is being worked on: it counts when it is done
+    for _ in bar:
+        pass
+
+
+def test_data_without_a_length_is_no_failure() -> None:
+    class Endless(Dataset[int]):
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    assert _extent(object()) == (None, None)
+    loader = DataLoader(Endless(), sampler=iter([0, 1]))  # type: ignore[arg-type]
+    assert _extent(iter(loader)) == (None, None)
+
+
+# What is made of it ---------------------------------------------------------------------------------------------------
+
+EPOCH, BATCH, CHECK = ("cell", 0), ("cell", 1), ("cell", 2)
+
+
+def looks(epochs: int, batches: int, *, checks: int = 0) -> Iterator[tuple[int, Nest]]:
+    """Of a plain training with a step in each iteration: after each iteration the steps taken, and the loops."""
+    step = 0
+    for epoch in range(epochs):
+        outer = Loop(EPOCH, epochs - epoch - 1, epochs)
+        for batch in range(batches):
+            step += 1
+            yield step, (outer, Loop(BATCH, batches - batch - 1, batches))
+        for check in range(checks):
+            yield step, (outer, Loop(CHECK, checks - check - 1, checks))
+
+
+def progress(course: Course, looks: Iterator[tuple[int, Nest]]) -> list[Progress]:
+    return [course.take(float(now), step, nest, 1.0) for now, (step, nest) in enumerate(looks)]
+
+
+def test_a_plain_training_knows_its_total_after_a_few_looks() -> None:
+    told = progress(Course(), looks(3, 10))
+    assert told[0].total is None and told[0].step == 1
+    assert {one.total for one in told[2:]} == {30}
+    assert told[-1].left == 0.0
+    assert told[14].left == pytest.approx(15.0)
+
+
+def test_an_evaluation_between_epochs_changes_no_total() -> None:
+    told = progress(Course(), looks(3, 10, checks=5))
+    assert {one.total for one in told[2:]} == {30}
+
+
+def test_a_look_between_the_item_and_its_step_changes_no_total() -> None:
+    course = Course()
+    told = [
+        course.take(float(now), step - now % 2, nest, None) for now, (step, nest) in enumerate(looks(2, 20)) if now > 0
+    ]
+    assert len({one.total for one in told[3:]}) == 1 and told[-1].total in (39, 40)
+
+
+def test_accumulation_takes_a_step_every_so_often() -> None:
+    course = Course()
+    told = [course.take(float(now), step // 4, nest, None) for now, (step, nest) in enumerate(looks(5, 40))]
+    assert told[-1].total == pytest.approx(50, abs=2)
+    assert {one.total for one in told[100:]} <= {49, 50, 51}
+
+
+def test_a_while_around_it_all_has_no_total() -> None:
+    unknown = Loop(EPOCH, None, None)
+    told = progress(Course(), ((step, (unknown, Loop(BATCH, 9 - step, 10))) for step in range(10)))
+    assert {(one.total, one.left) for one in told} == {(None, None)}
+
+
+def test_an_inner_loop_of_unknown_length_is_part_of_an_iteration() -> None:
+    told = progress(Course(), ((step, (Loop(EPOCH, 9 - step, 10), Loop(BATCH, None, None))) for step in range(10)))
+    assert {one.total for one in told[2:]} <= {9, 10}
+
+
+def test_a_range_that_forgets_its_length_is_remembered() -> None:
+    """As from Python 3.12 on."""
+    course = Course()
+    told = progress(course, ((step, (outer, Loop(BATCH, inner.left, None))) for step, (outer, inner) in looks(3, 10)))
+    assert told[-1].total == pytest.approx(30, abs=2)
+
+
+def test_without_steps_there_is_time_left() -> None:
+    told = progress(Course(), ((0, nest) for _, nest in looks(2, 10)))
+    assert told[5].total is None and told[5].left == pytest.approx(14.0)
