@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test accuracy check bench gpu clean
+.PHONY: demo test accuracy soak check bench gpu clean
 
 .venv/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/*)
 	$(PYTHON) -m venv .venv
@@ -18,14 +18,17 @@ PYTEST := $(BIN)/python -m pytest
 demo: .venv/installed  ## train the example notebook on two CPU slots and show what it shows
 	GPUFIT_DEVICES=cpu:2x4GiB $(BIN)/python examples/run.py examples/01_train_a_cell.ipynb
 
-test: .venv/installed lint  ## everything but the accuracy table; what CI runs
-	$(PYTEST) -m "not accuracy"
+test: .venv/installed lint  ## everything, also what CI runs
+	$(PYTEST) -m "not soak"
 
-accuracy: .venv/installed  ## estimates beside published measurements; prints the table, takes some minutes
-	$(PYTEST) -m accuracy -s
+accuracy: .venv/installed  ## estimates beside all published measurements: the table, and whether the limits are met
+	$(BIN)/python bench/accuracy.py
+
+soak: .venv/installed  ## kill and resume at every safe point; prints the table and writes bench/results/soak.json
+	$(PYTEST) -m soak -s
 
 check: .venv/installed lint  ## lint, types and the fast tests
-	$(PYTEST) -m "not slow and not browser and not gpu"
+	$(PYTEST) -m "not slow and not browser and not gpu and not soak"
 
 .PHONY: lint
 lint: .venv/installed

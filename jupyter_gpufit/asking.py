@@ -15,7 +15,7 @@ from .show import saved
 from .worker.client import ask
 from .worker.follow import LEFT
 from .worker.journal import Reader
-from .worker.messages import CouldNotSave, Saved, StateChange
+from .worker.messages import WAITING, CouldNotSave, Saved, StateChange
 from .worker.record import Record, read_record
 from .worker.watch import changes
 
@@ -40,6 +40,8 @@ def why_not(verb: Verb, record: Record) -> str:
         return ""
     if record.state in (*LEFT, "lost"):
         return f"it does not run: it is {record.state}."
+    if record.state in ("estimating", "queued", "starting"):
+        return f"it is {record.state}, so there is nothing to save yet (gpufit stop ends it)."
     return f"it is {record.state}."
 
 
@@ -64,11 +66,11 @@ async def _outcome(job: Job, paths: JobPaths, verb: Verb, asked: dict[str, int])
             async for record in looks:
                 for entry in reader.read():
                     match entry.event:
-                        case Saved() as event if event.number >= number:
+                        case Saved() as event if event.number == number:
                             yield f"{job.name} is {saved(event)}"
                             if verb == "checkpoint":
                                 return
-                        case CouldNotSave(at, why) if at >= number:
+                        case CouldNotSave(at, why) if at == number:
                             raise NotNow(job.name, why)
                         case StateChange(state, reason) if state in LEFT:
                             yield f"{job.name} is {state}: {reason}"
@@ -76,7 +78,7 @@ async def _outcome(job: Job, paths: JobPaths, verb: Verb, asked: dict[str, int])
                         case StateChange("running", _, device, epoch) if epoch > asked.get("epoch", epoch):
                             yield f"{job.name} runs on {device}."
                             return
-                        case StateChange("saving" | "moving", reason, _, epoch) if reason and entry.seq > number:
+                        case StateChange("saving" | "moving", reason) if reason.startswith(WAITING):
                             yield f"{job.name}: {reason}"
                 if record.state == "lost":
                     raise WorkerDied(job.name, "is gone.")

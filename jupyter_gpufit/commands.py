@@ -183,7 +183,15 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     resume.add_argument(
         "job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest that can be resumed)"
     )
+    resume.add_argument("--gpu", default="", metavar="DEVICE", help="on this device (default: as it was started)")
     resume.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal always does")
+    for one in (train, attach, resume):
+        one.add_argument(
+            "--widget",
+            action=argparse.BooleanOptionalAction,
+            default=None,
+            help="a card with progress, curves and buttons (in a notebook; default: with --detach and attach)",
+        )
     clean = verb("clean", "Delete the files of jobs that have ended.")
     clean.add_argument("jobs", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: all that have ended)")
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from IPython.core.interactiveshell import InteractiveShell
@@ -31,7 +31,7 @@ from .job import Job, JobPaths, Options, all_jobs, chosen_job, create_job_files,
 from .place import refuse_impossible
 from .release import release
 from .settings import Settings
-from .show import NotebookShow, WidgetShow, cell_failed
+from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
 from .status import StatusReader
 from .train import request_for
 from .worker.follow import Interrupts, Leaving, follow
@@ -40,6 +40,9 @@ from .worker.parent import Spare, Started
 from .worker.record import read_record
 from .worker.result import from_descriptors, load
 from .worker.stop import stop
+
+if TYPE_CHECKING:
+    from .widget import JobCard  # kernels start faster without
 
 
 class Notebook:
@@ -71,7 +74,7 @@ class Notebook:
                 await self._estimate(options, line, cell, interrupts)
             case "attach":
                 job, paths = chosen_job(self.settings, options.job)
-                await self._attach(job, paths, interrupts, leaving, again=options.again)
+                await self._attach(job, paths, interrupts, leaving, again=options.again, widget=options.widget)
             case "stop":
                 job, paths = find_job(self.settings, options.job)
                 async for word in stop(job, paths, self.settings.stop_patience):
@@ -129,11 +132,11 @@ class Notebook:
 
     async def _resume(self, options: argparse.Namespace, interrupts: Interrupts, leaving: Leaving) -> None:
         """Go on with a job; where this notebook still has its objects, they are those that are trained."""
-        found = await resume.prepare(self.settings, options.job)
+        found = await resume.prepare(self.settings, options.job, options.gpu)
         job, paths = found.job, found.paths
         waiting = self.spare.take(found.env, found.start.python)
         try:
-            self._started[job.id] = waiting.give_again(job, paths)
+            self._started[job.id] = waiting.give_again(job, paths, options.gpu)
         except BaseException:
             waiting.dismiss()
             raise
@@ -151,11 +154,12 @@ class Notebook:
         *,
         after: int = 0,
     ) -> None:
+        card = self._card(job, paths, options.widget, apart=options.detach)
         try:
             if options.detach:
-                self._follow_apart(job, paths, after)
+                self._follow_apart(job, paths, after, card)
             else:
-                await self._follow(job, paths, interrupts, leaving, after=after)
+                await self._follow(job, paths, interrupts, leaving, after=after, card=card)
         finally:
             if self.settings.spare_worker:
                 self.spare.prepare()  # now, not earlier: importing torch would have slowed the cell down
@@ -266,12 +270,21 @@ class Notebook:
     # Follow ---------------------------------------------------------------------------------------------------------
 
     async def _attach(
-        self, job: Job, paths: JobPaths, interrupts: Interrupts, leaving: Leaving, *, again: bool
+        self,
+        job: Job,
+        paths: JobPaths,
+        interrupts: Interrupts,
+        leaving: Leaving,
+        *,
+        again: bool,
+        widget: bool | None,
     ) -> None:
         record = read_record(paths)
         if record.version and record.version != __version__:
             raise VersionDiffers(job.name, record.version, __version__)
-        await self._follow(job, paths, interrupts, leaving, again=again)
+        runs = record.worker is not None and record.worker.alive()
+        card = self._card(job, paths, widget, apart=runs)
+        await self._follow(job, paths, interrupts, leaving, again=again, card=card)
 
     async def _follow(
         self,
@@ -282,6 +295,7 @@ class Notebook:
         *,
         again: bool = False,
         after: int = 0,
+        card: JobCard | None = None,
     ) -> None:
         show = NotebookShow(self.shell, job, self._said)
         returned: list[Returned] = []
@@ -303,7 +317,7 @@ class Notebook:
             end = await follow(
                 job,
                 paths,
-                show,
+                with_card(show, card),
                 after=after,
                 interrupts=interrupts,
                 leaving=leaving,
@@ -359,7 +373,19 @@ class Notebook:
         started = self._started.get(job.id)
         return (lambda: None) if started is None else started.exit_code
 
-    def _follow_apart(self, job: Job, paths: JobPaths, after: int = 0) -> None:
+    def _card(self, job: Job, paths: JobPaths, option: bool | None, *, apart: bool) -> JobCard | None:
+        """A card under the cell, where one is wanted. Made now, never at load: a kernel's restart leaves it a ruin."""
+        if not wants_card(self.settings.widget, option, apart=apart) or not hasattr(self.shell, "kernel"):
+            return None
+        from IPython.display import display
+
+        from .widget import JobCard
+
+        card = JobCard(job, paths, self.settings)
+        display(card.box)
+        return card
+
+    def _follow_apart(self, job: Job, paths: JobPaths, after: int = 0, card: JobCard | None = None) -> None:
         """Show a detached job's output in a widget, from a thread; its variables come with `attach`."""
         from IPython.display import display
         from ipywidgets import Output
@@ -372,7 +398,8 @@ class Notebook:
 
         def run() -> None:
             try:
-                anyio.run(lambda: follow(job, paths, show, after=after, exit_code=exit_code))
+                shown = with_card(show, card)
+                anyio.run(lambda: follow(job, paths, shown, after=after, exit_code=exit_code))
             except* GpufitError as group:
                 show(Note(str(group.exceptions[0])))
             self._reap(job)

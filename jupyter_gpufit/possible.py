@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from . import asking, resume
 from .devices import Device
-from .job import ENDED, RESUMABLE
+from .job import ENDED
 from .status import ClaimView, JobView, RoomView, Status
 from .units import format_bytes
+from .worker.record import Record
 
 Verb = Literal["checkpoint", "release", "move", "resume", "stop"]
-BEGINNING = frozenset({"estimating", "queued", "starting"})
-LEAVING = {"saving": "It is being saved right now.", "moving": "It is moving right now."}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,43 +51,21 @@ def possible(job: JobView, status: Status) -> Can:
 
 def why_not(job: JobView, verb: Verb) -> str:
     """Why this cannot be done with the job, as far as the job itself decides it; empty: it can."""
+    record = Record(state=job.state, since=job.since, checkpoint=job.checkpoint)
     match verb:
         case "resume":
-            return _why_not_resumed(job)
+            return _sentence(resume.why_not(record))
         case "stop":
-            return "" if _lives(job) else _how_it_stands(job)
-    return _why_not_saved(job)
+            return f"It is {job.state}." if job.state in (*ENDED, "lost", "released") else ""
+    return _sentence(asking.why_not(verb, record))
 
 
-def _lives(job: JobView) -> bool:
-    return job.state not in ENDED and job.state not in ("lost", "released")
-
-
-def _how_it_stands(job: JobView) -> str:
-    """Of a job that does not run."""
-    if job.state == "lost":
-        return "Its worker is gone."
-    return "It has left its device." if job.state == "released" else f"It is {job.state}."
-
-
-def _why_not_saved(job: JobView) -> str:
-    if job.state in BEGINNING:
-        return "Its cell has not begun yet."
-    if job.state in LEAVING:
-        return LEAVING[job.state]
-    return "" if _lives(job) else _how_it_stands(job)
-
-
-def _why_not_resumed(job: JobView) -> str:
-    if _lives(job):
-        return "It has not ended."
-    if job.state not in RESUMABLE:
-        return f"It is {job.state}."
-    return "" if job.checkpoint is not None else "It left no checkpoint."
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _target(job: JobView, device: Device, status: Status) -> Target:
-    reason = _why_not_saved(job) or _why_not_there(job, device, status)
+    reason = why_not(job, "move") or _why_not_there(job, device, status)
     return Target(device=device.label, ok=not reason, reason=reason)
 
 

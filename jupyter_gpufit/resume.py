@@ -6,10 +6,11 @@ runs the text and the environment that it was started with, whatever has become 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -29,6 +30,7 @@ from .worker.record import LastCheckpoint, Record, read_record
 from .worker.watch import changes
 
 STARTING = 90.0  # seconds that a worker may take to import torch on a busy machine
+LEAVING = 30.0  # seconds that a worker which has ended its job may take to end itself
 IN_THE_QUEUE = 2.0  # seconds in the queue after which nobody is kept waiting for the job to start
 
 
@@ -40,6 +42,7 @@ class Resumption:
     paths: JobPaths
     start: Handover
     checkpoint: LastCheckpoint
+    gpu: str  # another device than it was started for; empty: as then
     seq: int  # the journal's last entry: what follows is the resumed job's
 
     @property
@@ -63,16 +66,30 @@ def why_not(record: Record) -> str:
     return "" if record.checkpoint is not None else f"it is {record.state}, and left no checkpoint."
 
 
-async def prepare(settings: Settings, wanted: str) -> Resumption:
+async def prepare(settings: Settings, wanted: str, gpu: str = "") -> Resumption:
     """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
     job, paths = _chosen(settings, wanted)
     record = read_record(paths)
     if why := why_not(record):
         raise NotResumable(job.name, why)
     assert record.checkpoint is not None
+    await _gone(record)
     start = noted_start(paths)
-    refuse_impossible(request_for(job, start.needed or job.options.memory), await read_devices_async(settings))
-    return Resumption(job, paths, start, record.checkpoint, last_seq(paths.journal))
+    request = request_for(job, start.needed or job.options.memory)
+    refuse_impossible(replace(request, gpu=gpu or request.gpu), await read_devices_async(settings))
+    return Resumption(job, paths, start, record.checkpoint, gpu, last_seq(paths.journal))
+
+
+async def _gone(record: Record) -> None:
+    """Wait for a worker that has said its last word, and holds the job's lock until its process has ended."""
+    fd = record.worker.open() if record.worker is not None else None
+    if fd is None:
+        return
+    try:
+        with anyio.move_on_after(LEAVING):
+            await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
 
 
 def _chosen(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
@@ -84,12 +101,12 @@ def _chosen(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
     raise NoSuchJob("(the newest that can be resumed)")
 
 
-async def resume(settings: Settings, wanted: str) -> AsyncIterator[str]:
+async def resume(settings: Settings, wanted: str, gpu: str = "") -> AsyncIterator[str]:
     """Have the job go on by itself, saying so, until it runs or waits in the queue."""
-    found = await prepare(settings, wanted)
+    found = await prepare(settings, wanted, gpu)
     waiting = Waiting.spawn(found.env, found.start.python)
     try:
-        started = waiting.give_again(found.job, found.paths)
+        started = waiting.give_again(found.job, found.paths, gpu)
     except BaseException:
         waiting.dismiss()
         raise

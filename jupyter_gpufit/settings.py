@@ -26,6 +26,7 @@ class Settings:
     estimate_limit: float = 0.0  # seconds that a training may wait for its estimate; 0: none, it claims a whole device
     stop_patience: float = 5.0  # seconds between two rungs of the stop ladder
     checkpoint_every: float = 600.0  # seconds between two automatic checkpoints; 0: none but those asked for
+    widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"
     checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
 
 

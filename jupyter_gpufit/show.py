@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from .errors import GpufitError
+from .errors import BadSetting, GpufitError
 from .job import ENDED, Job
 from .units import format_bytes, format_duration
 from .worker.messages import (
@@ -109,6 +109,33 @@ class Status:
         if change.state in ENDED:
             parts.append(f"after {format_duration(self._time - self._began)}")
         return " · ".join(parts)
+
+
+class Card(Protocol):
+    """What shows a job's progress beside its output: widget.JobCard."""
+
+    def take(self, event: Event, when: float) -> None: ...
+
+
+def with_card(show: Show, card: Card | None) -> Show:
+    """What shows an event in the card, too."""
+    if card is None:
+        return show
+
+    def both(event: Event, when: float | None = None) -> None:
+        card.take(event, when or time.time())
+        show(event, when)
+
+    return both
+
+
+def wants_card(setting: str, option: bool | None, *, apart: bool) -> bool:
+    """Whether to show a card: by default where a cell does not wait for its job, or where one attaches to it."""
+    if setting not in ("auto", "always", "never"):
+        raise BadSetting("widget", "GPUFIT_WIDGET or settings.toml", f"{setting!r} is not auto, always or never.")
+    if option is not None:
+        return option
+    return setting == "always" or (setting == "auto" and apart)
 
 
 class NotebookShow:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -273,13 +273,23 @@ def _job(job: Job, record: Record) -> JobView:
         step=record.step,
         notebook=job.notebook,
         kernel_id=job.kernel_id,
-        progress=record.live.progress or Progress(step=record.step),
+        progress=_progress(record),
         loss=record.live.loss,
         metrics=record.live.metrics,
         mfu=record.live.mfu,
         memory=record.live.memory,
         checkpoint=record.checkpoint,
     )
+
+
+def _progress(record: Record) -> Progress:
+    """Of a job that does not run any more there is no pace."""
+    told = record.live.progress
+    if told is None:
+        return Progress(step=record.step)
+    if record.state in ("running", "saving"):
+        return told
+    return replace(told, step=max(record.step, told.step), per_second=None, left=None)
 
 
 def _pid(record: Record) -> int | None:

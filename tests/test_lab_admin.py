@@ -470,16 +470,27 @@ def test_sees_signs_of_a_shared_account(account: Account, expected: str, word: s
 def test_sees_two_people_of_a_hub_under_one_account(as_root: None) -> None:
     hub = [
         subprocess.Popen(
-            ["sleep", "60"], user=ALICE, group=ALICE, extra_groups=[], env={**os.environ, "JUPYTERHUB_USER": name}
+            ["cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            user=ALICE,
+            group=ALICE,
+            extra_groups=[],
+            env={**os.environ, "JUPYTERHUB_USER": name},
         )
         for name in ("ann", "bob")
     ]
     try:
+        for process in hub:
+            assert process.stdin and process.stdout
+            process.stdin.write(b"here\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"here\n"  # its environment is in place
         (account,) = (account for account in facts.accounts() if account.uid == ALICE)
     finally:
         for process in hub:
             process.kill()
-            process.wait()
+            process.communicate()
 
     assert account.people == {"ann", "bob"}
 

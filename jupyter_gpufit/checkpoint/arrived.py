@@ -1,8 +1,8 @@
 """What the reply of a restored training needs of the arrival in the process before.
 
 The reply tells the difference to what came. So the objects that came are found again by their numbers, those that have
-changed already are known as changed, and the others are looked at anew. Of an object that nothing leads to any more, and
-that had not changed, only its place among the numbers is kept; the bytes of all are in the memory they came in.
+changed already are known as changed, and the others are looked at anew. Of an object that nothing leads to any more,
+and that had not changed, only its place among the numbers is kept; the bytes of all are in the memory they came in.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Needed:
     """In the graph of a snapshot."""
 
     graph: bytes  # of the shipment
+    count: int  # of the objects that came: the numbers of new ones begin there
     objects: list[tuple[int, Any]]  # those that are still there, by number
     changed: set[int]  # the numbers of those that differ from what came
     same: list[str]  # variables that are what they were
@@ -41,7 +42,9 @@ def needed_of(arrival: Arrival, changed: list[Any], written: Mapping[int, Any]) 
     there = [(number, obj) for number, obj in numbered if number > 1 and id(obj) in written]
     now = arrival.namespace
     same = [name for name, value in arrival.bindings.items() if name in now and now[name] is value]
-    return Needed(arrival.graph, there, {number for number, obj in there if id(obj) in ids}, same)
+    return Needed(
+        arrival.graph, len(arrival.opened.objects), there, {number for number, obj in there if id(obj) in ids}, same
+    )
 
 
 def arrival_again(needed: Needed, namespace: Namespace, before: Namespace, memory: Memory, whole: Whole) -> Arrival:
@@ -51,14 +54,12 @@ def arrival_again(needed: Needed, namespace: Namespace, before: Namespace, memor
     # The reply only continues its numbers; what stood on its bytes has been made from the snapshot.
     opener.extend([(MEMORY, 0, 0)] * len(header["table"]), [], whole)
     found = dict(needed.objects)
-    count = 1 + max(found, default=1)
-    objects = [namespace, opener, *(found[number] if number in found else object() for number in range(2, count))]
+    later = (found[number] if number in found else object() for number in range(2, needed.count))
+    objects = [namespace, opener, *later]
     kinds: dict[type, Kind] = {}
     marks = list(_marks(found, needed.changed, kinds))
     bindings = before | {name: namespace[name] for name in needed.same if name in namespace}
-    return Arrival(
-        needed.graph, memory, namespace, Opened(header, objects, opener), whole, marks, bindings, kinds
-    )
+    return Arrival(needed.graph, memory, namespace, Opened(header, objects, opener), whole, marks, bindings, kinds)
 
 
 def _marks(found: Mapping[int, Any], changed: set[int], kinds: dict[type, Kind]) -> Any:

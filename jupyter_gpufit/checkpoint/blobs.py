@@ -1,8 +1,8 @@
 """From the bytes that a graph stands on to blobs, and back.
 
 A region of this process's memory is one blob, a storage on a device another, and so is every region of the memory that
-the variables came in with. Where a blob is exactly one tensor of a module, it has that tensor's name, type and shape, so
-that any reader of safetensors can show a model's weights.
+the variables came in with. Where a blob is exactly one tensor of a module, it has that tensor's name, type and shape,
+so that any reader of safetensors can show a model's weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from ..graph.memory import Buffer
 from ..graph.opening import Whole
-from ..graph.spans import Layout, Region
+from ..graph.spans import Foreign, Layout, Region
 from .snapshot_values import Blob, Changes
 
 Read = Callable[[int, memoryview], None]
@@ -81,7 +81,7 @@ class Parts:
 def gather(layout: Layout, devices: Mapping[int, Any], whole: Whole, inputs: Any, roots: Mapping[str, Any]) -> Parts:
     """`devices`: the storages on devices by offset. `inputs`: the extents of the shipment in `whole`."""
     named, blobs = names_of_tensors(roots), _Blobs()
-    runs = [*layout.regions, *layout.foreign]
+    runs: list[Region | Foreign] = [*layout.regions, *layout.foreign]
     runs.sort(key=lambda run: run.offset)
     for run in runs:
         if isinstance(run, Region):
@@ -94,7 +94,7 @@ def gather(layout: Layout, devices: Mapping[int, Any], whole: Whole, inputs: Any
         address = whole.address + offset
         known = named.get(("cpu", address, nbytes))
         blobs.add(address, nbytes, known, whole, changes="often" if known and known.trained else "seldom")
-    for path, region in layout.mapped:
+    for _, region in layout.mapped:
         blobs.add(region.address, region.nbytes, None, region, changes="seldom")
     mapped = [(path, region.offset, region.nbytes) for path, region in layout.mapped]
     return Parts(tuple(blobs.found), [(run.offset, run.nbytes) for run in runs], list(inputs), mapped)

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import CheckpointBroken, CheckpointError, NotYours
+from ..errors import CheckpointBroken, NotYours
 from ..job import check_trusted
 from ..units import GiB
 from .manifest import GRAPH, MANIFEST, About, Malformed, Manifest
@@ -102,7 +102,7 @@ class Found:
     """The newest checkpoint that holds, and the newer ones that do not."""
 
     opened: Opened | None
-    skipped: tuple[CheckpointError | NotYours, ...] = ()
+    skipped: tuple[CheckpointBroken | NotYours, ...] = ()
 
     @property
     def remarks(self) -> list[str]:
@@ -112,7 +112,7 @@ class Found:
 
 def newest(directory: Path) -> Found:
     """Open the newest checkpoint that holds. Raises NotYours when others could have written into the directory."""
-    skipped: list[CheckpointError | NotYours] = []
+    skipped: list[CheckpointBroken | NotYours] = []
     try:
         _check_chain(directory)
         found = names(directory)
@@ -121,7 +121,7 @@ def newest(directory: Path) -> Found:
     for name in found:
         try:
             return Found(open_checkpoint(directory / name), tuple(skipped))
-        except (CheckpointError, NotYours) as error:
+        except (CheckpointBroken, NotYours) as error:
             skipped.append(error)
     return Found(None, tuple(skipped))
 
@@ -138,16 +138,16 @@ def open_listed(path: Path) -> Checkpoint:
     return Checkpoint(path, opened.manifest)
 
 
-def listed(directory: Path) -> tuple[list[Checkpoint], list[CheckpointError | NotYours]]:
+def listed(directory: Path) -> tuple[list[Checkpoint], list[CheckpointBroken | NotYours]]:
     """The checkpoints of a job, newest first, without reading their tensors; and those that are none."""
     good: list[Checkpoint] = []
-    bad: list[CheckpointError | NotYours] = []
+    bad: list[CheckpointBroken | NotYours] = []
     with suppress(FileNotFoundError):
         _check_chain(directory)
         for name in names(directory):
             try:
                 good.append(open_listed(directory / name))
-            except (CheckpointError, NotYours) as error:
+            except (CheckpointBroken, NotYours) as error:
                 bad.append(error)
     return good, bad
 

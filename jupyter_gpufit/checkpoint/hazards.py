@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..errors import NotHere
@@ -14,6 +14,8 @@ from ..graph.stream import a_thing
 from .orders import Order, by_value, kept_by_pickle, order_of
 
 Problem = tuple[str, str]  # where it is, and a sentence
+Memo = Mapping[int, tuple[int, Any]]  # a pickler's: its objects by their id()
+Roots = Callable[[], Mapping[str, Any]]
 # In a pickle, an int of five or six bytes; each byte may begin one, for a float's may look like one.
 _LONG = re.compile(rb"(?=\x8a(?:\x05(.{5})|\x06(.{6})))", re.DOTALL)
 _OURS = ("gpufit", "IPython", "Tmonitor")
@@ -35,32 +37,29 @@ def check_moment() -> None:
             raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
 
 
-def stored_ids(stream: bytes, objects: Mapping[int, Any], roots: Mapping[str, Any]) -> Iterator[Problem]:
+def stored_ids(stream: bytes, memo: Memo, roots: Roots) -> Iterator[Problem]:
     """Numbers in the stream that are the id() of an object in it: it will have another one."""
     for found in _LONG.finditer(stream):
         number = int.from_bytes(found[1] or found[2], "little", signed=True)
-        if number >> 32 and number in objects:
-            place = search(roots, lambda one, number=number: type(one) is int and one == number)  # type: ignore[misc]
-            thing = a_thing(objects[number])
-            yield (
-                place[1] if place else f"the number {number}",
-                f"the id() of {thing}, which will have another one when the training goes on."
-                " Keep the object itself, or its name.",
-            )
+        if number >> 32 and number in memo:
+            place = search(roots(), lambda one, number=number: type(one) is int and one == number)  # type: ignore[misc]
+            thing = a_thing(memo[number][1])
+            why = f"the id() of {thing}, which has another one in the process that goes on. Keep the object itself."
+            yield place[1] if place else f"the number {number}", why
 
 
-def orders_of_sets(objects: Iterable[Any], roots: Mapping[str, Any]) -> tuple[list[tuple[Any, Order]], list[str]]:
+def orders_of_sets(memo: Memo, roots: Roots) -> tuple[list[tuple[Any, Order]], list[str]]:
     """The sets that need help to keep their order; and, of those that cannot have it again, a remark."""
     orders: list[tuple[Any, Order]] = []
     lost: list[Any] = []
-    for one in objects:
+    for _, one in memo.values():
         if not isinstance(one, set | frozenset) or not by_value(one) or kept_by_pickle(one):
             continue
         if isinstance(one, set) and (order := order_of(one)) is not None:
             orders.append((one, order))
         else:
             lost.append(one)
-    places = [place for one in lost[:20] if (place := where(roots, one)) is not None]  # not those in code
+    places = [place for one in lost[:20] if (place := where(roots(), one)) is not None]  # not those in code
     return orders, [
         f"{path} will be gone through in another order when the training goes on. If the order matters, use a list."
         for _, path in places

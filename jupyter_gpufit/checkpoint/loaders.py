@@ -12,17 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import itertools
-import random
-import sys
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import DataLoader, MapDataPipe, _utils, get_worker_info
+from torch.utils.data import DataLoader, MapDataPipe, _utils
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
     _DatasetKind,
@@ -30,15 +26,12 @@ from torch.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 
-from ..cell import rng
 from ..graph.instances import make_instance, reduce_instance
 from ..graph.kinds import Kind, Reduced
+from .loader_workers import Carried, Start, States
 
 if TYPE_CHECKING:
     from .pickler import SnapshotPickler
-
-States = dict[str, Any]
-_MANY = 10_000  # objects of a dataset that are looked at
 
 # Of the source of _MultiProcessingDataLoaderIter and of the loop in its workers, on whose private names this rests.
 TESTED = {"a0ba76425cb91525": "2.13.0"}
@@ -46,7 +39,7 @@ TESTED = {"a0ba76425cb91525": "2.13.0"}
 
 def source_hash() -> str:
     parts = (_MultiProcessingDataLoaderIter, _utils.worker._worker_loop, _utils.fetch._MapDatasetFetcher)
-    return hashlib.sha256("".join(map(inspect.getsource, parts)).encode()).hexdigest()[:16]
+    return hashlib.sha256("".join(inspect.getsource(part) for part in parts).encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -96,100 +89,6 @@ def refuse(obj: Any, pickler: SnapshotPickler) -> Reduced:
     else:
         why = f"it is of torch {torch.__version__}, whose DataLoader is not known here, or of a class of its own"
     return pickler.name_it(obj, f"a DataLoader's iterator with workers, whose place cannot be saved: {why}.")
-
-
-# In a worker ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Carried:
-    """A batch, and the worker's generators after it."""
-
-    batch: Any
-    states: States
-
-    def pin_memory(self, device: Any = None) -> Carried:
-        return Carried(_utils.pin_memory.pin_memory(self.batch, device), self.states)
-
-
-@dataclass(frozen=True)
-class Start:
-    """The worker_init_fn: the user's own, then the generators of the worker in whose place this one is."""
-
-    own: Callable[[int], None] | None
-    states: dict[int, States]
-
-    def __call__(self, worker: int) -> None:
-        if self.own is not None:
-            self.own(worker)
-        info = get_worker_info()
-        assert info is not None
-        held = list(generators_in(info.dataset))
-        if worker in self.states:
-            put_states(self.states[worker], held)
-        fetcher, dataset = _utils.fetch._MapDatasetFetcher, info.dataset
-        real = fetcher.fetch
-
-        def fetch(self: Any, index: Any) -> Any:
-            batch = real(self, index)
-            return Carried(batch, read_states(held)) if self.dataset is dataset else batch
-
-        fetcher.fetch = fetch  # type: ignore[method-assign]  # in this process only, which serves this one loader
-
-
-def read_states(held: list[Any]) -> States:
-    return {**rng.states(), "held": [_read(one) for one in held]}
-
-
-def put_states(states: States, held: list[Any]) -> None:
-    rng.restore(states)
-    for one, state in zip(held, states["held"], strict=True):
-        _put(one, state)
-
-
-def generators_in(root: Any) -> Iterator[Any]:
-    """The random generators that a dataset holds, which go on in each worker by themselves."""
-    todo, seen = deque([root]), set()
-    while todo and len(seen) < _MANY:
-        obj = todo.popleft()
-        if id(obj) in seen or isinstance(obj, (type, torch.Tensor, str, bytes, int, float)):
-            continue
-        seen.add(id(obj))
-        if isinstance(obj, torch.Generator | random.Random) or _is_numpy_generator(obj):
-            yield obj
-        elif isinstance(obj, dict):
-            todo.extend(itertools.islice(obj.values(), 100))
-        elif isinstance(obj, list | tuple):
-            todo.extend(obj[:100])
-        else:
-            todo.extend(getattr(obj, "__dict__", {}).values())
-
-
-def _is_numpy_generator(obj: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(obj, numpy.random.Generator | numpy.random.RandomState)
-
-
-def _read(generator: Any) -> Any:
-    if isinstance(generator, torch.Generator):
-        return generator.get_state()
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    return generator.bit_generator.state if hasattr(generator, "bit_generator") else generator.get_state()
-
-
-def _put(generator: Any, state: Any) -> None:
-    if isinstance(generator, torch.Generator):
-        generator.set_state(state)
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)
-
-
-# In the training -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -269,7 +168,7 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
     def _index_sampler(self, sampler: Any) -> None:
         self._memory.sampler = sampler
 
-    @property
+    @property  # type: ignore[override]  # of itertools.cycle it is only asked for the next
     def _worker_queue_idx_cycle(self) -> _Turns:
         return self._memory.turns
 
@@ -287,7 +186,7 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
         self._memory.indices.pop(self._rcvd_idx - 1, None)
         if isinstance(data, Carried):
             self._memory.states[worker_idx], data = data.states, data.batch
-        return super()._process_data(data, worker_idx)
+        return super()._process_data(data, worker_idx)  # type: ignore[no-untyped-call]
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """A new epoch with the same workers. What they made ahead for an epoch that was left has used their numbers."""
@@ -303,7 +202,7 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
         self._memory.ahead = {}
 
     def _get_data(self) -> Any:
-        task, data = found = super()._get_data()
+        task, data = found = super()._get_data()  # type: ignore[no-untyped-call]
         if isinstance(data, Carried) and task in self._memory.ahead:  # of the epoch before; torch throws it away
             self._memory.states[self._memory.ahead[task]] = data.states
         return found
@@ -366,13 +265,13 @@ def _copy(loader: DataLoader[Any]) -> DataLoader[Any]:
 @contextmanager
 def _undisturbed(generator: torch.Generator | None) -> Iterator[None]:
     """Making an iterator draws a seed."""
-    everywhere, own = torch.get_rng_state(), generator and generator.get_state()
+    drawn = [torch.default_generator, *([] if generator is None else [generator])]
+    before = [one.get_state() for one in drawn]
     try:
         yield
     finally:
-        torch.set_rng_state(everywhere)
-        if generator is not None and own is not None:
-            generator.set_state(own)
+        for one, state in zip(drawn, before, strict=True):
+            one.set_state(state)
 
 
 def reduce_remembering(obj: RememberingIter, pickler: SnapshotPickler) -> Reduced:

@@ -74,7 +74,7 @@ def _position(file: io.TextIOWrapper, path: str) -> int:
     except OSError:  # a loop over its lines has it, and has read ahead
         if not _is_stateless(file):
             raise _Unsavable(f"a loop goes over its lines, and it is {file.encoding}") from None
-        if os.stat(path).st_size - file.buffer.tell() > _READ_AHEAD:
+        if os.stat(path).st_size - os.lseek(file.fileno(), 0, os.SEEK_CUR) > _READ_AHEAD:
             raise _Unsavable("a loop goes over its lines, and more than 64 MiB are left") from None
         rest = file.read()
         if "\n" in rest and _first_return(path) is not None:
@@ -146,7 +146,7 @@ def make_raw(path: str, name: Any, mode: str, size: int | None) -> io.FileIO:
     except OSError as error:
         raise CannotArrive(path, f"it was open at the checkpoint, and now: {error.strerror}.") from error
     made = io.FileIO(fd, mode.replace("x", "w"))
-    made.name = name  # type: ignore[misc]
+    made.name = name
     return made
 
 

@@ -20,7 +20,7 @@ _ADVICE = "No checkpoint can hold it: make it anew where it is used, or delete i
 _MANY = 1000  # refusals, of which the first ten are shown
 
 
-class NotNow(Exception):
+class Unready(Exception):
     """An object that cannot be saved at this safe point, and can be at a later one."""
 
     def __init__(self, obj: Any, why: str) -> None:
@@ -35,11 +35,12 @@ class Restoring:
 class SnapshotPickler(GraphPickler):
     """A GraphPickler whose stream begins with the namespace, the bytes' table, what restores, and the program."""
 
-    passed_on = (RecursionError, MemoryError, NotHere, NotNow)
+    passed_on = (RecursionError, MemoryError, NotHere, Unready)
 
     def __init__(self, program: Any, namespace: Namespace, known: Callable[[int], int | None]) -> None:
         recorder = Recorder(known=known)
-        self.restoring, self.program = Restoring(), program if program is not None else object()
+        self.restoring: Any = Restoring()
+        self.program: Any = program if program is not None else object()
         given = [namespace, recorder, self.restoring, self.program]
         super().__init__(namespace, recorder, {id(one): (number, one) for number, one in enumerate(given)}, back=True)
         self.on_devices: dict[int, Any] = {}  # storages by their number

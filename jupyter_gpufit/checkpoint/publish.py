@@ -204,7 +204,7 @@ def _reserve(fd: int, nbytes: int) -> None:
     # Not posix_fallocate: where a file system cannot reserve, it would write into every block instead.
     while nbytes and _libc.fallocate(fd, 0, 0, nbytes):
         number = ctypes.get_errno()
-        if number == errno.EOPNOTSUPP:
+        if number in (errno.EOPNOTSUPP, errno.ENOSYS):
             return
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""What a training reports through: tqdm's bars, logging's handlers, TensorBoard's writers."""
+"""What a training reports through: bars, displays that it updates, log files, TensorBoard."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_bar)
     if issubclass(cls, logging.Handler):
         return Kind(reduce=reduce_handler)
+    if f"{cls.__module__}.{cls.__qualname__}" == "IPython.core.display_functions.DisplayHandle":
+        return INSTANCE  # the id of a display, which the notebook still has
     writers = sys.modules.get("torch.utils.tensorboard.writer")
     if writers is not None and issubclass(cls, writers.SummaryWriter):
         return Kind(reduce=reduce_summary)

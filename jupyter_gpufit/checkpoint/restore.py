@@ -1,7 +1,8 @@
-"""From a snapshot to a training that goes on: in a process that has just started, with the program and the namespace."""
+"""From a snapshot to a training that goes on, in a process that has just started."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from ..graph.opening import Opener, Whole
 from ..graph.reply import split
 from ..graph.sources import make_known
 from ..graph.stream import GraphUnpickler, Namespace, without_collecting
-from . import process
+from . import modules, process
 from .arrived import Needed, arrival_again
 from .blobs import Loaded, Read, fill_files, fill_input
 
@@ -28,21 +29,18 @@ class Restoring:
 class Restored:
     arrival: Arrival
     extra: Any
+    remarks: tuple[str, ...]  # what the user should know: sentences
     put_settings: Callable[[], None]  # random generators and modes: last of all, when the loop goes on
 
 
-def restore(
-    graph: bytes, read: Read, program: Any, namespace: Namespace, *, memory: Memory | None = None
-) -> Restored:
+def restore(graph: bytes, read: Read, program: Any, namespace: Namespace, *, memory: Memory | None = None) -> Restored:
     """Open a snapshot in `namespace`; `read(i, view)` fills a view with the bytes of blob i.
 
-    `memory`: the kernel's, in which the shipment's bytes are made those of the snapshot; without it, there is a new one.
+    `memory`: the kernel's, whose bytes are made those of the snapshot; without it, there is a new one.
     The program has the records then, and puts the settings in place when the cell has come to where it stood.
     """
     header, stream = split(graph)
     process.Surroundings(**header["surroundings"]).put()
-    import sys
-
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
     make_known(header["sources"])
     if program is not None:
@@ -53,12 +51,15 @@ def restore(
     fill_files(len(header["places"]) + len(header["inputs"]), header["mapped"], read)
     before = dict(namespace)
     with without_collecting():
-        restored = _open(header, stream, Loaded(header["places"], set(header["devices"]), read), program, namespace, whole)
+        restored = _open(
+            header, stream, Loaded(header["places"], set(header["devices"]), read), program, namespace, whole
+        )
         records, settings, extra, needed, restoring = restored
         for finish in restoring.last:
             finish()
         arrival = arrival_again(needed, namespace, before, memory, whole)
-    found = Restored(arrival, extra, lambda: process.put(settings))
+    remarks = tuple(modules.changed_files(header["modules"]))
+    found = Restored(arrival, extra, remarks, lambda: process.put(settings))
     if program is not None:
         program.resume(records)
         program.on_resumed = found.put_settings
@@ -82,11 +83,13 @@ def _open(
         for name in header["names"]:
             namespace[name] = unpickler.load()
         name = ""
-        records, settings, extra, _, needed, orders = (unpickler.load() for _ in range(6))
+        records, settings, attributes, data, extra, _, needed, orders = (unpickler.load() for _ in range(8))
     except CannotArrive as error:
         raise CannotArrive(error.name or name, error.why) from error
     except Exception as error:
         raise CannotArrive(name, f"{type(error).__name__}: {error}.") from error
     for obj, order in orders:
         order.fill(obj)
+    modules.put_attributes(attributes)
+    modules.put_data(data)
     return records, settings, extra, needed, restoring

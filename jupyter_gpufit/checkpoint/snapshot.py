@@ -9,8 +9,9 @@ need of the arrival, and the sets that need help with their order.
     tensors      on their devices, with their hooks        loaders      in the middle of an epoch, with workers
     suspended    generators                                opened_files cut back when the training goes on
     reporters    bars, log files, TensorBoard              process      what belongs to no variable
-    arrived      what the reply will need                  orders       of sets
-    blobs        bytes out and in                          hazards      what would silently go another way
+    modules      what cells have put into them             orders       of sets
+    arrived      what the reply will need                  hazards      what would silently go another way
+    blobs        bytes out and in
 
 Objects that cannot be saved are named, all at once (CannotSave); what can be saved later only defers (NotHere).
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 import pickle
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +32,11 @@ from ..graph.arrival import _HISTORY
 from ..graph.paths import where
 from ..graph.reply import split
 from ..graph.stream import NOT_OURS, Namespace, Refusal, a_thing, deeply, without_collecting
-from . import hazards, process
+from . import hazards, modules, process
 from .arrived import changed_by_now, needed_of
 from .blobs import Parts, gather
 from .hazards import Problem
-from .pickler import NotNow, SnapshotPickler
+from .pickler import SnapshotPickler, Unready
 from .snapshot_values import Snapshot
 
 FORMAT = 1  # of the header
@@ -93,12 +94,12 @@ class _Whole:
         pickler, names = self._pickled()
         changed = changed_by_now(self.arrival)
         self._write(pickler, changed)
-        memo = _objects(pickler)
+        memo = pickler.memo.copy()
         self._write(pickler, needed_of(self.arrival, changed, memo))
-        orders, remarks = hazards.orders_of_sets(memo.values(), self._roots())
+        orders, remarks = hazards.orders_of_sets(memo, self._roots)
         self._write(pickler, orders)
         graph = pickler.stream.getvalue()
-        self._refuse([*self._told(pickler), *hazards.stored_ids(graph, _objects(pickler), self._roots())])
+        self._refuse([*self._told(pickler), *hazards.stored_ids(graph, memo, self._roots)])
         parts, header = self._laid_out(pickler, names)
         return Snapshot(pickle.dumps(header, 5) + graph, parts.blobs, tuple(remarks))
 
@@ -107,7 +108,7 @@ class _Whole:
             pickler, _ = self._pickled()
         except (NotHere, CannotSave) as error:
             return error.problems if isinstance(error, CannotSave) else ()
-        found = hazards.stored_ids(pickler.stream.getvalue(), _objects(pickler), self._roots())
+        found = hazards.stored_ids(pickler.stream.getvalue(), pickler.memo.copy(), self._roots)
         return (*self._told(pickler), *found)
 
     def _pickled(self) -> tuple[SnapshotPickler, list[str]]:
@@ -117,9 +118,24 @@ class _Whole:
         for pickler.name in names:
             self._write(pickler, self.namespace[pickler.name])
         pickler.name = ""
-        for part in (self.records, self.settings, self.extra):
+        attributes = modules.attributes_set(self.program.saved(), self.namespace)
+        for part in (self.records, self.settings, attributes, self._data_of_modules(), self.extra):
             self._write(pickler, part)
         return pickler, names
+
+    def _data_of_modules(self) -> modules.Contents:
+        """What can be saved of it: their locks and files they make for themselves again."""
+        found: modules.Contents = {}
+        for module in modules.own_modules():
+            for name, value in modules.own_data(module).items():
+                trial = SnapshotPickler(self.program, self.namespace, lambda address: None)
+                try:
+                    trial.dump(value)
+                except Exception:
+                    continue
+                if not trial.refusals:
+                    found.setdefault(module.__name__, {})[name] = value
+        return found
 
     def _is_theirs(self, name: str) -> bool:
         ours = name in NOT_OURS or hidden(name) or self.skip(name)
@@ -128,7 +144,7 @@ class _Whole:
     def _write(self, pickler: SnapshotPickler, value: Any) -> None:
         try:
             pickler.dump(value)
-        except NotNow as error:
+        except Unready as error:
             place = where(self._roots(), error.obj)
             raise NotHere(f"{place[1] if place else 'something'} is {error.why}.") from error
         except pickler.passed_on:
@@ -185,12 +201,9 @@ class _Whole:
             "path": list(sys.path),
             "sources": pickler.sources,
             "program": self.program.saved(),
+            "modules": modules.stamps(),
             "surroundings": vars(process.Surroundings.now()),
         }
-
-
-def _objects(pickler: SnapshotPickler) -> Mapping[int, Any]:
-    return {number: obj for number, (_, obj) in pickler.memo.copy().items()}
 
 
 def _contents(record: Record) -> Iterator[tuple[str, Any]]:

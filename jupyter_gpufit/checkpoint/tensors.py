@@ -20,7 +20,7 @@ from ..graph.kinds import Kind, Reduced
 from ..graph.opening import Opener
 from ..graph.refusals import why_not
 from ..graph.tensors import _OF_TORCH, has_live_graph, is_plain, make_meta
-from .pickler import NotNow
+from .pickler import Unready
 
 if TYPE_CHECKING:
     from ..graph.stream import GraphPickler
@@ -49,7 +49,7 @@ def find(cls: type) -> Kind | None:
 def reduce_tensor(t: torch.Tensor, pickler: SnapshotPickler) -> Reduced:
     with _untouched():
         if t.grad_fn is not None and has_live_graph(t):
-            raise NotNow(t, f"a tensor that still carries its autograd graph ({t.grad_fn.name()})")
+            raise Unready(t, f"a tensor that still carries its autograd graph ({t.grad_fn.name()})")
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
             return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
         if not is_plain(t):
@@ -90,10 +90,11 @@ def reduce_storage(storage: torch.UntypedStorage, pickler: SnapshotPickler) -> R
         return make_storage, args, notes, None, None, fill_storage
     if storage.device.type != "cuda":
         return pickler.refuse(storage, f"memory of the device {storage.device}, which no checkpoint can hold.")
-    number = (
-        recorder.foreign(nbytes, lambda view: copy_to_host(view, storage)) if nbytes else recorder.number(0, 0, None)
-    )
-    pickler.on_devices[number] = storage
+    if nbytes:
+        number = recorder.foreign(nbytes, lambda view: copy_to_host(view, storage))
+        pickler.on_devices[number] = storage
+    else:
+        number = recorder.number(0, 0, storage)
     return make_device_storage, (recorder, number, str(storage.device)), notes, None, None, fill_storage
 
 
@@ -108,7 +109,7 @@ def make_storage(opener: Opener, number: int, resizable: bool, shared: bool) -> 
         return torch.UntypedStorage(0)
     whole: torch.UntypedStorage | None = getattr(buffer, "storage", None)
     if shared:  # with processes that will be forked from this one
-        made = torch.UntypedStorage._new_shared(nbytes)
+        made: torch.UntypedStorage = torch.UntypedStorage._new_shared(nbytes)
         made.copy_(torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage())
         return made
     if resizable and whole is not None and not offset and nbytes == whole.nbytes():
@@ -183,27 +184,26 @@ def fill_attributes(obj: Any, own: dict[str, Any]) -> None:
     vars(obj).update(own)
 
 
+# Streams and events, a GPU's or a slot's. At a safe point a stream can be waited for, and an empty one is as good then.
 def reduce_stream(stream: torch.Stream, pickler: GraphPickler) -> Reduced:
-    """At a safe point a stream can be waited for; an empty one is as good afterwards."""
-    if stream.device.type == "cuda":
-        torch.cuda.synchronize(stream.device)
-    default = not getattr(stream, "cuda_stream", 1)
-    return make_stream, (str(stream.device), default)
+    if stream.device.type != "cuda":
+        return type(stream), ()
+    torch.cuda.synchronize(stream.device)
+    return make_stream, (str(stream.device), stream == torch.cuda.default_stream(stream.device))
 
 
 def make_stream(device: str, default: bool) -> Any:
-    if default:
-        return torch.cuda.default_stream(device if device.startswith("cuda") else None)
-    return torch.cuda.Stream(device if device.startswith("cuda") else None)
+    return torch.cuda.default_stream(device) if default else torch.cuda.Stream(device)
 
 
 def reduce_event(event: torch.Event, pickler: GraphPickler) -> Reduced:
-    return make_event, ()
+    return make_event, (type(event),)
 
 
-def make_event() -> Any:
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    event.record()  # type: ignore[no-untyped-call]
+def make_event(cls: Any) -> Any:
+    """One that has happened: what it would have measured is the time of another process."""
+    event = cls(enable_timing=True)
+    event.record()
     return event
 
 

@@ -72,11 +72,12 @@ class Writer:
         """Bytes of host memory that the buffer takes, as long as this writer lives."""
         return self._staging.size
 
-    def prepare(self, nbytes: int) -> None:
+    def prepare(self, nbytes: int) -> threading.Thread | None:
         """Make the buffer for checkpoints of this size, beside the training, so that the first pause is short too."""
         if not self.busy and self._preparing is None:
             self._preparing = threading.Thread(target=self._prepare, args=(nbytes,), name="gpufit-buffer", daemon=True)
             self._preparing.start()
+        return self._preparing
 
     def save(self, snapshot: Snapshot, about: About) -> Saving:
         """Copy the snapshot; when this returns, the training may go on. What the disk says is in the Future."""
@@ -157,12 +158,10 @@ class Writer:
             opened = open_listed(self.directory / request.name)
             self._before = opened.manifest
             saving.set_result(Checkpoint(opened.path, opened.manifest, request.needed, time.monotonic() - began))
-        except (OSError, CheckpointError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            saving.set_exception(_not_saved(self.directory, Answer(why, getattr(error, "errno", 0) or 0)))
-        except BaseException as error:
-            saving.set_exception(error)  # nobody may wait for ever
-            raise
+        except OSError as error:
+            saving.set_exception(_not_saved(self.directory, Answer(error.strerror or str(error), error.errno or 0)))
+        except Exception as error:  # nobody may wait for ever
+            saving.set_exception(error)
 
     def _ask(self, request: Request) -> Answer:
         if self._process is None or not self._process.alive():

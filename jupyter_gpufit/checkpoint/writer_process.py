@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from .publish import Outdated, Publisher, Unlinked, prune, remove_leftovers
@@ -22,19 +23,21 @@ from .request import Answer, Request
 
 def main() -> None:
     link, memory, parent, directory = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the training
-    working = threading.Lock()
-    threading.Thread(target=_end_with, args=(parent, working), daemon=True).start()
+    for number in (signal.SIGINT, signal.SIGHUP):  # meant for the training
+        signal.signal(number, signal.SIG_IGN)
     remove_leftovers(directory)
     publisher = Publisher(directory)
     with socket.socket(fileno=link) as channel, channel.makefile("rb") as lines:
+        threading.Thread(target=_end_with, args=(parent, channel), daemon=True).start()
         for line in lines:
-            with working:
-                request = Request.decode(line)
-                answer = _publish(publisher, request, memory)
+            if not line.endswith(b"\n"):
+                break  # the training was killed while it asked
+            request = Request.decode(line)
+            answer = _publish(publisher, request, memory)
+            with suppress(OSError):  # nobody hears it any more: then it is for whoever resumes
                 channel.sendall(answer.encode())
-                if not answer.failed:
-                    prune(directory, request.keep)
+            if not answer.failed:
+                prune(directory, request.keep)
 
 
 def _publish(publisher: Publisher, request: Request, memory: int) -> Answer:
@@ -64,19 +67,21 @@ def _free(directory: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _end_with(parent: int, working: threading.Lock) -> None:
-    """End after the training's process, having finished what it asked for.
+def _end_with(parent: int, channel: socket.socket) -> None:
+    """Let the channel end with the training's process, after what it asked for.
 
-    The channel's end would tell it too, but not while some worker of a DataLoader, forked and forgotten, holds a copy.
+    It ends by itself, but not while some worker of a DataLoader, forked and forgotten, holds a copy of it.
     """
     try:
         fd = os.pidfd_open(parent)
+        if os.getppid() == parent:  # asked after opening: the fd cannot mean another process
+            select.select([fd], [], [])
+    except ProcessLookupError:
+        pass
     except OSError:
-        return
-    if os.getppid() == parent:
-        select.select([fd], [], [])
-    working.acquire()
-    os._exit(0)
+        return  # an older Linux
+    with suppress(OSError):
+        channel.shutdown(socket.SHUT_RD)  # what is in it can still be read
 
 
 if __name__ == "__main__":

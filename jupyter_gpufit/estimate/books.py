@@ -124,8 +124,7 @@ class Books(TorchDispatchMode):
                 if name in GEMMS:
                     _fail_as_torch_does(func, args, kwargs)
                 raise
-        if not self.recomputing():
-            self.flops += flops_of(func, args, kwargs, out)
+        self.count(flops_of(func, args, kwargs, out))
         if name in GEMMS:
             self._take_workspace()
         if (hidden := hidden_bytes(name, args)) > 0:
@@ -164,6 +163,10 @@ class Books(TorchDispatchMode):
         if thread not in self._with_workspace:
             self._with_workspace.add(thread)
             self.add(blas_workspace(self.card), "cublas", "workspace")
+
+    def count(self, flops: int) -> None:
+        if not self.recomputing():
+            self.flops += flops
 
     @contextmanager
     def passing(self, size: int, op: str) -> Iterator[None]:

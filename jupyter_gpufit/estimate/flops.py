@@ -6,16 +6,10 @@ from typing import Any
 
 from torch.utils.flop_counter import flop_registry
 
-from . import recurrent
-
 
 def flops_of(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     if func._opname.endswith("_attention_backward"):
         return _attention_backward(*args[1:4])
-    if func._opname == "_cudnn_rnn_backward":
-        return 2 * recurrent.flops((*args[:6], *args[10:]))
-    if func._opname == "_cudnn_rnn":
-        return recurrent.flops(args)
     formula = flop_registry.get(func._overloadpacket)
     return int(formula(*args, **kwargs, out_val=out)) if formula else 0
 

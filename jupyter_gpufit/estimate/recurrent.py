@@ -6,7 +6,6 @@ keeps (its reserve) only a GPU can be asked for; here it is reckoned from a publ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -95,7 +94,7 @@ class _Given:
 def forward(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     given, _, _, _, hidden, cell, mode, width, projected, layers, batch_first, _, train, both, sizes, _ = args
     books.notes[NOTE] += 1
-    directions = 2 if both else 1
+    books.count(_flops(given, mode, width, projected, layers, directions := 2 if both else 1))
     steps = given.shape[:-1].numel()
     out_width = directions * (projected or width)
     states = (layers * directions, hidden.shape[1])
@@ -110,9 +109,10 @@ def forward(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def backward(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
-    given, weights, hidden, cell, mode, width, both = args[0], args[1], args[4], args[5], args[10], args[11], args[17]
-    name, batch_first = "_cudnn_rnn_backward", args[14]
-    with books.passing(_workspace(given, mode, width, 2 if both else 1, batch_first), name):
+    given, weights, _, _, hidden, cell, _, _, _, _, mode, width, projected, layers, batch_first, _, _, both = args[:18]
+    name, directions = "_cudnn_rnn_backward", 2 if both else 1
+    books.count(2 * _flops(given, mode, width, projected, layers, directions))
+    with books.passing(_workspace(given, mode, width, directions, batch_first), name):
         made = [books.new(t, tuple(t.shape), t.dtype, name) for t in (given, hidden)]
         made.append(books.new(hidden, tuple(cell.shape) if cell is not None else (0,), hidden.dtype, name))
         # One buffer, of which the weights' gradients are views.
@@ -128,10 +128,9 @@ def _workspace(given: Any, mode: int, width: int, directions: int, batch_first: 
     return int((gates + (given.numel() if batch_first else 0)) * given.element_size())
 
 
-def flops(args: Sequence[Any]) -> int:
-    """Of the forward operator, whose backward has twice as many."""
-    given, mode, width, projected, layers, both = args[0], args[6], args[7], args[8], args[9], args[13]
-    directions, out = 2 if both else 1, projected or width
+def _flops(given: Any, mode: int, width: int, projected: int, layers: int, directions: int) -> int:
+    """Of the products, forward."""
+    out = projected or width
     inputs = given.shape[-1] + (layers - 1) * directions * out
     each = _GATES[mode] * width * (inputs + layers * out) + layers * width * projected
     return int(2 * given.shape[:-1].numel() * directions * each)

@@ -70,6 +70,8 @@ def begin(books: Books) -> None:
     torch.accelerator.is_available = _always(True)
     for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Bool"):
         setattr(torch.cuda, f"{name}Tensor", _typed(getattr(torch, f"{name}Tensor")))
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # libraries with kernels of their own ask at import
+        torch._C._cuda_getCurrentRawStream = _always(0)
     _step_always()
 
 

@@ -18,7 +18,8 @@ import torch
 
 _NAME = "torch._dynamo"
 _SOURCE = f"{_NAME}.source"
-_CONFIG = f"{_NAME}.config"  # is read at the making of a fake mode, and imports nothing
+# Parts that import nothing of the rest: read at the making of a fake mode; and what transformers has for its masks.
+_CONFIG, _OPERATORS = f"{_NAME}.config", f"{_NAME}._trace_wrapped_higher_order_op"
 
 
 def begin(note: Callable[[str], None]) -> None:
@@ -43,7 +44,14 @@ class _NoDynamo(ModuleType):
     def disable(self, fn: Any = None, *args: Any, **kwargs: Any) -> Any:
         return fn if fn is not None else lambda fn: fn
 
+    def assume_constant_result(self, fn: Any) -> Any:
+        return fn
+
+    allow_in_graph = forbid_in_graph = assume_constant_result  # transformers marks some of its functions so
+
     def graph_break(self, *args: Any, **kwargs: Any) -> None: ...
+
+    mark_static_address = mark_static = mark_dynamic = maybe_mark_dynamic = graph_break
 
     def __getattr__(self, name: str) -> Any:
         if name in ("__spec__", "__file__", "__wrapped__"):
@@ -64,7 +72,8 @@ def _the_real_one() -> ModuleType:
     if isinstance(sys.modules.get(_NAME), _NoDynamo):
         # With all its parts, which would else not become attributes of the new module.
         for name in [name for name in sys.modules if name.startswith(_NAME)]:
-            del sys.modules[name]
+            if name != _OPERATORS:  # which can be registered once
+                del sys.modules[name]
         del torch._dynamo
     return importlib.import_module(_NAME)
 
@@ -74,7 +83,7 @@ class _RealParts:
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         stands_in = isinstance(sys.modules.get(_NAME), _NoDynamo)
-        if not (stands_in and name.startswith(f"{_NAME}.") and name != _CONFIG):
+        if not (stands_in and name.startswith(f"{_NAME}.") and name not in (_CONFIG, _OPERATORS)):
             return None
         _the_real_one()
         importlib.import_module(name)

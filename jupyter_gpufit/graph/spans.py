@@ -181,6 +181,8 @@ def _mapped_files() -> list[_MappedFile]:
     found = []
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
+            if "s " not in line[:80]:
+                continue  # nearly all: the libraries'
             where, rights, offset, _, inode, *rest = line.rstrip("\n").split(maxsplit=5)
             if inode == "0" or not rest or rights[3] != "s" or rest[0].startswith(("/dev/", "/memfd:", "/proc/")):
                 continue

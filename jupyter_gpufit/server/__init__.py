@@ -6,7 +6,7 @@ It is the way that works while the kernel is busy, after a reload and without an
     handlers        REST                  events     the WebSocket
     wire            what goes over it (pure); schema makes OpenAPI and TypeScript of it
     readings        one reading for all who look, and none when nobody does
-    actions, deeds  the verbs             journals   stretches of a job's journal
+    actions         the verbs under way   journals   stretches of a job's journal
 """
 
 from __future__ import annotations

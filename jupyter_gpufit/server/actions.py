@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from ..buttons import Busy, ask, on_job
 from ..errors import GpufitError
 from ..possible import Verb
 from ..settings import Settings
-from .deeds import Busy, ask, on_job
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
+from ..buttons import find_mine
 from ..errors import GpufitError
 from . import wire
-from .deeds import find_mine
 from .encode import to_json
 from .journals import Following
 from .service import Service

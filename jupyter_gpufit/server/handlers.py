@@ -1,7 +1,7 @@
 """The REST routes, every one authenticated and authorised as Jupyter's own.
 
-What may be read or done is decided by the server's authorizer for the resource `gpufit`. A page of another site, which has
-the user's cookies, has not the XSRF cookie's value.
+What may be read or done is decided by the server's authorizer for the resource `gpufit`. A page of another site has the
+user's cookies, and not the value of the XSRF cookie.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
 
 from .. import __version__
+from ..buttons import NotYourJob, find_mine
 from ..errors import GpufitError, NoSuchHold, NoSuchJob
 from ..possible import Verb
 from . import schema, wire
-from .deeds import NotYourJob, find_mine
 from .encode import to_json
 from .journals import MOST_ENTRIES, read_stretch
 from .service import Service
@@ -127,10 +127,10 @@ class JournalHandler(Handler):
     def _number(self, name: str, default: int) -> int:
         text = self.get_query_argument(name, str(default))
         try:
-            number = int(text) if len(text) < 20 else None
+            number = int(text) if len(text) < 20 else None  # a long one takes long to read
         except ValueError:
             number = None
-        if number is None:
+        if number is None or abs(number) > schema.LARGEST:
             raise Unreadable(f"{name} is {text[:40]!r}; it must be a whole number.")
         return number
 

@@ -38,13 +38,14 @@ class Readings:
         self._fresh = fresh
         self._patience = patience
         self._reading: asyncio.Task[Status] | None = None
-        self._ended = 0.0  # time.monotonic() when it ended
+        self._began = self._ended = 0.0  # time.monotonic() when it began and ended
+        self._expired = float("-inf")  # what began before says nothing of now
         self._history: dict[str, deque[wire.Sample]] = {}
 
     async def latest(self, fresh: float | None = None) -> Status:
         """A reading that is fresh enough, or else the reason why there is none."""
         fresh = self._fresh if fresh is None else fresh
-        if self._reading is None or (self._reading.done() and time.monotonic() - self._ended > fresh):
+        if self._reading is None or (self._reading.done() and self._is_old(fresh)):
             self._reading = asyncio.create_task(self._read_in_thread())
         with anyio.move_on_after(self._patience):
             return await asyncio.shield(self._reading)
@@ -53,12 +54,20 @@ class Readings:
             " tells whether the NVIDIA driver hangs."
         )
 
+    def expire(self) -> None:
+        """Something has happened: what is read from now on is news."""
+        self._expired = time.monotonic()
+
+    def _is_old(self, fresh: float) -> bool:
+        return self._began <= self._expired or time.monotonic() - self._ended > fresh
+
     @property
     def history(self) -> Mapping[str, deque[wire.Sample]]:
         """What the devices did in the last readings, by UUID."""
         return self._history
 
     async def _read_in_thread(self) -> Status:
+        self._began = time.monotonic()
         try:
             status = await to_thread.run_sync(self._read, abandon_on_cancel=True)
         except GpufitError as error:
@@ -123,6 +132,11 @@ class Watch:
         """Something was asked for, whose effect is about to show."""
         for delay in (0.0, 0.15, 0.35, 0.6):
             asyncio.get_running_loop().call_later(delay, self.nudge)
+
+    @property
+    def resting(self) -> asyncio.Task[None] | None:
+        """What ends when nobody looks any more."""
+        return self._loop
 
     async def _look(self) -> None:
         while self._lookers:

@@ -23,6 +23,7 @@ from ..worker.record import LastCheckpoint
 from . import wire
 
 TARGET = Path(__file__).parents[2] / "labextension" / "src" / "schema.ts"
+LARGEST = 2**53  # an integer that JavaScript tells from its neighbours
 WIDTH = 80  # of a line of TypeScript
 
 # Where a class's own name would be another's, or says how it came about rather than what it is.
@@ -156,7 +157,7 @@ def _content(cls: type | None) -> dict[str, Any]:
 
 
 def _query(name: str, default: int, text: str, **limits: int) -> dict[str, Any]:
-    schema = {"type": "integer", "default": default, "maximum": 2**53, **({"minimum": -(2**53)} | limits)}
+    schema = {"type": "integer", "default": default, "maximum": LARGEST, **({"minimum": -LARGEST} | limits)}
     return {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
 
 
@@ -253,6 +254,10 @@ def _type(hint: Any) -> str:
     return f"[{', '.join(_type(argument) for argument in arguments)}]"
 
 
+def write(target: Path) -> None:
+    target.write_text(typescript())
+    sys.stdout.write(f"{target}\n")
+
+
 if __name__ == "__main__":
-    TARGET.write_text(typescript())
-    sys.stdout.write(f"{TARGET}\n")
+    write(TARGET)

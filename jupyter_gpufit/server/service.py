@@ -79,6 +79,7 @@ class Service:
             client.say(message)
 
     def _stirred(self) -> None:
+        self.readings.expire()
         self._watch_lab()
         if self._clients:
             self._watch.nudge_again_and_again()

@@ -1,7 +1,7 @@
 """What goes over the API, as values; pure. The description and the TypeScript types are generated from these classes.
 
-They are what `status.py` reads, put together for somebody who looks at a panel: what belongs to a device stands with it,
-what can be done with a job stands with the job.
+They are what `status.py` reads, put together for somebody who looks at a panel: what belongs to a device stands with
+it, and with a job what can be done with it.
 """
 
 from __future__ import annotations

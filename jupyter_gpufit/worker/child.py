@@ -33,6 +33,7 @@ from ..train import Finished, Released, train
 from .control import Followers, serve, socket_path
 from .handover import KEPT, Handover, kept, receive
 from .journal import Journal
+from .live import Memory
 from .main_thread import MainThread
 from .messages import Answer, CouldNotSave, Event, Failure, Note, Progress, Saved, StateChange, Text, Verb
 from .output import Text as Written
@@ -202,7 +203,9 @@ class Worker:
         return Finished("failed", str(error))
 
     async def _mark_progress(self) -> None:
-        last = 0, 0
+        from .telling import Telling
+
+        last, telling = (0, 0), Telling(self.output.log)
         while True:
             await anyio.sleep(TICK)
             meter = self.machine.meter
@@ -210,10 +213,15 @@ class Worker:
                 continue
             now = self.machine.steps.step, meter.used()
             self.machine.pace.take(time.monotonic(), now[0])
+            memory = Memory(used=now[1], peak=meter.peak(), estimate=self.machine.foreseen)
+            live, metrics = telling.look(now[0], self.machine.pace, memory)
+            if metrics is not None:
+                self.output.put(metrics)
             if now != last:
-                self.output.put(Progress(*now, meter.peak(), self.machine.pace.words()))
-                self._write_record(replace(self.record, step=now[0]))
-                last = now
+                self.output.put(Progress(*now, memory.peak, self.machine.pace.words()))
+            if now != last or live != self.record.live:
+                self._write_record(replace(self.record, step=now[0], live=live))
+            last = now
 
     def _mark_last_progress(self) -> None:
         if (meter := self.machine.meter) is not None:
@@ -323,7 +331,7 @@ class Worker:
         from . import wishes
 
         name, machine = self.job.name, self.machine
-        if not machine.running:
+        if not machine.running or not machine.saver.is_open:
             return self._ask_before(verb)
         data = {"epoch": self.record.epoch, "after": self.journal.seq}
         if verb == "checkpoint":

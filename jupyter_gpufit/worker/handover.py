@@ -40,6 +40,7 @@ class Handover:
     env: Mapping[str, str]  # os.environ of the kernel, which may have changed since a spare was started
     cell_number: int  # the kernel's execution count, for tracebacks
     python: str = sys.executable
+    gpu: str = ""  # of a resume: another device than the job was started for
     needed: int | None = None  # bytes that were estimated at the first start; a resume claims as much
     resumes: bool = False  # from the job's newest checkpoint; else the cell begins
     lock: int = -1  # descriptor of the job's lock, held; set by `receive`

@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from ..checkpoint import files
 from ..checkpoint.manifest import About
 from ..checkpoint.writer import Writer
-from ..errors import NotResumable
+from ..devices import Device
+from ..errors import CannotSave, NotResumable
 from .messages import Note, Why
 from .saving import Durable, labels
 
+REWRITING = "1"  # of cell/resumable: raised when a place in a cell is called otherwise than before
+
 if TYPE_CHECKING:
+    from ..checkpoint.snapshot_values import Snapshot
     from ..graph import Arrival
     from .machine import WorkerMachine
 
@@ -26,7 +31,8 @@ class CellKeeps:
     def __init__(self, machine: WorkerMachine) -> None:
         self._machine = machine
         self._writer: Writer | None = None
-        self._expected = 0  # bytes
+        self._said: set[str] = set()
+        self._expected = 0  # bytes of the next checkpoint, as far as is known
 
     def prepare(self) -> None:
         machine = self._machine
@@ -40,12 +46,45 @@ class CellKeeps:
     def want(self, wanted: bool) -> None:
         self._machine.program.pending = wanted
 
-    def save(self, why: Why) -> tuple[int, str, Future[Durable]]:
+    def preflight(self) -> None:
+        """As the cell begins: say what of its variables no checkpoint could hold."""
+        from ..checkpoint.snapshot import preflight
+
+        machine = self._machine
+        self._cannot(preflight(machine.program, machine.shell.user_ns, skip=machine.is_ours))
+
+    def look(self) -> None:
+        try:
+            self._expected = sum(blob.nbytes for blob in self._taken().blobs)
+        except CannotSave as error:
+            self._cannot(error.problems)
+
+    def _cannot(self, problems: Sequence[tuple[str, str]]) -> None:
+        if problems:
+            found = "; ".join(f"{path} is {why}" for path, why in problems[:3])
+            self._say(f"{self._machine.name} trains, and cannot be checkpointed as it stands: {found}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._machine.output.put(Note(text))
+
+    def _taken(self) -> Snapshot:
         from ..checkpoint.snapshot import take
 
+        machine = self._machine
+        assert machine.arrival is not None
+        snapshot = take(
+            machine.program, machine.arrival, machine.shell.user_ns, skip=machine.is_ours, extra=machine.modes
+        )
+        for remark in snapshot.remarks:
+            self._say(remark)
+        return snapshot
+
+    def save(self, why: Why) -> tuple[int, str, Future[Durable]]:
         machine, writer = self._machine, self._writer
-        assert machine.arrival is not None and writer is not None
-        snapshot = take(machine.program, machine.arrival, machine.shell.user_ns)
+        assert writer is not None
+        snapshot = self._taken()
         step, where = machine.steps.step, machine.program.where()
         saving = writer.save(snapshot, self._about(step, where, why))
         durable: Future[Durable] = Future()
@@ -77,9 +116,34 @@ class CellKeeps:
         with found.opened as opened:
             about = opened.about
             memory = machine.memory if machine.memory.fds else None
-            arrival = restore(opened.graph, opened.read, machine.program, machine.shell.user_ns, memory=memory)
+            self._check(about)
+            restored = restore(opened.graph, opened.read, machine.program, machine.shell.user_ns, memory=memory)
+        machine.memory, machine.modes = restored.arrival.memory, restored.extra
         machine.steps.start_at(about.step)
-        return arrival
+        return restored.arrival
+
+    def _check(self, about: About) -> None:
+        """Refuse what would go another way without a word; say what may."""
+        import torch
+
+        machine = self._machine
+        here = platform.python_version()
+        if about.python.rpartition(".")[0] != here.rpartition(".")[0]:
+            raise NotResumable(machine.name, f"it was saved by Python {about.python}, and this is {here}.")
+        if about.transformer != REWRITING:
+            raise NotResumable(
+                machine.name,
+                f"it was saved by another version of jupyter_gpufit (cells of {about.transformer}, here {REWRITING}),"
+                " and its place in the cell cannot be found. Resume it with that version.",
+            )
+        card = _card(machine.granted.devices[0])
+        for what, then, now in (
+            ("torch", about.torch, torch.__version__),
+            ("the device", about.versions.get("card", card), card),
+            ("the hash seed", about.hashseed, os.environ.get("PYTHONHASHSEED", "")),
+        ):
+            if then != now:
+                machine.output.put(Note(f"It goes on, but not to the bit: {what} was {then}, and is {now}."))
 
     def _about(self, step: int, where: str, why: Why) -> About:
         import torch
@@ -93,5 +157,11 @@ class CellKeeps:
             automatic=why == "automatic",
             python=platform.python_version(),
             torch=torch.__version__,
+            transformer=REWRITING,
+            versions={"card": _card(self._machine.granted.devices[0])},
             hashseed=os.environ.get("PYTHONHASHSEED", ""),
         )
+
+
+def _card(device: Device) -> str:
+    return "a CPU slot" if device.kind == "slot" else device.name

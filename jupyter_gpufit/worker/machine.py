@@ -66,8 +66,14 @@ class WorkerMachine:
         self.shell.program = self.program
         self.program.on_note = lambda text: self.output.put(Note(text))
         self.keeps = CellKeeps(self)
+        self.shell.on_rewritten = self._preflight
         self.saver = Saver(self.keeps, self.main, self.settled, self._waits, self._defect)
         self.program.at_safe_point = self.saver.at_safe_point
+
+    @property
+    def foreseen(self) -> int | None:
+        """Bytes that the cell was estimated to need."""
+        return self.estimated.estimate.need if isinstance(self.estimated, for_job.Estimated) else None
 
     async def open_cell(self, job: Job) -> None:
         if not self.handover.resumes and not parse_slots(self.settings.devices):
@@ -125,6 +131,8 @@ class WorkerMachine:
 
     async def _hold(self, stack: AsyncExitStack, lab: Lab, request: Request, report: Report) -> Granted:
         """What a move has taken already, or else what the queue gives."""
+        if self.handover.gpu:
+            request = replace(request, gpu=self.handover.gpu)
         self.request = request
         if (left := self.handover.left) is not None:
             with suppress(ClaimGone):
@@ -226,14 +234,22 @@ class WorkerMachine:
     def _pack_result(self) -> None:
         assert self.arrival is not None
         with rng.travelling(self.shell.user_ns), modes.travelling(self.shell.user_ns, self.modes):
-            self.reply = self.arrival.reply(skip=self._is_ours)
+            self.reply = self.arrival.reply(skip=self.is_ours)
         for left in self.reply.left_behind:
             self.output.put(Note(str(left)))
 
-    def _is_ours(self, name: str) -> bool:
+    def is_ours(self, name: str) -> bool:
         return hidden(name) or name in self.shell.user_ns_hidden
 
     # Checkpoint and move ----------------------------------------------------------------------------------------------
+
+    def _preflight(self) -> None:
+        """What fails in it must not keep the cell from running."""
+        if not self.handover.resumes:
+            try:
+                self.keeps.preflight()
+            except Exception as error:
+                self._defect(error)
 
     def _waits(self, why: Why, words: str) -> None:
         """A checkpoint waits for its safe point, in these words."""
@@ -247,6 +263,7 @@ class WorkerMachine:
         handover = replace(
             self.handover,
             path=list(sys.path),
+            memory=list(self.memory.fds),
             resumes=True,
             claim=HeldClaim(moved.to.claim.id, moved.to.fds[0]),
             left=self._left,

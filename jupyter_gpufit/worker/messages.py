@@ -83,6 +83,15 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Metrics:
+    """The loop's own numbers: a point of their curves, of which a long training has a few thousand."""
+
+    kind: ClassVar = "metrics"
+    step: int
+    values: dict[str, float | None]  # by the variable's name; null: not a finite number
+
+
+@dataclass(frozen=True)
 class StateChange:
     """The job went on to another state."""
 
@@ -93,6 +102,7 @@ class StateChange:
     epoch: int = 0
 
 
+WAITING = "waiting"  # so begins the reason of a state "saving" or "moving" that finds no safe point
 Why = Literal["asked", "automatic", "release", "move"]  # what a checkpoint was made for
 
 
@@ -101,7 +111,7 @@ class Saved:
     """A checkpoint is durable: it would survive a power cut from here on."""
 
     kind: ClassVar = "saved"
-    number: int  # of this worker's checkpoints; an answer to `checkpoint` names the one to wait for
+    number: int  # of the wish, of this worker's; the answer to `checkpoint`, `release` and `move` names it
     step: int
     where: str  # "line 12 of the cell, in train()"
     name: str  # of its directory
@@ -130,10 +140,10 @@ class Gap:
     why: str
 
 
-Event = Text | Display | Result | Clear | Failure | Note | Progress | StateChange | Saved | CouldNotSave | Gap
+Event = Text | Display | Result | Clear | Failure | Note | Progress | Metrics | StateChange | Saved | CouldNotSave | Gap
 _KINDS: dict[str, type[Any]] = {
     cls.kind: cls
-    for cls in (Text, Display, Result, Clear, Failure, Note, Progress, StateChange, Saved, CouldNotSave, Gap)
+    for cls in (Text, Display, Result, Clear, Failure, Note, Progress, Metrics, StateChange, Saved, CouldNotSave, Gap)
 }
 
 

@@ -8,6 +8,7 @@ another thread could disturb a graph that is being captured.
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import re
 import sys
@@ -64,7 +65,7 @@ class Sampler:
             found = read(frame)
             if (program := found.pop(_FRAME, None) or _of_cell(frame)) is not None:
                 programs.append(program)
-            for name, value in _numbers(found):
+            for name, value in itertools.chain(_numbers(found), _rates(frame)):
                 values.setdefault(name, value)
         return Reading(self._chosen(values), nest_of(programs[::-1]))
 
@@ -154,6 +155,16 @@ def _numbers(variables: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             for attribute, inner in list(_attributes(value).items()):
                 yield from _number(attribute, inner, named_only=True)
         yield from _number(name, value, named_only=False)
+
+
+def _rates(frame: FrameType) -> Iterator[tuple[str, float]]:
+    """The learning rate of an optimizer that stands among a function's global names; its other globals may be old."""
+    if "torch" in sys.modules:
+        from torch.optim import Optimizer
+
+        for name in frame.f_code.co_names:
+            if isinstance(value := frame.f_globals.get(name), Optimizer):
+                yield from _of_torch(name, value, named_only=True)
 
 
 def _attributes(value: Any) -> dict[str, Any]:

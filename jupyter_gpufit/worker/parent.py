@@ -80,7 +80,7 @@ class Waiting:
             raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
         return self._send(job, replace(handover, lock=lock, memory=list(memory)))
 
-    def give_again(self, job: Job, paths: JobPaths) -> Started:
+    def give_again(self, job: Job, paths: JobPaths, gpu: str = "") -> Started:
         """Hand over a job that has a checkpoint; raise NotResumable where somebody has it."""
         try:
             lock = take_lock(paths, job.name)
@@ -92,7 +92,7 @@ class Waiting:
         except OSError as error:
             raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
         start = noted_start(paths)
-        return self._send(job, replace(start, env=environment_of(start), resumes=True, lock=lock))
+        return self._send(job, replace(start, env=environment_of(start), gpu=gpu, resumes=True, lock=lock))
 
     def _send(self, job: Job, handover: Handover) -> Started:
         try:

@@ -25,11 +25,12 @@ from ..errors import GpufitError, NotHere
 from ..train import Moved, Released
 from .held_up import where_is
 from .main_thread import MainThread
-from .messages import CouldNotSave, Saved, Why
+from .messages import WAITING, CouldNotSave, Saved, Why
 from .record import LastCheckpoint
 
 PATIENCE = 3.0  # seconds without a safe point after which the reason is said
 PATIENCE_OF_CLOCK = 60.0  # the same for an automatic checkpoint, for which nobody waits
+LOOK_AHEAD = 10.0  # seconds of training after which it is tried, once, whether it could be saved
 LOOK_AGAIN = 2.0  # seconds between two looks at what holds it up
 FIRST_RETRY, LAST_RETRY = 0.02, 2.0  # seconds after a safe point that was none
 
@@ -47,6 +48,9 @@ class Keeps(Protocol):
 
     def prepare(self) -> None:
         """Start what writes, before the first checkpoint; not in the main thread."""
+
+    def look(self) -> None:
+        """In the main thread, at a safe point: say what could not be saved. Raises NotHere."""
 
     def want(self, wanted: bool) -> None:
         """Have `on_safe_point` called at the next safe point, or not."""
@@ -96,10 +100,11 @@ class Saver:
         self._guard = threading.Lock()  # a wish is either joined, or taken
         self._wish: Wish | None = None
         self._writing: Wish | None = None  # the one that is being written
-        self._taken = 0
+        self._asked = 0
         self._prepared = False
         self._told = ""
         self._open = False
+        self._looking = False
         self._left: Leave | None = None
 
     # The control thread ----------------------------------------------------------------------------------------------
@@ -112,6 +117,7 @@ class Saver:
         try:
             async with anyio.create_task_group() as self._group:
                 self._group.start_soon(self._watch)
+                self._group.start_soon(self._look_ahead)
                 if every > 0:
                     self._group.start_soon(self._by_the_clock, every)
                 await self._leaving.wait()
@@ -121,6 +127,11 @@ class Saver:
             self._keeps.want(False)
         assert self._left is not None
         return self._left
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a wish can be met: the cell runs."""
+        return self._open
 
     @property
     def leaving(self) -> bool:
@@ -135,9 +146,12 @@ class Saver:
     ) -> int:
         """Have a checkpoint made; returns its number, which `Saved` or `CouldNotSave` will carry."""
         with self._guard:
+            if self._writing is not None and self._writing.leave is not None:
+                return self._writing.number  # it is being saved, and nothing comes after that here
             wish = self._wish
             if wish is None:
-                wish = self._wish = Wish(why, self._taken + 1, leave, give_up)
+                self._asked += 1
+                wish = self._wish = Wish(why, self._asked, leave, give_up)
             elif wish.leave is None and (leave is not None or wish.why == "automatic"):
                 wish.why, wish.leave, wish.give_up, wish.since = why, leave, give_up, time.monotonic()
         if self._writing is None:
@@ -174,6 +188,12 @@ class Saver:
             if self._wish is None and self._writing is None:
                 self.ask("automatic")
 
+    async def _look_ahead(self) -> None:
+        """Find what cannot be saved before hours are spent, and not when a checkpoint is needed."""
+        await anyio.sleep(LOOK_AHEAD)
+        self._looking = True
+        self._keeps.want(True)
+
     async def _watch(self) -> None:
         """Say what holds a wish up."""
         ident = threading.main_thread().ident
@@ -190,7 +210,7 @@ class Saver:
             held = wish.deferred or where_is(ident) or "inside code that cannot be looked at"
             if held != said:
                 said = held
-                self._saying(wish.why, f"waiting for a safe point since {waited:.0f} s: {held}")
+                self._saying(wish.why, f"{WAITING} for a safe point since {waited:.0f} s: {held}")
 
     async def _finish(self, wish: Wish, step: int, where: str, began: float, pause: float, future: Future[Any]) -> None:
         """Wait until it is durable; only then it is said, and only then the job may leave."""
@@ -247,10 +267,20 @@ class Saver:
         with self._main.ours():
             self._keeps.want(False)
             wish = self._wish
+            if self._looking and wish is None:
+                self._look()
             if wish is None or self._writing is not None:
                 return
             if self._save(wish) and wish.leave is not None:
                 _wait_here(wish.go_on)
+
+    def _look(self) -> None:
+        self._looking = False
+        try:
+            self._keeps.look()
+        except Exception as error:  # it was to help; a wish will meet the same, and says it
+            if not isinstance(error, GpufitError):
+                self._defect(error)
 
     def _save(self, wish: Wish) -> bool:
         began = time.monotonic()
@@ -267,7 +297,6 @@ class Saver:
             self._loop.call_soon_threadsafe(self._fail, wish, reason)
             return False
         with self._guard:
-            self._taken += 1
             self._writing, self._wish = wish, None
         self._soon(self._finish, wish, step, where, began, time.monotonic() - began, future)
         return True

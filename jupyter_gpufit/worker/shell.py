@@ -85,6 +85,7 @@ class WorkerShell(InteractiveShell):
     emit: Emit
     cell_source = ""
     program: Program | None = None  # which makes the cell one that can be left and entered
+    on_rewritten: Callable[[], None] = staticmethod(lambda: None)  # it has done so, and the cell begins
     remark: Callable[[BaseException], str] = staticmethod(lambda error: "")  # what to add to an error of the cell's
 
     @classmethod
@@ -110,11 +111,13 @@ class WorkerShell(InteractiveShell):
 
     def transform_ast(self, node: ast.AST) -> ast.AST:
         node = super().transform_ast(node)  # type: ignore[no-untyped-call]
-        program, self.program = self.program, None  # what the cell itself runs as a cell (%%time) is none of ours
-        if program is None or not isinstance(node, ast.Module):
+        if self.program is None or not isinstance(node, ast.Module):
             return node
         transformed = self.transform_cell(self.cell_source)  # type: ignore[no-untyped-call]
-        return program.cell(node, self.compile.get_code_name(self.cell_source, transformed, self.execution_count))
+        made = self.program.cell(node, self.compile.get_code_name(self.cell_source, transformed, self.execution_count))
+        if made is not node:
+            self.on_rewritten()
+        return made
 
     def init_user_ns(self) -> None:
         super().init_user_ns()  # type: ignore[no-untyped-call]

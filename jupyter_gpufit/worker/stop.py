@@ -61,4 +61,4 @@ async def _wait_until(paths: JobPaths, reached: Callable[[Record], bool], patien
 
 
 def _ended(record: Record) -> bool:
-    return record.state in ENDED or record.state == "lost"
+    return record.state in ENDED or record.state in ("released", "lost")

@@ -32,8 +32,9 @@ export class LogTab extends MainAreaWidget<Panel> {
     this.title.closable = true;
     this._output = new Output(rendermime);
     this._output.node.setAttribute('aria-label', `Output of ${name}`);
-    this._output.node.addEventListener('wheel', this._look, { passive: true });
-    this._output.node.addEventListener('keydown', this._look);
+    this._output.followed.connect((_, following) => {
+      this._following.checked = following;
+    });
     this._notice.node.setAttribute('role', 'status');
     this.content.addWidget(this._notice);
     this.content.addWidget(this._output);
@@ -75,19 +76,6 @@ export class LogTab extends MainAreaWidget<Panel> {
     this._notice.setHidden(!trouble);
   }
 
-  /** The reader went to look at something: leave them there, or follow again when they came back to the end. */
-  private _look = (): void => {
-    window.requestAnimationFrame(() => {
-      const { scrollHeight, scrollTop, clientHeight } = this._output.node;
-      this._setFollowing(scrollHeight - scrollTop - clientHeight < 30);
-    });
-  };
-
-  private _setFollowing(following: boolean): void {
-    this._output.following = following;
-    this._following.checked = following;
-  }
-
   private _momentsItem(): Widget {
     const select = this._moments;
     select.className = 'jp-gpufit-moments';
@@ -112,7 +100,7 @@ export class LogTab extends MainAreaWidget<Panel> {
   }
 
   private _go(to: string): void {
-    this._setFollowing(to === 'end');
+    this._output.following = to === 'end';
     if (to === 'start') {
       this._output.node.scrollTop = 0;
       if (this._first !== 1) {
@@ -131,9 +119,9 @@ export class LogTab extends MainAreaWidget<Panel> {
     label.className = 'jp-gpufit-follow';
     this._following.type = 'checkbox';
     this._following.checked = true;
-    this._following.addEventListener('change', () =>
-      this._setFollowing(this._following.checked)
-    );
+    this._following.addEventListener('change', () => {
+      this._output.following = this._following.checked;
+    });
     label.append(this._following, 'Follow the end');
     const item = new Widget();
     item.node.append(label);

@@ -5,6 +5,7 @@ import {
   IRenderMimeRegistry,
   MimeModel
 } from '@jupyterlab/rendermime';
+import { ISignal, Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 
 import { Entry } from './schema';
@@ -14,6 +15,7 @@ import { deviceWords } from './units';
 const MOST_LINES = 200; // of text that one block has: a block is drawn as a whole
 const MOST_BLOCKS = 1000; // kept; older ones go
 const LINE = 17; // px, about: what the browser takes for a line that it has not drawn yet
+const END = 30; // px; so near the end is at the end
 const AT_ONCE = 8; // ms of work between two frames
 
 type Bundle = Record<string, never>;
@@ -37,6 +39,12 @@ export class Output extends Panel {
     this.node.tabIndex = 0;
     this.node.setAttribute('role', 'log');
     this.node.setAttribute('aria-live', 'off'); // it may be ten thousand lines
+    this.node.addEventListener('scroll', this._look, { passive: true });
+  }
+
+  /** It began to stay at the end, or does so no more. */
+  get followed(): ISignal<this, boolean> {
+    return this._followed;
   }
 
   /** Stay at the end when something comes. */
@@ -44,7 +52,10 @@ export class Output extends Panel {
     return this._following;
   }
   set following(following: boolean) {
-    this._following = following;
+    if (following !== this._following) {
+      this._following = following;
+      this._followed.emit(following);
+    }
     this._stayAtEnd();
     this._request();
   }
@@ -74,6 +85,8 @@ export class Output extends Panel {
 
   override dispose(): void {
     window.cancelAnimationFrame(this._frame);
+    this._grown.disconnect();
+    Signal.clearData(this);
     super.dispose();
   }
 
@@ -201,6 +214,7 @@ export class Output extends Panel {
   private _append(widget: Widget): Block {
     widget.addClass('jp-gpufit-block');
     this.addWidget(widget);
+    this._grown.observe(widget.node);
     const block = {
       widget,
       renderer: null,
@@ -237,9 +251,21 @@ export class Output extends Panel {
 
   private _drop(count: number): void {
     for (const { widget } of this._blocks.splice(0, count)) {
+      this._grown.unobserve(widget.node);
       widget.dispose();
     }
   }
+
+  /** The reader went up to look at something, or came back to the end. */
+  private _look = (): void => {
+    const { scrollHeight, scrollTop, clientHeight } = this.node;
+    const atEnd = scrollHeight - scrollTop - clientHeight < END;
+    const up = scrollTop < this._top;
+    if (scrollTop !== this._top && atEnd !== up) {
+      this.following = atEnd;
+    }
+    this._top = scrollTop;
+  };
 
   private _stayAtEnd(): void {
     if (this._following) {
@@ -253,6 +279,10 @@ export class Output extends Panel {
   private _clearing = false;
   private _following = true;
   private _frame = 0;
+  private _top = 0; // where it was scrolled to
+  private _followed = new Signal<this, boolean>(this);
+  // What is drawn later than it was added has its height later, too.
+  private _grown = new ResizeObserver(() => this._stayAtEnd());
 }
 
 const MIME = 'application/vnd.jupyter.';

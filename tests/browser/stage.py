@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, Route, WebSocketRoute
 
 GIB = 1 << 30
+STRETCH = 200  # entries in one message
 NOW = 1_800_000_000.0
 API = "**/jupyter-gpufit/api/"
 ROOM = {"free": 72 * GIB, "foreign": 0, "held_for": "", "reserve": 8 * GIB, "strangers": []}
@@ -153,11 +155,23 @@ class Stage:
             socket.close()
             return
         self._sockets.append(socket)
-        socket.on_message(lambda text: self.heard.append(json.loads(text)))
+        socket.on_message(lambda text: self._hear(socket, json.loads(str(text))))
         socket.send(json.dumps({"type": "status", "status": self.status}))
 
+    def _hear(self, socket: WebSocketRoute, message: dict[str, Any]) -> None:
+        self.heard.append(message)
+        if follow := message.get("follow"):  # what is there first, in stretches as the server sends them
+            first = self._behind(follow["after"])
+            for at in range(first, len(self.journal), STRETCH):
+                entries = self.journal[at : at + STRETCH]
+                message = {"type": "entries", "job": follow["job"], "entries": entries, "ended": False}
+                socket.send(json.dumps(message))
+
+    def _behind(self, after: int) -> int:
+        return max(0, len(self.journal) + after) if after < 0 else after
+
     def _act(self, route: Route) -> None:
-        path = route.request.url.split("/jupyter-gpufit/api/")[1]
+        path = route.request.url.split("/jupyter-gpufit/api/")[1].partition("?")[0]
         self.asked.append((path, route.request.post_data_json))
         if self._held is None:
             self._say(route, *self.answer)
@@ -171,13 +185,14 @@ class Stage:
             route.fulfill(status=code, json=said)
 
     def _stretch(self, route: Route) -> dict[str, Any]:
-        query = dict(pair.split("=") for pair in route.request.url.partition("?")[2].split("&"))
-        after, limit = int(query["after"]), int(query["limit"])
-        if after < 0:
-            after = max(0, len(self.journal) + after)
+        query = parse_qs(urlsplit(route.request.url).query)
+        after, limit = int(query["after"][0]), int(query["limit"][0])
+        after = self._behind(after)
         entries = self.journal[after : after + limit]
         return {"entries": entries, "next": after + len(entries), "ended": False}
 
 
 def _posts(url: str) -> bool:
-    return any(url.endswith(f"/{verb}") for verb in ("checkpoint", "release", "move", "resume", "stop", "ask"))
+    return any(
+        urlsplit(url).path.endswith(f"/{verb}") for verb in ("checkpoint", "release", "move", "resume", "stop", "ask")
+    )

@@ -117,6 +117,8 @@ def test_a_section_can_be_folded_away(stage: Stage) -> None:
 
     expect(fold).to_have_attribute("aria-expanded", "false")
     expect(panel.get_by_role("meter")).to_have_count(0)
+    fold.press("Enter")
+    expect(panel.get_by_role("meter")).to_have_count(1)
 
 
 def test_shows_what_others_wrote_as_text(stage: Stage) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_gpufit.checkpoint.publish import Publisher
 from jupyter_gpufit.checkpoint.request import Answer
-from jupyter_gpufit.checkpoint.writer import Writer, _not_saved
+from jupyter_gpufit.checkpoint.writer import Saving, Writer, _not_saved
 from jupyter_gpufit.checkpoint.writer_process import _publish
 from jupyter_gpufit.errors import NotSaved
 from jupyter_gpufit.units import MiB
@@ -35,9 +35,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
-def _fails(writer: Writer, step: int, nbytes: int, why: str) -> None:
+def _fails(writer: Writer, step: int, nbytes: int, why: str, remedy: str) -> None:
     before = sorted(os.listdir(writer.directory))
-    with pytest.raises(NotSaved, match=f"(?s){why}.*training goes on, and older checkpoints are as they were"):
+    with pytest.raises(NotSaved, match=f"{why}.*training goes on, and older checkpoints are as they were.*{remedy}"):
         writer.save(training(step, nbytes), about(step)).result(PATIENCE)
     assert sorted(os.listdir(writer.directory)) == before  # nothing half-written either
 
@@ -46,10 +46,10 @@ def test_a_full_disk(small_disk: Path) -> None:
     directory = small_disk / "checkpoints"
     with writing(directory) as writer:
         writer.save(training(1, 3 * MiB), about(1)).result(PATIENCE)
-        _fails(writer, 2, 30 * MiB, r"No space left on device: it needs .* MiB and .* MiB are free.*Free space there")
+        _fails(writer, 2, 30 * MiB, "device: it needs .* MiB and .* MiB are free", "Free space there")
         assert step_of(directory) == 1
         (small_disk / "others").write_bytes(b"x" * 3 * MiB)
-        _fails(writer, 3, 3 * MiB, "No space left on device")
+        _fails(writer, 3, 3 * MiB, "No space left on device", "Free space there")
         (small_disk / "others").unlink()
         writer.save(training(4, 3 * MiB), about(4)).result(PATIENCE)
     assert step_of(directory) == 4
@@ -60,7 +60,7 @@ def test_a_disk_that_becomes_read_only(small_disk: Path) -> None:
     with writing(directory) as writer:
         writer.save(training(1), about(1)).result(PATIENCE)
         subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-        _fails(writer, 2, MiB, "Read-only file system.*choose another place with GPUFIT_DATA|made writable")
+        _fails(writer, 2, MiB, "Read-only file system", "made writable")
         assert step_of(directory) == 1
         subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
         writer.save(training(3), about(3)).result(PATIENCE)
@@ -75,7 +75,7 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
         assert writer._process is not None
         pid = writer._process._process.pid
         unlimited = resource.prlimit(pid, resource.RLIMIT_FSIZE, (MiB, resource.RLIM_INFINITY))
-        _fails(writer, 2, 3 * MiB, "File too large.*ulimit -f")
+        _fails(writer, 2, 3 * MiB, "File too large", "ulimit -f")
         resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
         writer.save(training(3, 3 * MiB), about(3)).result(PATIENCE)
     assert step_of(directory) == 3
@@ -87,7 +87,7 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
     directory = tmp_path / "checkpoints"
     directory.mkdir(mode=0o700)
     with writing(directory) as writer:
-        request = writer._copy(training(1), about(1), _saving())
+        request = writer._copy(training(1), about(1), Saving())
         reading, answering = os.pipe()
         child = os.fork()
         if not child:
@@ -100,12 +100,6 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
         answer = Answer.decode(os.read(reading, 4096))
         os.close(reading)
     assert answer.errno == errno.EACCES and "chmod u+rwx" in str(_not_saved(directory, answer))
-
-
-def _saving():  # type: ignore[no-untyped-def]
-    from jupyter_gpufit.checkpoint.writer import Saving
-
-    return Saving()
 
 
 @pytest.mark.parametrize(("number", "remedy"), [(errno.EDQUOT, "quota is used up"), (errno.EIO, "disk may be failing")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -12,42 +12,53 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.checkpoint.files import newest
+from jupyter_gpufit.checkpoint.manifest import name_of
 from jupyter_gpufit.errors import NotSaved
 from jupyter_gpufit.units import MiB
-from tests.checkpoint.snapshots import about, step_of, training, writing
+from tests.checkpoint.snapshots import about, assert_is, training, writing
 from tests.people import PATIENCE
 
 pytestmark = pytest.mark.slow  # half a minute
 
 KILLS = 100
-SIZE = 3 * MiB  # bytes
+SIZE = 2 * MiB  # bytes
 
 
 def test_no_acknowledged_checkpoint_is_lost(tmp_path: Path) -> None:
     directory = tmp_path / "checkpoints"
     chance = random.Random(11)
-    acknowledged, refused, half_written, step = 0, 0, 0, 0
+    refused, half_written, usual = 0, 0, 0.05  # usual: seconds of a save
     with writing(directory) as writer:
-        began = time.monotonic()
-        writer.save(training(0, SIZE), about(0)).result(PATIENCE)
-        usual = time.monotonic() - began
-        while refused < KILLS:
-            step += 1
-            saving = writer.save(training(step, SIZE), about(step))
+        for step in range(0, 2 * KILLS, 2):
+            writer.save(training(step, SIZE), about(step)).result(PATIENCE)  # now the process is there
+            acknowledged = step
+            snapshot = training(step + 1, SIZE)
             assert writer._process is not None
             process = writer._process._process
-            killer = threading.Timer(chance.uniform(0, 1.3 * usual), process.send_signal, [signal.SIGKILL])
+            begun = threading.Event()
+            moment = chance.uniform(0, usual)
+            killer = threading.Thread(target=_kill, args=(process, begun, moment))
             killer.start()
+            saving = writer.save(snapshot, about(step + 1))
+            begun.set()
             try:
-                acknowledged = saving.result(PATIENCE).about.step
+                saved = saving.result(PATIENCE)
+                acknowledged, usual = step + 1, (usual + saved.seconds) / 2
             except NotSaved:
                 refused += 1
-            began = time.monotonic()
             killer.join()
             process.wait(PATIENCE)
-            half_written += any(name.endswith(".tmp") for name in os.listdir(directory))
-            found = step_of(directory)  # every byte of it is compared
-            assert found is not None and acknowledged <= found <= step
-            assert newest(directory).skipped == ()
-    assert half_written > KILLS // 20, "too few kills hit a checkpoint that was being written: the test tested little"
-    assert not any(name.endswith(".tmp") for name in os.listdir(directory)) or refused
+            half_written += any(name.startswith(f".{name_of(1, step + 2)}.") for name in os.listdir(directory))
+            found = newest(directory)
+            assert found.opened is not None and found.skipped == ()
+            with found.opened as opened:
+                assert acknowledged <= opened.about.step <= step + 1
+                assert_is(opened, snapshot if opened.about.step > step else training(step, SIZE))
+    told = f"{refused} of {KILLS} kills before the acknowledgement, {half_written} with files half-written"
+    assert refused > KILLS // 10 and half_written, f"{told}: the test tested little"
+
+
+def _kill(process: subprocess.Popen[bytes], begun: threading.Event, moment: float) -> None:
+    begun.wait(PATIENCE)
+    time.sleep(moment)
+    process.kill()

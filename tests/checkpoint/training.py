@@ -1,6 +1,7 @@
 """A training in a process of its own, which can be left at a safe point.
 
-The process opens what a kernel shipped (or nothing), runs a cell as a worker does, and says what became of it. It takes a snapshot at safe point `at`, trains on for a while, and dies of SIGKILL; `of` goes on from one.
+The process opens what a kernel shipped (or nothing), runs a cell as a worker does, and says what became of it. It takes
+a snapshot at safe point `at`, trains on for a while, and dies of SIGKILL; with `of`, it goes on from one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
-import json
 import linecache
 import os
 import pickle
@@ -42,6 +42,7 @@ class Told:
     points: int = 0
     error: str = ""
     remarks: list[str] = field(default_factory=list)
+    names: dict[str, Any] = field(default_factory=dict)  # of the blobs
 
 
 class Trainings:
@@ -69,12 +70,13 @@ class Trainings:
 
     def close(self) -> None:
         self._link.close()
-        self._process.wait(20)
+        self._process.wait(300)
 
 
 def _serve(link: socket.socket) -> None:
     import numpy
     import torch
+    import torch._dynamo
     import tqdm
 
     from jupyter_gpufit.checkpoint import restore, snapshot
@@ -113,7 +115,7 @@ class _Left(BaseException):
 
 
 def _main(asked: dict[str, Any], fds: list[int]) -> Told:
-    """`slot`: on a CPU slot. `of`: from a snapshot. `fresh`: without the kernel's memory. `reply`: where to save one."""
+    """`slot`: on a CPU slot; `of`: a snapshot; `fresh`: without the kernel's memory; `reply`: where to save one."""
     from jupyter_gpufit.cell.resumable import Program
     from jupyter_gpufit.checkpoint.loaders import remembered
     from jupyter_gpufit.checkpoint.restore import restore
@@ -144,14 +146,14 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
             graph = asked["graph"] if shipped is None else shipped.graph
             arrival = receive(graph, memory or shipped.memory, namespace)  # type: ignore[union-attr]
             if asked["before"]:
-                exec(compile(_parsed(asked["before"], BEFORE), BEFORE, "exec"), namespace)
+                _execute(_parsed(asked["before"], BEFORE), BEFORE, namespace)
                 program.learn(BEFORE, asked["before"])
         stop = _Stop(program, arrival, namespace, asked, told, output)
         program.at_safe_point, program.pending = stop, True
         tree = program.cell(_parsed(asked["cell"], FILE), FILE)
         assert not program.notes, program.notes
         try:
-            exec(compile(tree, FILE, "exec"), namespace)
+            _execute(tree, FILE, namespace)
         except _Left:
             return told
         program.leave()
@@ -186,7 +188,9 @@ class _Stop:
         if self.told.points > at:
             return
         try:
-            snapshot = take_snapshot(self.program, self.arrival, self.namespace, extra={"output": self.output.getvalue()})
+            snapshot = take_snapshot(
+                self.program, self.arrival, self.namespace, extra={"output": self.output.getvalue()}
+            )
         except GpufitError as error:
             self.told.error = f"{type(error).__name__}: {error}"
             raise _Left from None
@@ -194,17 +198,19 @@ class _Stop:
         saved = Path(self.asked["save"])
         saved.mkdir(exist_ok=True)
         (saved / "graph").write_bytes(snapshot.graph)
-        names = {}
         for number, blob in enumerate(snapshot.blobs):
             found = bytearray(blob.nbytes)
             if blob.nbytes:
                 blob.write(memoryview(found))
             (saved / str(number)).write_bytes(found)
-            names[blob.name] = [blob.dtype, blob.shape]
-        assert len(names) == len(snapshot.blobs)
-        (saved / "names").write_text(json.dumps(names))
+            self.told.names[blob.name] = [blob.dtype, list(blob.shape)]
+        assert len(self.told.names) == len(snapshot.blobs)
         if self.asked.get("look"):
             raise _Left
+
+
+def _execute(tree: ast.Module, file: str, namespace: dict[str, Any]) -> None:
+    exec(compile(tree, file, "exec", dont_inherit=True), namespace)
 
 
 def _parsed(text: str, file: str) -> ast.Module:
@@ -218,14 +224,16 @@ def digests(namespace: Mapping[str, Any]) -> dict[str, str]:
     import torch
 
     found = {name: _digest(value) for name, value in sorted(namespace.items()) if not name.startswith("_")}
-    found["generators"] = _sha((random.getstate(), numpy.random.get_state()[1].tolist(), torch.get_rng_state()))  # type: ignore[index,union-attr]
+    found["generators"] = _sha((random.getstate(), numpy.random.get_state()[1].tolist(), torch.get_rng_state()))  # type: ignore[index]
     return found
 
 
 def _digest(value: Any) -> str:
     import torch
 
-    if isinstance(value, torch.nn.Module | torch.optim.Optimizer) or hasattr(value, "state_dict"):
+    if isinstance(value, torch.nn.Module | torch.optim.Optimizer) or (
+        hasattr(value, "state_dict") and not isinstance(value, type)
+    ):
         return _sha(value.state_dict())
     return _sha(value)
 

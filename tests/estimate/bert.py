@@ -115,3 +115,28 @@ class Adafactor(torch.optim.Optimizer):
             update = torch.mul(factor, column.unsqueeze(-2).rsqrt()).mul_(p.grad)
         update.div_((update.norm(2) / update.numel() ** 0.5).clamp_(min=1.0)).mul_(lr)
         p.add_(-update)
+
+
+class Adam8bit(torch.optim.Optimizer):
+    """What bitsandbytes' keeps: both moments in bytes, one scale per 2048 of them; its one kernel writes in place."""
+
+    SMALL, BLOCK = 4096, 2048  # elements below which a moment stays whole; elements of a block
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float = 1e-3) -> None:
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._make_state(p)
+                    p.add_(p.grad, alpha=-group["lr"])
+
+    def _make_state(self, p: nn.Parameter) -> None:
+        state = self.state[p]
+        for name in ("first", "second") if not state else ():
+            small = p.numel() < self.SMALL
+            state[name] = torch.zeros_like(p, dtype=torch.float32 if small else torch.uint8)
+            if not small:
+                state[f"{name} scales"] = torch.zeros(-(-p.numel() // self.BLOCK), device=p.device)

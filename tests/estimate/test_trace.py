@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,13 @@ import pytest
 import torch
 from torch import nn
 
+from jupyter_gpufit.estimate.ask import Ask
+from jupyter_gpufit.estimate.cards import Context
+from jupyter_gpufit.estimate.look import look
 from jupyter_gpufit.estimate.record import Trace
+from jupyter_gpufit.estimate.trace import ask_child
 from tests.estimate.cells import CNN, IMPORTS, LOADER
-from tests.estimate.traced import peak_by_kind, traced
+from tests.estimate.traced import A100, peak_by_kind, traced
 
 pytestmark = pytest.mark.slow
 
@@ -474,3 +479,60 @@ def test_a_torch_without_what_we_call(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = traced("x = 1")
 
     assert trace.status == "died" and "cannot be traced: module 'torch._C' has no attribute" in trace.error
+
+
+# What it is asked from outside
+
+
+def test_a_trace_that_is_no_longer_wanted_ends_at_once() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.send(b"x")
+
+        trace = traced("while True: pass", stop=theirs.fileno())
+
+    assert trace.status == "timeout" and trace.seconds < 5
+
+
+def test_a_question_is_answered_by_a_copy() -> None:
+    asked: list[int] = []
+
+    def question() -> bool:
+        asked.append(1)
+        return len(asked) == 1
+
+    assert ask_child(question, limit=30) is True
+    assert asked == []
+    assert ask_child(lambda: False, limit=30) is False
+    assert ask_child(lambda: bool(1 / 0), limit=30) is None
+
+
+def test_a_library_that_marks_functions_for_the_compiler_does_not_load_it() -> None:
+    trace = traced(
+        """
+        import sys, torch
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex as one
+        @torch._dynamo.assume_constant_result
+        def f(x):
+            return x
+        torch._dynamo.mark_static_address(torch.ones(2))
+        assert f(3) == 3 and "torch._dynamo.eval_frame" not in sys.modules
+        import torch._dynamo.eval_frame  # and who does want it gets the real one
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex as two
+        assert one is two and torch._dynamo.OptimizedModule
+        """
+    )
+
+    assert (trace.status, trace.error) == ("completed", "")
+
+
+def test_what_was_seen_before_a_trace_broke_off_bounds_the_memory_from_below() -> None:
+    cell = """
+        import torch
+        w = torch.ones(1 << 20, device="cuda")
+        torch.randn(10, device="cuda").repeat_interleave(torch.arange(10, device="cuda"))
+        """
+    answer = look(dedent(cell), dict, Ask(card=A100, context=Context(0, 0, "")))
+
+    assert answer.estimate.need is None and answer.estimate.low >= 4 << 20
+    assert any("held 4.0 MiB" in reason for reason in answer.estimate.reasons)

@@ -1,4 +1,4 @@
-"""Cells that train with other libraries, where these are installed. Figures in MiB are those of facts/estimation.md."""
+"""Cells that train with other libraries, where these are installed. Figures in MiB are what earlier versions said."""
 
 from __future__ import annotations
 
@@ -111,3 +111,22 @@ def test_lora() -> None:
 
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
     assert peak_by_kind(trace)["gradient"] == 12 * 8 * (768 + 3 * 768) * 4
+
+
+def test_eight_bit_adam() -> None:
+    pytest.importorskip("bitsandbytes")
+
+    trace = traced(
+        """
+        import torch, bitsandbytes
+        model = torch.nn.Linear(1024, 1024, bias=False).to("cuda")
+        optimizer = bitsandbytes.optim.Adam8bit(model.parameters())
+        for step in range(100):
+            model(torch.randn(8, 1024, device="cuda")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """
+    )
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert 2 * 1024**2 <= peak_by_kind(trace)["optimizer state"] < 2.1 * 1024**2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import http.cookies
 import json
 import socket
 import subprocess
@@ -16,11 +17,12 @@ from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import websocket
 
 TOKEN = "a-token"
 BASE = "/a%40b/"
-PATIENCE = 30.0  # seconds: for what must come; never a measure of speed
+PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,7 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}{BASE}jupyter-gpufit/api"
 
-    def ask(
-        self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    def ask(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None) -> Answer:
         """One request, with the token unless other headers are given."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
@@ -59,6 +59,19 @@ class Server:
             return Answer(response.status, _read(text), dict(response.getheaders()))
         finally:
             connection.close()
+
+    def sign_in(self) -> tuple[str, str]:
+        """The cookies of a browser that has signed in, and its _xsrf among them."""
+        found: http.cookies.SimpleCookie = http.cookies.SimpleCookie()
+        for page in (f"{BASE}login", f"{BASE}login?token={TOKEN}"):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+            try:
+                connection.request("GET", page)
+                for line in connection.getresponse().headers.get_all("Set-Cookie", []):
+                    found.load(line)
+            finally:
+                connection.close()
+        return "; ".join(f"{name}={one.coded_value}" for name, one in found.items()), found["_xsrf"].value
 
     def get(self, path: str) -> Any:
         answer = self.ask("GET", path)
@@ -73,10 +86,24 @@ class Server:
         found: dict[str, Any] = [job for job in self.get("status")["jobs"] if job["name"] == name][-1]
         return found
 
+    def memory(self) -> int:
+        """Bytes that its process has."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def until_logged(self, words: str) -> None:
+        """Wait until this stands in its log."""
+        deadline = time.monotonic() + PATIENCE
+        while not any(words in line for line in self.log):
+            assert time.monotonic() < deadline, "".join(self.log)
+            time.sleep(0.02)
+
     @contextmanager
-    def client(self, token: str = TOKEN) -> Iterator[Client]:
+    def client(self, cookies: str = "", origin: str = "") -> Iterator[Client]:
+        """Somebody with a WebSocket: a program with the token, or a browser with cookies and an origin."""
         url = f"ws://127.0.0.1:{self.port}{BASE}jupyter-gpufit/api/events"
-        connection = websocket.create_connection(url, header=[f"Authorization: token {token}"], timeout=PATIENCE)
+        header = [f"Cookie: {cookies}"] if cookies else [f"Authorization: token {TOKEN}"]
+        more = {"origin": origin} if origin else {"suppress_origin": True}
+        connection = websocket.create_connection(url, header=header, timeout=PATIENCE, **more)
         try:
             yield Client(connection)
         finally:

@@ -190,6 +190,7 @@ def test_a_collate_function_of_the_user_in_forked_workers(slot: Budget) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than a machine of one core should have
 def test_data_loaders_with_pinned_memory_and_forked_workers(slot: Budget, workers: int) -> None:
     loader = DataLoader(OnTheDevice(), batch_size=2, num_workers=workers, pin_memory=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import itertools
 import linecache
 from collections.abc import Iterator
@@ -69,7 +70,7 @@ def test_a_generator_has_no_known_length() -> None:
 
 
 def test_a_progress_bar() -> None:
-    bar = iter(tqdm(range(5), disable=False, file=open("/dev/null", "w")))
+    bar = iter(tqdm(range(5), disable=False, file=io.StringIO()))
     next(bar)
     next(bar)
     assert _extent(bar) == (4, 5)  # the second is being worked on: it counts when it is done

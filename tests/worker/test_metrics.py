@@ -51,6 +51,17 @@ def test_the_variables_of_a_training_function_and_its_optimizer() -> None:
     assert [dict(one.values) for one in run(source)] == [{"running_loss": 0.5 * n, "lr": 0.125} for n in (1, 2, 3)]
 
 
+def test_a_global_optimizer_and_no_other_global() -> None:
+    source = (
+        "loss, optimizer = 9.0, torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.25)\n"
+        "def train(trainer):\n    optimizer.zero_grad()\n    acc = 1.0\n    look()\n    trainer.loss\n"
+        "try: train(None)\nexcept AttributeError: pass\n"
+    )
+    # The cell itself names both; inside the function alone, only the optimizer would be there.
+    found = values(source)
+    assert (found["lr"], found["acc"]) == (0.25, 1.0)
+
+
 def test_a_trainers_attributes() -> None:
     source = (
         "class Trainer:\n"
@@ -136,7 +147,7 @@ def test_looking_is_cheap() -> None:
 
     sampler = Sampler(threading.get_ident())
     loss = 0.5
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(100):
         sampler.look()
-    assert time.perf_counter() - start < 1.0 and loss  # 10 ms each, on the busiest machine
+    assert time.process_time() - start < 1.0 and loss  # 10 ms each

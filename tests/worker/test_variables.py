@@ -27,7 +27,7 @@ class Running:
 
     def stop_here(self) -> None:
         self.there.set()
-        assert self.go.wait(30)
+        assert self.go.wait(300)
         self.go.clear()
 
 
@@ -41,7 +41,7 @@ def inside(function: Any) -> Iterator[tuple[Running, FrameType]]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert running.there.wait(30) and thread.ident is not None
+    assert running.there.wait(300) and thread.ident is not None
     running.there.clear()
     frame: FrameType | None = sys._current_frames()[thread.ident]
     while frame is not None and frame.f_code is not function.__code__:
@@ -84,7 +84,7 @@ def test_keeps_nothing_alive() -> None:
     with inside(lets_go) as (running, frame):
         batch = weakref.ref(read(frame, {"batch"})["batch"])
         running.go.set()
-        assert running.there.wait(30)
+        assert running.there.wait(300)
         gc.collect()
         assert batch() is None
 
@@ -129,7 +129,7 @@ def test_of_a_cell_what_its_code_names() -> None:
     code = compile("stop_here()\nloss", "<cell>", "exec")
     thread = threading.Thread(target=exec, args=(code, namespace))
     thread.start()
-    assert running.there.wait(30) and thread.ident is not None
+    assert running.there.wait(300) and thread.ident is not None
     frame: FrameType | None = sys._current_frames()[thread.ident]
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import Any
 
 from .form import Form
 from .nodes import ask, assign, at, clone, do, frame, invert, load
-from .scopes import called, is_yield
+from .scopes import called, children, is_yield
 
 _OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -20,7 +21,10 @@ class Expressions(Form):
         """Whether an expression comes to a place at which the unit can be left."""
         if node is None or isinstance(node, _OPAQUE) or type(node).__name__ in ("TemplateStr", "Await"):
             return False
-        return self.is_place(node) or any(map(self.suspends, ast.iter_child_nodes(node)))
+        found = self._suspending.get(node)
+        if found is None:
+            found = self._suspending[node] = self.is_place(node) or any(map(self.suspends, children(node)))
+        return found
 
     def is_place(self, node: ast.AST) -> bool:
         if self.kind == "generator":
@@ -52,7 +56,11 @@ class Expressions(Form):
         if isinstance(node, ast.Constant):
             return node
         if isinstance(node, ast.Slice):  # no value by itself
-            parts = {name: self._settled(part, into) for name in ("lower", "upper", "step") if (part := getattr(node, name))}
+            parts = {
+                name: self._settled(part, into)
+                for name in ("lower", "upper", "step")
+                if (part := getattr(node, name)) is not None
+            }
             return clone(node, **parts)
         if isinstance(node, ast.Starred):
             return clone(node, value=self.keep(ast.List([node], ast.Load()), node, into))
@@ -82,9 +90,9 @@ class Expressions(Form):
             return clone(node, value=self.hoist(node.value, into))
         fields = [(name, value) for name, value in ast.iter_fields(node) if isinstance(value, ast.expr | list)]
         parts = [one for _, value in fields for one in (value if isinstance(value, list) else [value])]
-        parts = [one for one in parts if isinstance(one, ast.expr)]  # a comparison has operators beside
-        done = iter(self._parts(parts, into))
-        changes = {}
+        values = [one for one in parts if isinstance(one, ast.expr)]  # a comparison has operators beside
+        done = iter(self._parts(values, into))
+        changes: dict[str, Any] = {}
         for name, value in fields:
             if isinstance(value, list):
                 changes[name] = [next(done) if isinstance(one, ast.expr) else one for one in value]

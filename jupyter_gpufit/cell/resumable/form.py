@@ -23,6 +23,8 @@ class Form:
         self.temporaries: list[str] = []
         self.used = 0  # temporaries, in the statement at hand
         self._around: list[int] = []
+        self._suspending: dict[ast.AST, bool] = {}  # expressions that have been looked at
+        self._stopping: dict[ast.AST, bool] = {}  # and statements
 
     def number(self, node: ast.AST) -> int:
         """A number for a construct, or for a place in it."""

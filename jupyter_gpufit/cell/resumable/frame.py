@@ -25,7 +25,22 @@ _NEVER: Any = (None,)  # what no safe point answers
 class Frame:
     """`r`: on the way to a place, whose path is `p`. `pc`: the place where it stands, if it stands at one."""
 
-    __slots__ = ("L", "__weakref__", "callee", "cells", "cms", "its", "p", "pc", "program", "r", "rest", "rpc", "unit", "v")
+    __slots__ = (
+        "L",
+        "__weakref__",
+        "callee",
+        "cells",
+        "cms",
+        "its",
+        "p",
+        "pc",
+        "program",
+        "r",
+        "rest",
+        "rpc",
+        "unit",
+        "v",
+    )
 
     iter = builtins.iter  # called from the user's code, so that an error of their __iter__ shows no frame of ours
 
@@ -35,8 +50,12 @@ class Frame:
         self.pc: int | None = None
         self.its: dict[int, Any] = {}
         self.cms: dict[int, Any] = {}
-        self.callee = self.cells = self.L = self.v = None
-        self.rpc = self.rest = None
+        self.callee: Any = None
+        self.cells: Any = None  # a lambda that uses them, or they themselves by name
+        self.v: Any = None
+        self.L: dict[str, Any] | None = None
+        self.rpc: int | None = None
+        self.rest: list[Record] | None = None
 
     def load(self, record: Record, rest: list[Record]) -> None:
         """Go to the place of a record; the activations inside it are entered from the `rest`."""

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 from .managers import enter_again
 from .scopes import Definition
 from .source import Codes, Source
-from .values import Unit
+from .values import Record, Unit
 
 if TYPE_CHECKING:
     from .frame import Frame
 
 
+_IN_CONTEXT: Any = object()
+
+
 class Functions:
-    def __init__(self, register: Callable[[CodeType, Unit], None]) -> None:
-        self._register = register
-        self._known = Codes.none()  # the user's code -> where it is defined
+    def __init__(self, register: Callable[[CodeType, Unit], None], unknown: Callable[[CodeType], None]) -> None:
+        self._register, self._unknown = register, unknown
+        self._known = Codes(self._other)  # the user's code -> where it is defined
         self._running: dict[str, CodeType] = {}
         self._entering: dict[str, CodeType] = {}
 
@@ -30,14 +33,23 @@ class Functions:
         for code, one in source.functions.items():
             self._known.add(code, (source, one))
 
+    def _other(self, code: CodeType) -> Any:
+        if _is_torch_context(code):
+            return _IN_CONTEXT
+        self._unknown(code)
+        return None
+
     def variant(self, callee: Any, frame: Frame, k: int) -> Any:
         """None if it can only be called as it is."""
         if type(callee) is FunctionType:
-            if (found := self._known.get(callee.__code__)) is not None:
+            found = self._known.get(callee.__code__)
+            if found is None:
+                return None
+            if found is not _IN_CONTEXT:
                 return _with_code(callee, self._running_code(*found))
-            if (inner := _under_torch_context(callee)) is not None:
-                variant = self.variant(inner[1], frame, k)
-                return variant and _in_context(inner[0], variant, frame, k)
+            make, inner = _under_torch_context(callee)
+            variant = self.variant(inner, frame, k)
+            return variant and _in_context(make, variant, frame, k)
         elif type(callee) is MethodType:
             variant = self.variant(callee.__func__, frame, k)
             return variant and MethodType(variant, callee.__self__)
@@ -53,14 +65,14 @@ class Functions:
         if type(callee) is MethodType:
             return self.enter(callee.__func__, frame, k)
         found = self._known.get(callee.__code__)
-        if found is None:
-            inner = _under_torch_context(callee)
-            assert inner is not None, f"{callee} is not known"
+        if found is _IN_CONTEXT:
             with enter_again(frame.cms[k]):
-                return self.enter(inner[1], frame, k)
-        return self._entered(callee, *found, frame.rest)
+                return self.enter(_under_torch_context(callee)[1], frame, k)
+        assert found is not None, f"{callee} is not known"
+        source, one = found
+        return self._entered(callee, source, one, frame.rest)
 
-    def _entered(self, callee: FunctionType, source: Source, one: Definition, records: Any) -> Any:
+    def _entered(self, callee: FunctionType, source: Source, one: Definition, records: list[Record] | None) -> Any:
         assert records and records[0].uid == source.uid(one), f"{callee} is not what was saved"
         around = dict(zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True))
         made = entered(self.entering_code(source, one), callee.__globals__, around | records[0].cells)
@@ -85,7 +97,8 @@ class Functions:
 
 
 def entered(code: CodeType, home: dict[str, Any], cells: dict[str, CellType]) -> FunctionType:
-    return FunctionType(code, home, code.co_name, None, tuple(cells.get(name) or CellType() for name in code.co_freevars))
+    closure = tuple(cells.get(name) or CellType() for name in code.co_freevars)
+    return FunctionType(code, home, code.co_name, None, closure)
 
 
 def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
@@ -94,12 +107,15 @@ def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
     return made
 
 
-def _under_torch_context(function: Any) -> tuple[Any, Any] | None:
-    """What makes the context, and the function, of one decorated with @torch.no_grad() or its like."""
-    code = function.__code__
-    if code.co_name != "decorate_context" or set(code.co_freevars) != {"ctx_factory", "func"}:
-        return None
-    found = {name: cell.cell_contents for name, cell in zip(code.co_freevars, function.__closure__, strict=True)}
+def _is_torch_context(code: CodeType) -> bool:
+    """Whether it is of a function decorated with @torch.no_grad() or its like."""
+    return code.co_name == "decorate_context" and set(code.co_freevars) == {"ctx_factory", "func"}
+
+
+def _under_torch_context(function: FunctionType) -> tuple[Any, Any]:
+    """What makes the context, and the function that is decorated."""
+    pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    found = {name: cell.cell_contents for name, cell in pairs}
     return found["ctx_factory"], found["func"]
 
 
@@ -113,4 +129,3 @@ def _in_context(make: Any, variant: Any, frame: Frame, k: int) -> Callable[..., 
             frame.cms.pop(k, None)
 
     return decorate_context
-

@@ -32,7 +32,7 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | None:
         return _not_begun(generator, unit)
     held = frame.f_locals[FRAME]
     if held.pc is None:
-        raise NotHere(f"{_described(generator)} is suspended inside an except or finally block, a condition or the like.")
+        raise NotHere(f"{_described(generator)} is suspended inside an except or finally block or a condition.")
     path = unit.paths[held.pc]
     return GeneratorRecord(
         uid=unit.uid,
@@ -78,7 +78,7 @@ class Arrived:
 def create(program: Program, uid: str, cells: dict[str, CellType]) -> Generator:
     """One that knows nothing yet; without a uid, one that has ended."""
     if not uid:
-        ended: Any = (one for one in ())
+        ended: Generator = (one for one in "")
         for _ in ended:
             pass
         return ended
@@ -94,4 +94,3 @@ def prime(generator: Generator, found: GeneratorRecord, program: Program) -> Non
     arrived.record = found
     if found.pc is not None:
         next(generator)
-

@@ -22,8 +22,6 @@ from .source import FUTURE_FLAGS, Source
 from .values import PROGRAM
 
 if TYPE_CHECKING:
-    from contextlib import _GeneratorContextManager
-
     from .program import Program
 
 _UID = "library:"
@@ -85,7 +83,7 @@ class Library:
         if text_hash(function) not in known:
             version = getattr(sys.modules[module.partition(".")[0]], "__version__", "?")
             self._program.on_note(
-                f"{module}.{qualname} of version {version} is not known here: inside it the cell cannot be checkpointed."
+                f"{module}.{qualname} of version {version} is not known: the cell cannot be checkpointed inside it."
             )
             return
         uid = self._learn(module, qualname, function)
@@ -95,7 +93,8 @@ class Library:
     def _learn(self, module: str, qualname: str, function: FunctionType) -> str:
         uid = f"{_UID}{module}:{qualname}"
         if uid not in self._sources:
-            source = Source(function.__code__.co_filename, _tree_of(function), function.__code__.co_flags & FUTURE_FLAGS, lambda one: uid)
+            flags = function.__code__.co_flags & FUTURE_FLAGS
+            source = Source(function.__code__.co_filename, _tree_of(function), flags, lambda one: uid)
             source.prepare(frozenset())
             self._sources[uid] = source
             self._homes[uid] = function.__globals__
@@ -112,13 +111,13 @@ class Library:
 
     # Context managers ------------------------------------------------------------------------------------------------
 
-    def meet(self, manager: _GeneratorContextManager[Any]) -> None:
+    def meet(self, manager: Any) -> None:
         """Before it is entered: let its generator be one that can be saved."""
-        generator, function = manager.gen, manager.func  # type: ignore[attr-defined]
+        generator, function = manager.gen, manager.func
         if type(generator) is not GeneratorType or self._program.unit_of(generator.gi_code) is not None:
             return
-        module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-        if module is None or _find(module, qualname) is not function:
+        module, qualname = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+        if module in ("", "__main__") or _find(module, qualname) is not function:
             return
         try:
             uid = self._learn(module, qualname, function)
@@ -127,7 +126,7 @@ class Library:
             return  # no text of it; it is refused when the cell is saved inside it
         twin = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         twin.__kwdefaults__ = function.__kwdefaults__
-        manager.gen = twin(*manager.args, **manager.kwds)  # type: ignore[attr-defined]
+        manager.gen = twin(*manager.args, **manager.kwds)
 
     # To make them again ----------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import gc
-import linecache
 import os
+import pickle
 import sys
 from collections.abc import Callable, Container
 from copy import deepcopy
@@ -22,6 +22,8 @@ from .standing import activations, record_of
 from .units import cell_form, cell_stops
 from .values import PROGRAM, Record, Unit, hidden
 
+_TIMED = "<timed exec>"  # what %%time calls the part of a cell that it runs
+
 
 class Program:
     """One in a worker, and in the namespace as `__gf__`."""
@@ -33,16 +35,18 @@ class Program:
         self.on_resumed: Callable[[], None] = lambda: None
         self.notes: list[str] = []  # why something cannot be checkpointed, for the user
         self.on_note: Callable[[str], None] = self.notes.append
-        self.functions = Functions(self._register)
+        self.functions = Functions(self._register, self._unknown)
         self.library = Library(self)
         self.flags = 0  # those with which the shell compiles the cell
         self._texts: dict[str, str] = {}
+        self._tree: ast.Module | None = None  # the cell's own, as it was
+        self._pickled: tuple[str, bytes] | None = None
         self._flags: dict[str, int] = {}
         self._sources: dict[str, Source] = {}
         self._names: frozenset[str] | None = None  # once a cell has started, or was saved, they stay the same
         self._units: dict[str, Unit] = {}
-        self._unit_of = Codes.none()
-        self._changed = Codes.none()  # code of the user's -> the same with generators rewritten
+        self._unit_of = Codes()
+        self._changed = Codes()  # code of the user's -> the same with generators rewritten
         self._generators: dict[str, Source] = {}
         self._records: list[Record] = []
         self._cell = ""
@@ -57,7 +61,11 @@ class Program:
 
     def saved(self) -> dict[str, Any]:
         """What a new process needs before it can make the objects that were saved: plain data."""
-        return {"texts": dict(self._texts), "flags": dict(self._flags), "names": sorted(self._names or ())}
+        # The cell's tree and not its text: %%time and other magics run a part of it as if it were a cell.
+        if self._pickled is None and self._tree is not None:
+            self._pickled = self._cell, pickle.dumps(self._tree, 5)
+        cell = self._pickled
+        return {"texts": self._texts, "cell": cell, "flags": self._flags, "names": sorted(self._names or ())}
 
     def remember(self, saved: dict[str, Any]) -> None:
         self._texts.update(saved["texts"])
@@ -65,6 +73,9 @@ class Program:
         self._names = frozenset(saved["names"])
         for filename in self._texts:
             self._prepare(filename, self._parsed(filename))
+        if saved["cell"] is not None:
+            filename, tree = saved["cell"]
+            self._prepare(filename, pickle.loads(tree))
         self.namespace[PROGRAM] = self
 
     def resume(self, records: list[Record]) -> None:
@@ -73,9 +84,14 @@ class Program:
 
     def cell(self, tree: ast.Module, filename: str) -> ast.Module:
         """The cell as it is to be run; the same, if it cannot be rewritten or need not be."""
+        if self._tree is not None:
+            return tree  # something that the cell itself gives the shell to run
         own = deepcopy(tree) if any(one.generator for one in definitions(tree)) else tree
         try:
-            return self._rewritten(tree, filename)
+            made = self._rewritten(tree, filename)
+            if made is not tree:
+                self._tree = own
+            return made
         except Exception as error:
             assert not self._records, "a cell that was saved must be as it was"
             self.on_note(f"The cell cannot be checkpointed: it could not be rewritten ({error}).")
@@ -87,7 +103,7 @@ class Program:
         if is_async(tree):
             self.on_note("The cell cannot be checkpointed: it awaits something itself.")
             return tree
-        parsed = {name: self._parsed(name) for name in self._texts if name not in self._sources and name != filename}
+        parsed = {name: self._parsed(name) for name in self._texts if name not in self._sources}
         if self._names is None:
             known = [*parsed.values(), tree]
             self._names = resumable_names(
@@ -96,7 +112,7 @@ class Program:
         names = self._names
         if not cell_stops(tree, names):
             return tree
-        self._texts[filename], self._flags[filename] = _text_of(filename), self.flags & FUTURE_FLAGS
+        self._flags[filename] = self.flags & FUTURE_FLAGS
         self._look_at_flags(parsed)
         for name, one in parsed.items():
             self._prepare(name, one)
@@ -106,7 +122,8 @@ class Program:
         compile(made, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._flags[filename], dont_inherit=True)
         self._units[unit.uid], self._cell = unit, filename
         self.library.begin()
-        self._exchange({code: new for code, new in self._changed.known.items()})
+        # The cell's own functions come of its tree; those of earlier cells are there already.
+        self._exchange({code: new for code, new in self._changed.known.items() if code.co_filename != filename})
         self.namespace[PROGRAM] = self
         return made
 
@@ -115,9 +132,8 @@ class Program:
 
     def _look_at_flags(self, files: Container[str]) -> None:
         """With what flags earlier cells were compiled: IPython keeps the `from __future__` of one for the next."""
-        for one in gc.get_objects() if files else ():
-            if type(one) is FunctionType and one.__code__.co_filename in files:
-                self._flags[one.__code__.co_filename] = one.__code__.co_flags & FUTURE_FLAGS
+        for one in _functions_of(files):
+            self._flags[one.__code__.co_filename] = one.__code__.co_flags & FUTURE_FLAGS
 
     def _prepare(self, filename: str, tree: ast.Module) -> None:
         assert self._names is not None
@@ -137,17 +153,22 @@ class Program:
         self._units[unit.uid] = unit
         self._unit_of.add(code, unit)
 
+    def _unknown(self, code: CodeType) -> None:
+        """A function that the cell calls is not among those with a loop; asked once for each."""
+        if code.co_filename in self._sources and code.co_name in (self._names or ()):
+            self.on_note(f"{code.co_name}() was made in another way than its cell says: it has no safe points.")
+
     def _exchange(self, codes: dict[CodeType, CodeType]) -> None:
         """Give functions another code, wherever they are."""
-        if codes:
-            for one in gc.get_objects():
-                if type(one) is FunctionType and (new := codes.get(one.__code__)) is not None:
-                    one.__code__ = new
+        for one in _functions_of({code.co_filename for code in codes} | ({_TIMED} if codes else set())):
+            if (new := codes.get(one.__code__)) is not None:
+                one.__code__ = new
 
     def leave(self) -> None:
         """The cell has ended: what goes back to the notebook is the user's own."""
         self._exchange({new: code for code, new in self._changed.known.items()})
         self.library.end()
+        self._tree = None
         for name in [name for name in self.namespace if hidden(name)]:
             del self.namespace[name]
 
@@ -201,11 +222,11 @@ class Program:
     def where(self) -> str:
         frame, _ = self._activations()[-1]
         assert frame.pc is not None
-        line = frame.unit.lines[frame.pc]
-        return f"line {line} of {frame.unit.name}" if frame.unit.kind == "cell" else f"line {line}, in {frame.unit.name}"
+        line = f"line {frame.unit.lines[frame.pc]}"
+        return f"{line} of the cell" if frame.unit.kind == "cell" else f"{line}, in {frame.unit.name}"
 
     def _activations(self) -> list[tuple[Frame, Any]]:
-        return activations(self._standing, self._unit_of.get, self.namespace, self._cell)
+        return activations(self._standing, self._unit_of.get, self.namespace)
 
     def arrived(self) -> None:
         self.on_resumed()
@@ -224,9 +245,8 @@ class Program:
         return entered(code, self.library.home_of(uid) or self.namespace, cells)
 
 
-def _text_of(filename: str) -> str:
-    """IPython keeps the text it compiles where tracebacks look for it."""
-    text = "".join(linecache.getlines(filename))
-    if not text.strip():
-        raise ValueError("its text is not at hand")
-    return text
+def _functions_of(files: Container[str]) -> list[FunctionType]:
+    """All that were defined there."""
+    if not files:
+        return []
+    return [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__.co_filename in files]

@@ -6,12 +6,12 @@ suspended generator must be one that can be saved, whoever made it.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from types import CodeType
@@ -19,7 +19,7 @@ from typing import Any
 
 from .nodes import clone
 from .scopes import Definition, definitions
-from .units import Shared, entering_form, running_form, variables
+from .units import Shared, entering_form, function_stops, running_form, variables
 from .values import INNER, MAKER, Unit
 
 Key = tuple[str, int]
@@ -51,16 +51,17 @@ class Source:
     def prepare(self, names: frozenset[str]) -> None:
         """Rewrite the generators, in the tree itself, and say which functions can be resumed."""
         self.names = names
-        plain = self._compiled(self.tree.body)
-        for key, code in plain.items():
-            self._shared[key] = Shared(tuple(code.co_cellvars), tuple(code.co_freevars))
+        plain = self._compiled()
+        for key, codes in plain.items():
+            self._shared[key] = Shared(tuple(codes[0].co_cellvars), tuple(codes[0].co_freevars))
         units = self._rewrite_generators()
-        rewritten = self._compiled(self.tree.body) if units else plain
-        self.changed = {code: rewritten[key] for key, code in plain.items() if code != rewritten[key]}
-        self.generators = {rewritten[key]: unit for key, unit in units.items()}
+        rewritten = self._compiled() if units else plain
+        for key, codes in plain.items():
+            self.changed |= {old: new for old, new in zip(codes, rewritten[key], strict=True) if old != new}
+        self.generators = {code: unit for key, unit in units.items() for code in rewritten[key]}
         for one in self.definitions:
-            if one.resumable and one.node.name in names and one.key in plain:
-                self.functions[plain[one.key]] = self.functions[rewritten[one.key]] = one
+            if one.resumable and one.key in plain and function_stops(one, names):
+                self.functions |= dict.fromkeys([*plain[one.key], *rewritten[one.key]], one)
 
     def _rewrite_generators(self) -> dict[Key, Unit]:
         units = {}
@@ -99,8 +100,18 @@ class Source:
             vars(where).clear()
             vars(where).update(was)
 
-    def _compiled(self, body: list[ast.stmt]) -> dict[Key, CodeType]:
-        return _by_key(self._compile(body))
+    def _compiled(self) -> dict[Key, list[CodeType]]:
+        """The code of each function: of a text compiled statement by statement, as IPython does it, and of the whole.
+
+        They differ where a function calls something of a module that the text itself imports at its top.
+        """
+        found: dict[Key, list[CodeType]] = {}
+        for statement in self.tree.body:
+            found |= {key: [code] for key, code in _by_key(self._compile([statement])).items()}
+        if any(isinstance(one, ast.Import | ast.ImportFrom) for one in self.tree.body):
+            for key, code in _by_key(self._compile(self.tree.body)).items():
+                found[key].append(code)
+        return found
 
     def _compile(self, body: list[ast.stmt]) -> CodeType:
         module = ast.Module(body, [])
@@ -146,26 +157,24 @@ def _own_names(code: CodeType, name: str) -> CodeType:
     return code.replace(co_consts=constants, co_name=own, co_qualname=qualname)
 
 
-@dataclass
 class Codes:
     """Code objects by value: a function that was pickled is known again when its text has been compiled.
 
     Hashing one takes a microsecond, so those that were seen are remembered by identity.
     """
 
-    known: dict[CodeType, Any]
-    seen: dict[int, tuple[CodeType, Any]]
-
-    @classmethod
-    def none(cls) -> Codes:
-        return cls({}, {})
+    def __init__(self, otherwise: Callable[[CodeType], Any] = lambda code: None) -> None:
+        self.known: dict[CodeType, Any] = {}
+        self._seen: dict[int, tuple[CodeType, Any]] = {}
+        self._otherwise = otherwise
 
     def add(self, code: CodeType, value: Any) -> None:
         self.known[code] = value
-        self.seen.clear()
+        self._seen.clear()
 
     def get(self, code: CodeType) -> Any:
-        found = self.seen.get(id(code))
+        found = self._seen.get(id(code))
         if found is None:
-            found = self.seen[id(code)] = (code, self.known.get(code))
+            value = self.known.get(code)
+            found = self._seen[id(code)] = code, self._otherwise(code) if value is None else value
         return found[1]

@@ -15,7 +15,7 @@ _OURS = str(Path(__file__).resolve().parents[2]) + "/"
 
 
 def activations(
-    innermost: FrameType | None, unit_of: Callable[[CodeType], Unit | None], namespace: dict[str, Any], cell: str
+    innermost: FrameType | None, unit_of: Callable[[CodeType], Unit | None], namespace: dict[str, Any]
 ) -> list[tuple[Frame, FrameType]]:
     """Outermost first."""
     found: list[tuple[Frame, FrameType]] = []
@@ -27,7 +27,7 @@ def activations(
             if unit.kind == "generator":
                 raise NotHere(f"the loop runs inside {_place(frame)}, a generator that is computing its next value.")
             found.append((frame.f_locals[FRAME], frame))
-        elif code.co_name == "<module>" and code.co_filename == cell and frame.f_globals is namespace:
+        elif code.co_name == "<module>" and frame.f_globals is namespace:
             found.append((namespace[FRAME], frame))
             return found[::-1]
         elif not code.co_filename.startswith(_OURS):

@@ -1,4 +1,4 @@
-"""Statements: loops, branches, `with` and `try` stay what they are, so that break, return and exceptions keep their sense."""
+"""Statements: loops, branches, `with` and `try` stay such, so that break, return and exceptions keep their sense."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ class Statements(Expressions):
 
     def stops(self, node: ast.stmt) -> bool:
         """Whether the unit can be left inside this statement."""
+        found = self._stopping.get(node)
+        if found is None:
+            found = self._stopping[node] = self._stops(node)
+        return found
+
+    def _stops(self, node: ast.stmt) -> bool:
         match node:
             case ast.For(iter=value, body=body, orelse=orelse):
                 return self.kind != "generator" or self.suspends(value) or self._any(body, orelse)
@@ -96,7 +102,7 @@ class Statements(Expressions):
         elif isinstance(target, ast.Subscript):
             owner = self.keep(target.value, node, into)
             target = clone(target, value=owner, slice=self.keep(target.slice, node, into))
-        read = ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else clone(target, ctx=ast.Load())  # type: ignore[type-var]
+        read = ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else clone(target, ctx=ast.Load())
         old = self.keep(ast.copy_location(read, node), node, into)
         assert isinstance(old, ast.Name)
         value = self.hoist(node.value, into)
@@ -162,9 +168,7 @@ class Statements(Expressions):
         made = clone(node, test=self.unless_entering(test, yes), body=body, orelse=orelse)
         return into + self.gate([yes, no], [made])
 
-    def _with(
-        self, node: ast.With, items: Sequence[ast.withitem], into: list[ast.stmt], since: int
-    ) -> list[ast.stmt]:
+    def _with(self, node: ast.With, items: Sequence[ast.withitem], into: list[ast.stmt], since: int) -> list[ast.stmt]:
         item, *more = items
         manager = self.hoist(item.context_expr, into)
         number = self.number(node)

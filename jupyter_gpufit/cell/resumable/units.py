@@ -27,12 +27,11 @@ class Shared:
 def cell_form(tree: ast.Module, filename: str, names: frozenset[str], *, entering: bool) -> tuple[ast.Module, Unit]:
     """The cell; its last expression stays its last, for it is displayed."""
     form = Statements("cell", names, entering=entering)
-    *body, last = tree.body
-    if not isinstance(last, ast.Expr):
-        body, last = tree.body, None
+    last = tree.body[-1]
+    body = tree.body[:-1] if isinstance(last, ast.Expr) else tree.body
     first = [one for one in body if _is_future(one)]
     made = form.block([one for one in body if not _is_future(one)])
-    if last is not None:
+    if isinstance(last, ast.Expr):
         value = form.hoist(last.value, made)
         made.append(clone(last, value=value))  # unguarded: whatever place was gone to is behind it
     unit = Unit(f"{filename}:<cell>", "cell", "the cell", filename, form.paths, form.lines)
@@ -52,6 +51,12 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 # Functions -----------------------------------------------------------------------------------------------------------
+
+
+def function_stops(one: Definition, names: frozenset[str]) -> bool:
+    """Whether there is any place at which the function could be left."""
+    form = Statements("function", names, entering=False)
+    return any(map(form.stops, one.node.body))
 
 
 def running_form(
@@ -91,9 +96,7 @@ def entering_form(
         args=_nothing(ARRIVED),
         body=[*_docstring(one.node), *at(one.node, begin), *at(one.node, body)],
     )
-    around = clone(
-        one.node, name=MAKER, args=_nothing(*shared.own), body=[inner], decorator_list=[], returns=None
-    )
+    around = clone(one.node, name=MAKER, args=_nothing(*shared.own), body=[inner], decorator_list=[], returns=None)
     return _placed(around), unit
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import cloudpickle
 
 from jupyter_gpufit.cell.resumable import Program, generators, hidden
+from jupyter_gpufit.errors import NotHere
 
 FILE = "<cell 7>"
 
@@ -50,21 +51,25 @@ def rewritten(text: str, earlier: str = "") -> Ran:
     return world.run(text)
 
 
-def at_every_point(text: str, earlier: str = "", step: int = 1) -> int:
-    """Save the cell at each safe point and let it end in a new world; returns how many there were."""
+def at_points(text: str, earlier: str = "", most: int = 10**9) -> int:
+    """Save the cell at its safe points and let it end in new worlds; returns how many could be saved.
+
+    With more than `most` of them, some evenly spread ones are tried.
+    """
     whole = _plain_after(text, earlier)
     once = World(earlier).run(text)
     _same(whole, once, "rewritten")
-    for point in range(1, once.points + 1, step):
+    count = 0
+    for point in range(1, once.points + 1, max(1, -(-once.points // most))):
         saved = World(earlier).until(text, point)
-        if isinstance(saved, str):
-            continue
-        _same(whole, World.from_saved(saved).run(text), f"from point {point} of {once.points}")
-    return once.points
+        if isinstance(saved, bytes):
+            count += 1
+            _same(whole, World.from_saved(saved).run(text), f"from point {point} of {once.points}")
+    return count
 
 
 def in_a_chain(text: str, earlier: str = "", gap: int = 1) -> int:
-    """Save and leave again and again."""
+    """Save and leave again and again; returns how often."""
     whole = _plain_after(text, earlier)
     saved = World(earlier).until(text, gap)
     times = 0
@@ -126,10 +131,11 @@ def _run(tree: ast.Module, namespace: dict[str, Any], program: Program | None) -
                 exec(compile(ast.Module([node], []), FILE, "exec", dont_inherit=True), namespace)
     except Exception as caught:
         frames = [one for one in traceback.extract_tb(caught.__traceback__) if one.filename.startswith("<cell")]
-        error = [(one.name, one.lineno or 0, one.line or "") for one in frames] + [(type(caught).__name__, 0, str(caught))]
+        error = [(one.name, one.lineno or 0, one.line or "") for one in frames]
+        error.append((type(caught).__name__, 0, str(caught)))
     if program is not None:
         program.leave()
-    skipped = FunctionType | type | GeneratorType
+    skipped = (FunctionType, type, GeneratorType)
     values = {
         name: value
         for name, value in namespace.items()
@@ -180,7 +186,7 @@ class World:
             if self.points == point and not found:
                 try:
                     found.append(pickle.dumps((self.program.saved(), Pickler.saved(self))))
-                except generators.NotHere as error:
+                except NotHere as error:
                     found.append(error.why)
                 raise Left
 
@@ -227,9 +233,9 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if type(obj) is CellType:
             return CellType, (), contents(obj), None, None, fill_cell
         if type(obj) is FunctionType and obj.__globals__ is self.world.namespace:
-            state = obj.__defaults__, obj.__kwdefaults__, obj.__qualname__, obj.__dict__, obj.__annotations__
+            contained = obj.__defaults__, obj.__kwdefaults__, obj.__qualname__, obj.__dict__, obj.__annotations__
             args = obj.__code__, self.world.namespace, obj.__name__, None, obj.__closure__
-            return FunctionType, args, state, None, None, fill_function
+            return FunctionType, args, contained, None, None, fill_function
         return super().reducer_override(obj)
 
 
@@ -258,7 +264,7 @@ def prime_later(generator: Any, state: Any) -> None:
 class Unpickler(pickle.Unpickler):
     def __init__(self, graph: bytes, world: World) -> None:
         super().__init__(io.BytesIO(graph))
-        self.given = {"namespace": world.namespace, "program": world.program, "waiting": []}
+        self.given: dict[str, Any] = {"namespace": world.namespace, "program": world.program, "waiting": []}
         names, self.records = self.load()
         world.namespace.update(names)
         for finish in self.given["waiting"]:

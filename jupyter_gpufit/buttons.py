@@ -6,16 +6,27 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from ..claims import open_lab
-from ..claims.ledger import Reader, Snapshot
-from ..claims.owner import user_name
-from ..errors import GpufitError, NoSuchHold, NoSuchJob
-from ..job import Job, JobPaths, all_jobs
-from ..possible import Verb, why_not
-from ..release import release
-from ..settings import Settings
-from ..status import read_job
-from ..worker.stop import stop
+from .asking import asked
+from .claims import open_lab
+from .claims.ledger import Reader, Snapshot
+from .claims.owner import user_name
+from .errors import GpufitError, NoSuchHold, NoSuchJob
+from .job import Job, JobPaths, all_jobs
+from .possible import Verb, why_not
+from .release import release
+from .resume import resume
+from .settings import Settings
+from .status import read_job
+from .worker.stop import stop
+
+DONE = {
+    "checkpoint": "saved",
+    "release": "released",
+    "move": "moved",
+    "resume": "resumed",
+    "stop": "stopped",
+    "ask": "asked for",
+}
 
 
 @dataclass(eq=False)
@@ -34,7 +45,7 @@ class CannotNow(GpufitError):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.name}: no {self.verb} now. {self.why}"
+        return f"{self.name} cannot be {DONE[self.verb]} now. {self.why}"
 
 
 @dataclass(eq=False)
@@ -48,7 +59,7 @@ class Busy(GpufitError):
 async def on_job(settings: Settings, id: str, verb: Verb, to: str) -> AsyncIterator[str]:
     """Do it, saying each step."""
     job, paths = find_mine(settings, id)
-    if verb != "move" and (why := why_not(read_job(job, paths), verb)):
+    if why := why_not(read_job(job, paths), verb):
         raise CannotNow(job.name, verb, why)
     async for word in _steps(settings, job, paths, verb, to):
         yield word
@@ -60,7 +71,9 @@ def _steps(settings: Settings, job: Job, paths: JobPaths, verb: Verb, to: str) -
             return stop(job, paths, settings.stop_patience)
         case "release":
             return release(settings, job.id, insist=False)
-    raise CannotNow(job.name, verb, "This version cannot do that yet.")
+        case "resume":
+            return resume(settings, job.id)
+    return asked(job, paths, verb, to)
 
 
 async def ask(settings: Settings, claim: str) -> AsyncIterator[str]:
@@ -70,7 +83,7 @@ async def ask(settings: Settings, claim: str) -> AsyncIterator[str]:
     if found is None:
         raise NoSuchHold(claim, tuple(one.id for one in snapshot.claims if one.uid != os.geteuid()))
     if found.uid == os.geteuid():
-        raise CannotNow(found.request.name, "asking", "It is yours: release it.")
+        raise CannotNow(found.request.name, "ask", "It is yours: release it.")
     async for word in release(settings, claim, insist=False):
         yield word
 

@@ -1,0 +1,125 @@
+"""What a training has put into modules: attributes that cells set, and the data of the user's own modules.
+
+Modules are imported again where the training goes on, and are then as their files make them. A cell that says
+`torch.nn.Linear.forward = mine` or `settings.rate = 3` has changed one, and so may any function of the user's own.
+
+Not covered: what library code keeps for itself, setattr() and monkeypatches that an own module makes in a library.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import pickle
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..graph.stream import Namespace
+
+_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OURS = str(Path(__file__).parents[1]) + os.sep
+_CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
+_MISSING = object()
+
+Attribute = tuple[Any, tuple[str, ...], Any]  # a module or class, the way from there, and the value
+Contents = dict[str, dict[str, Any]]  # of modules, by name
+
+
+def attributes_set(program: Mapping[str, Any], namespace: Namespace) -> list[Attribute]:
+    """The attributes of modules and library classes that the cells assign, with their values by now.
+
+    `program`: what Program.saved() gives, the texts of earlier cells and the pickled tree of this one.
+    """
+    found: list[Attribute] = []
+    cells: list[str | bytes] = list(program["texts"].values())
+    if program.get("cell") is not None:
+        cells.append(program["cell"][1])
+    for root, *path in dict.fromkeys(target for cell in cells for target in _targets(cell)):
+        home = namespace.get(root)
+        if not isinstance(home, types.ModuleType | type) or getattr(home, "__module__", "") == "__main__":
+            continue
+        value: Any = home
+        for name in path:
+            value = getattr(value, name, _MISSING)
+        if value is not _MISSING:
+            found.append((home, tuple(path), value))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _targets(cell: str | bytes) -> tuple[tuple[str, ...], ...]:
+    """What is assigned, as names: torch, nn, Linear, forward."""
+    assigned = []
+    for node in ast.walk(ast.parse(cell) if isinstance(cell, str) else pickle.loads(cell)):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names: list[str] = []
+            inner: ast.expr = node
+            while isinstance(inner, ast.Attribute):
+                names.append(inner.attr)
+                inner = inner.value
+            if isinstance(inner, ast.Name):
+                assigned.append((inner.id, *reversed(names)))
+    return tuple(assigned)
+
+
+def put_attributes(found: Iterable[Attribute]) -> None:
+    for home, (*path, last), value in found:
+        for name in path:
+            home = getattr(home, name)
+        if getattr(home, last, _MISSING) is not value:
+            setattr(home, last, value)
+
+
+def own_modules() -> Iterator[types.ModuleType]:
+    """Those that are not installed: files beside the notebook."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name == "__main__" or not isinstance(module, types.ModuleType) or not isinstance(file, str):
+            continue
+        if file.endswith(".py") and not file.startswith((*_INSTALLED, _OURS)) and not file.startswith("<"):
+            yield module
+
+
+def own_data(module: types.ModuleType) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("__") and not isinstance(value, _CODE)
+    }
+
+
+def put_data(found: Contents) -> None:
+    for name, contents in found.items():
+        if name in sys.modules:
+            vars(sys.modules[name]).update(contents)
+
+
+def stamps() -> dict[str, tuple[str, int, int]]:
+    """The file, its time and size of each."""
+    found = {}
+    for module in own_modules():
+        try:
+            at = os.stat(str(module.__file__))
+        except OSError:
+            continue
+        found[module.__name__] = (str(module.__file__), at.st_mtime_ns, at.st_size)
+    return found
+
+
+def changed_files(then: Mapping[str, tuple[str, int, int]]) -> list[str]:
+    """Sentences about those that are not what they were."""
+    changed = []
+    for file, time, size in then.values():
+        try:
+            now = os.stat(file)
+        except OSError:
+            changed.append(f"{file} was imported when the checkpoint was taken, and is gone.")
+            continue
+        if (now.st_mtime_ns, now.st_size) != (time, size):
+            changed.append(f"{file} has changed since the checkpoint: the training goes on with what it says now.")
+    return changed

@@ -1,0 +1,152 @@
+"""The panel beside a real kernel and worker: while the cell blocks, after a reload, after a restart of either server."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from .conftest import HANGS, SIZE, Lab, running_lab
+from .screen import button, job_card, open_panel, panel_of
+
+LOADS = "%load_ext jupyter_gpufit"
+TRAINS = """%%gpufit train --name {name} --memory 1GiB {options}
+import pathlib, time, torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+step = 0
+while not pathlib.Path("{name}.enough").exists():
+    step += 1
+    loss = model(torch.ones(8, 4)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.02)
+    if step % 50 == 0:
+        print("step", step)
+print("it had", step, "steps")"""
+
+
+def write_notebook(lab: Lab, name: str, options: str = "") -> None:
+    (lab.home / f"{name}.enough").unlink(missing_ok=True)
+    cells = [
+        {"id": f"c{i}", "cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
+        for i, source in enumerate((LOADS, TRAINS.format(name=name, options=options)))
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    (lab.home / f"{name}.ipynb").write_text(json.dumps(notebook))
+
+
+def run_all(page: Page) -> None:
+    page.evaluate(KERNEL_IS_READY)
+    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
+
+
+# Idle is not yet ready: a cell that is sent too early stays at [*] for ever.
+KERNEL_IS_READY = """async () => {
+  for (;;) {
+    const { sessionContext } = jupyterapp.shell.currentWidget ?? {};
+    if (sessionContext) {
+      await sessionContext.ready;
+      await sessionContext.session.kernel.info;
+      return;
+    }
+    await new Promise(resolve => requestAnimationFrame(resolve));
+  }
+}"""
+
+
+@pytest.fixture
+def training(page: Page, lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A cell that blocks its kernel and trains, with the panel beside it; its name."""
+    name = request.node.name.removeprefix("test_").replace("_", "-").removeprefix("a-").removeprefix("each-")[:12]
+    write_notebook(lab, name)
+    open_panel(page, lab, f"/tree/{name}.ipynb")
+    run_all(page)
+    runs(page, name)
+    yield name
+    end(lab, name)
+
+
+def end(lab: Lab, name: str) -> None:
+    Path(lab.home, f"{name}.enough").touch()
+
+
+def runs(page: Page, name: str) -> None:
+    expect(job_card(page, name)).to_contain_text("running on cpu:")
+    expect(job_card(page, name)).to_contain_text(re.compile("step [1-9]"))
+
+
+def test_each_button_acts_while_the_cell_blocks(page: Page, lab: Lab, training: str) -> None:
+    card = job_card(page, training)
+
+    button(page, f"Checkpoint {training}").click()
+    expect(card.locator("dl")).to_contain_text(re.compile(r"savedstep \d+"))
+
+    here = "cpu:0" if "cpu:0" in card.inner_text() else "cpu:1"
+    there = "cpu:1" if here == "cpu:0" else "cpu:0"
+    button(page, f"Move {training}").click()
+    page.get_by_role("menu").get_by_role("menuitem", name=there).click()
+    expect(card).to_contain_text(f"running on {there}")
+
+    button(page, f"Release {training}").click()
+    expect(card).to_contain_text("released")
+    button(page, f"Resume {training}").click()
+    runs(page, training)
+
+    button(page, f"Stop {training}").click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Stop").click()
+    expect(card).to_contain_text("stopped")
+    expect(card.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_reload_and_a_second_tab_see_the_same(browser: Browser, page: Page, lab: Lab, training: str) -> None:
+    page.goto("about:blank")
+    open_panel(page, lab)
+    runs(page, training)
+    button(page, f"Open log of {training}").click()
+    expect(page.get_by_role("log")).to_contain_text("step 50")
+
+    other = browser.new_page(viewport=SIZE)
+    other.set_default_timeout(HANGS)
+    open_panel(other, lab)
+    button(other, f"Stop {training}").click()
+    other.locator(".jp-Dialog").get_by_role("button", name="Stop").click()
+
+    for one in (other, page):
+        expect(job_card(one, training)).to_contain_text("stopped")
+    expect(page.get_by_role("log")).to_contain_text("KeyboardInterrupt")
+    other.close()
+
+
+def test_a_kernel_restart_leaves_the_training_alone(page: Page, lab: Lab, training: str) -> None:
+    page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    page.evaluate(KERNEL_IS_READY)
+
+    runs(page, training)
+    button(page, f"Open log of {training}").click()
+    end(lab, training)
+    expect(page.get_by_role("log")).to_contain_text("it had")
+    expect(job_card(page, training)).to_contain_text("done")
+
+
+def test_a_server_that_is_started_again_finds_the_job(page: Page, tmp_path: Path) -> None:
+    with running_lab(tmp_path) as lab:
+        write_notebook(lab, "lasting", "--detach")
+        open_panel(page, lab, "/tree/lasting.ipynb")
+        run_all(page)
+        runs(page, "lasting")
+        button(page, "Open log of lasting").click()
+        expect(page.get_by_role("log")).to_contain_text("step 50")
+    expect(panel_of(page).get_by_role("status").first).to_contain_text("The Jupyter server does not answer.")
+
+    with running_lab(tmp_path, port=int(lab.url.rpartition(":")[2])):
+        expect(panel_of(page).get_by_role("status").first).to_be_empty()
+        end(lab, "lasting")
+        expect(job_card(page, "lasting")).to_contain_text("done")
+        expect(page.get_by_role("log")).to_contain_text("it had")

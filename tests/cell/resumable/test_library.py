@@ -1,0 +1,110 @@
+"""Generators of libraries: rewritten where their text is known, and their own again afterwards."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from jupyter_gpufit.cell.resumable import library
+from jupyter_gpufit.cell.resumable.library import GENERATORS
+
+from .crossing import World, at_points, in_a_chain, rewritten
+
+SAMPLER = """
+import torch
+from torch.utils.data import BatchSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+
+torch.manual_seed(4)
+samplers = [
+    RandomSampler(range(7)),
+    RandomSampler(range(5), replacement=True, num_samples=40),
+    RandomSampler(range(3), num_samples=7, generator=torch.Generator().manual_seed(1)),
+    SubsetRandomSampler([3, 5, 8]),
+    WeightedRandomSampler([0.1, 0.5, 0.4], 5),
+    BatchSampler(RandomSampler(range(7)), 3, drop_last=True),
+    BatchSampler(RandomSampler(range(7)), 3, drop_last=False),
+]
+for sampler in samplers:
+    for i in sampler:
+        say(i)
+del samplers, sampler
+"""
+
+
+@pytest.mark.slow
+def test_samplers_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    # torch's generators are no matter of these small worlds: only those samplers draw once, at their beginning
+    import torch
+
+    def states() -> object:
+        return torch.get_rng_state()
+
+    assert states() is not None
+    assert at_points(SAMPLER, most=12) == 12
+
+
+@pytest.mark.slow
+def test_samplers_are_torchs_own_again_when_the_cell_has_ended() -> None:
+    from torch.utils.data import RandomSampler
+
+    own = RandomSampler.__iter__.__code__
+    world = World()
+    codes = []
+    world.namespace["say"] = lambda _: codes.append(RandomSampler.__iter__.__code__)
+
+    world.run("from torch.utils.data import RandomSampler\nfor i in RandomSampler(range(3)): say(i)")
+
+    assert RandomSampler.__iter__.__code__ is own
+    assert own not in codes
+    assert "__gf__" not in RandomSampler.__iter__.__globals__
+
+
+@pytest.mark.slow
+def test_a_progress_bar_that_the_cell_imports() -> None:
+    text = """
+import io
+from tqdm import tqdm
+for e in range(2):
+    for i, x in enumerate(tqdm("abc", file=io.StringIO())):
+        say((e, i, x))
+"""
+    assert rewritten(text).notes == []
+    from tqdm.std import tqdm
+
+    assert "_gf_f" not in tqdm.__iter__.__code__.co_varnames
+
+
+@pytest.mark.slow
+def test_another_version_runs_as_it_is_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GENERATORS, "tqdm.std", {"tqdm.__iter__": {"0123": "1.0"}})
+
+    ran = rewritten("import tqdm\nfor i in tqdm.tqdm(range(3), disable=True): say(i)")
+
+    assert ran.log == [0, 1, 2]
+    [note] = ran.notes
+    assert re.fullmatch(r"tqdm.std.tqdm.__iter__ of version .* is not known: the cell cannot be .* inside it.", note)
+
+
+def test_a_context_manager_of_a_library() -> None:
+    text = """
+import os
+from contextlib import chdir, nullcontext
+from tests.cell.resumable.managers import section, names
+
+for i in range(2):
+    with section(f"s{i}") as s, nullcontext():
+        for k in range(2):
+            say((s, k, names(log)))
+"""
+    assert at_points(text) > 5
+    assert in_a_chain(text) > 2
+
+
+def test_the_table_is_of_texts_that_are_here() -> None:
+    assert all(
+        re.fullmatch(r"[0-9a-f]{16}", one)
+        for known in library.GENERATORS.values()
+        for each in known.values()
+        for one in each
+    )

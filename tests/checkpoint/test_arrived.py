@@ -1,0 +1,109 @@
+"""What a notebook gets back from a training that was left and gone on with is what it would have got otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_gpufit.graph import Reply, Shipment, bring_into, ship
+from tests.graph.crossing import defined, notebook
+
+from .training import Trainings, digests
+
+pytestmark = pytest.mark.slow
+
+BEFORE = """
+import torch, random, numpy as np
+from torch import nn
+torch.manual_seed(0)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.hist = nn.Linear(4, 8), nn.Linear(8, 2), []
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x)))
+
+model = Net()
+opt = torch.optim.AdamW(model.parameters(), lr=0.1)
+held, flat = model.a.weight, model.b.weight.detach().numpy()
+data, big = torch.randn(12, 4), np.arange(100_000.0)
+view, log = big[10:20], []
+nested, gone = {"log": log, "best": None}, torch.ones(3)
+text, unchanged, lonely = "x", [1, 2], [gone, 5]
+
+def step(x):
+    opt.zero_grad()
+    loss = model(x).sum()
+    loss.backward()
+    opt.step()
+    return loss.item()
+"""
+CELL = """
+random.seed(1)
+old, lonely = lonely, None
+for i in range(6):
+    log.append(step(data[2 * i : 2 * i + 2] + random.random()))
+    model.hist.append(i)
+    view += 1
+    if i == 1:
+        old.append("changed")
+        gone += 3
+        del old  # what only the notebook still has
+    if i == 3:
+        del text
+        nested["best"] = {name: value.clone() for name, value in model.state_dict().items()}
+    if i == 4:
+        new = model.a
+"""
+
+
+class Kernel:
+    """A notebook whose variables have gone to a worker."""
+
+    def __init__(self) -> None:
+        self.namespace = notebook(BEFORE)
+        self.own = {name: self.namespace[name] for name in defined(self.namespace)}
+        self.shipment: Shipment = ship(defined(self.namespace), self.namespace)
+
+    def seen(self) -> tuple[Any, ...]:
+        """Its variables, its own objects whatever became of their names, and whether they are the same."""
+        now = {name: self.namespace[name] for name in defined(self.namespace)}
+        same = [name for name, value in self.own.items() if now.get(name) is value]
+        own = {name: value for name, value in self.own.items() if not isinstance(value, type)}
+        return _of(now), _of(own), same, now["new"] is now["model"].a, now["held"] is now["model"].a.weight
+
+
+def _of(values: dict[str, Any]) -> dict[str, str]:
+    return {name: one for name, one in digests(values).items() if name != "generators"}
+
+
+@pytest.fixture(scope="module")
+def expected(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    kernel, saved = Kernel(), tmp_path_factory.mktemp("whole") / "reply"
+    trainings.run(CELL, shipment=kernel.shipment, reply=saved)
+    kernel.shipment.bring_back(Reply.open(saved), kernel.namespace)
+    return kernel.seen()
+
+
+@pytest.mark.parametrize("memory", ["the kernel's memory", "a new memory"])
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_brings_back_what_an_uninterrupted_cell_would(
+    at: int, memory: str, expected: tuple[Any, ...], trainings: Trainings, tmp_path: Path
+) -> None:
+    kernel, slot = Kernel(), at == 3
+    left = trainings.run(CELL, shipment=kernel.shipment, at=at, save=tmp_path / "saved", slot=slot)
+    assert not left.error
+    reply, fresh = tmp_path / "reply", memory == "a new memory"
+    trainings.run(CELL, shipment=kernel.shipment, of=tmp_path / "saved", reply=reply, fresh=fresh, slot=slot)
+
+    returned = kernel.shipment.bring_back(Reply.open(reply), kernel.namespace)
+
+    assert returned.left_behind == ()
+    assert kernel.seen() == expected
+    another: dict[str, Any] = {"__name__": "__main__"}
+    bring_into(another, Reply.open(reply))  # as in a restarted kernel
+    assert _of({name: another[name] for name in defined(another)}) == expected[0]
+    assert another["held"] is another["model"].a.weight

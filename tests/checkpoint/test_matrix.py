@@ -1,0 +1,67 @@
+"""Cells as people write them are killed and go on; see matrix.py. A few points here, all of them under `make soak`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from pathlib import Path
+
+import pytest
+
+from .matrix import HEAD, Matrix, Row
+from .matrix_cells import CELLS
+from .training import Trainings
+
+RESULTS = Path(__file__).parents[2] / "bench" / "results" / "soak.json"
+QUICK = [name for name, cell in CELLS.items() if not cell.slow_to_start]
+
+
+@pytest.fixture
+def matrix(trainings: Trainings, tmp_path: Path) -> Matrix:
+    return Matrix(trainings, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_it_ends_as_if_nothing_had_happened(name: str, matrix: Matrix) -> None:
+    row = matrix.row(name, 2)
+
+    assert not row.differences
+    assert row.tried + row.deferred == 2
+    assert row.tried
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["functions", "closures"])
+def test_it_is_killed_again_and_again(name: str, matrix: Matrix) -> None:
+    assert matrix.chain(name, [5] * 40) > 4
+
+
+@pytest.mark.soak
+def test_every_point_of_every_cell(matrix: Matrix, capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[Row] = []
+    for name in CELLS:
+        rows.append(matrix.row(name, 12 if CELLS[name].slow_to_start else None))
+        with capsys.disabled():
+            print(*([f"\n{HEAD}"] if len(rows) == 1 else []), rows[-1], sep="\n", flush=True)  # noqa: T201
+    chains = {name: matrix.chain(name, [3 + number % 7 for number in range(200)]) for name in QUICK}
+    with capsys.disabled():
+        print("kills in one run:", chains)  # noqa: T201
+    _write(rows, chains)
+
+    assert not [row for row in rows if row.differences]
+
+
+def _write(rows: list[Row], chains: dict[str, int]) -> None:
+    import torch
+
+    found = {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": {"system": f"{platform.system()} {platform.release()}", "cores": os.cpu_count()},
+        "python": platform.python_version(),
+        "versions": {"torch": torch.__version__},
+        "results": {"rows": [vars(row) for row in rows], "kills in one run": chains},
+    }
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")

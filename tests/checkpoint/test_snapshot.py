@@ -1,0 +1,68 @@
+"""A training that is left and gone on with in other processes ends as one that was not, bit by bit.
+
+`cells.txt` has the trainings. Each is left twice: by SIGKILL, some iterations after the snapshot was taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .training import Trainings
+
+pytestmark = pytest.mark.slow
+
+GIVEN = "import random, numpy as np\nrandom.seed(0)\nnp.random.seed(0)\n"
+TORCH = "import torch\nfrom torch import nn\ntorch.manual_seed(0)\n"
+WHERE = {None: [], "torch": ["plain"], "torch, slot": ["plain", "slot"], "torch, on the slot only": ["slot"]}
+
+
+def read_cells() -> Iterator[object]:
+    for section in Path(__file__).with_name("cells.txt").read_text().split("=== ")[1:]:
+        title, body = section.split("\n", 1)
+        name, where = re.fullmatch(r"(.*?)(?: \((torch.*)\))?", title).groups()  # type: ignore[union-attr]
+        for one in WHERE[where] or ["plain"]:
+            yield pytest.param(GIVEN + (TORCH if where else "") + body, one == "slot", id=f"{name}: {one}")
+
+
+@pytest.mark.parametrize(("cell", "slot"), list(read_cells()))
+def test_ends_as_one_that_was_not_left(cell: str, slot: bool, trainings: Trainings, tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "left").mkdir()
+    whole = trainings.run(cell, directory=tmp_path / "whole", slot=slot)
+    first, second = tmp_path / "first", tmp_path / "second"
+    at = 1 + whole.points // 3
+    left = trainings.run(cell, directory=tmp_path / "left", slot=slot, at=at, save=first)
+    assert not left.error
+    left = trainings.run(cell, of=first, slot=slot, at=at, save=second)
+    assert not left.error
+
+    ended = trainings.run(cell, of=second, slot=slot)
+
+    assert ended.output == whole.output
+    assert ended.digests == whole.digests
+
+
+def test_weights_can_be_read_by_their_names(trainings: Trainings, tmp_path: Path) -> None:
+    cell = (
+        "import torch\nfrom torch import nn\n"
+        "class Trainer: pass\n"
+        "t = Trainer(); t.net = nn.Linear(3, 2, dtype=torch.bfloat16)\n"
+        "model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))\n"
+        "both = torch.zeros(8); model[0].bias = nn.Parameter(both[:3])\n"
+        "def train(net):\n    for _ in range(2): pass\n"
+        "train(nn.Linear(2, 5))\n"
+    )
+    left = trainings.run(cell, at=1, look=True, save=tmp_path / "saved")
+    assert not left.error
+
+    names = left.names
+
+    assert names["model.0.weight"] == ["F32", [3, 4]]
+    assert names["model.1.num_batches_tracked"] == ["I64", []]
+    assert names["t.net.weight"] == ["BF16", [2, 3]]
+    assert names["net of train().weight"] == ["F32", [5, 2]]
+    assert "model.0.bias" not in names  # which is a part of something else

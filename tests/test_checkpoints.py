@@ -1,0 +1,363 @@
+"""Checkpoint, release, move and resume: real kernels, workers, signals and disks; results compared to the bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
+
+pytestmark = pytest.mark.slow
+
+# A training with a shuffled loader, dropout and momentum, whose numbers depend on every draw. It says each step, so
+# that a test waits for a step and not for a time, and stands at `HOLD` until a file is there.
+SET_UP = (
+    "import os, time, torch\ntorch.manual_seed(7)\n"
+    "net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.3), torch.nn.Linear(16, 1)); also = net\n"
+    "opt = torch.optim.AdamW(net.parameters(), lr=0.01); losses = []\n"
+    "data = torch.utils.data.TensorDataset(torch.randn(40, 8), torch.randn(40, 1))\n"
+    "loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)\n"
+)
+CELL = (
+    "for epoch in range(3):\n"
+    "    for x, y in loader:\n"
+    "        loss = torch.nn.functional.mse_loss(net(x), y)\n"
+    "        opt.zero_grad(); loss.backward(); opt.step()\n"
+    "        losses.append(loss.item().hex()); print('step', len(losses))\n"
+    "        while len(losses) == 14 and not os.path.exists({hold!r}): time.sleep(0.02)\n"
+)
+DIGEST = (
+    "import hashlib\nprint(hashlib.sha256(b''.join([t.detach().numpy().tobytes() for t in net.state_dict().values()]\n"
+    "    + [t.numpy().tobytes() for s in opt.state.values() for t in s.values()]\n"
+    "    + [' '.join(losses).encode(), torch.get_rng_state().numpy().tobytes()])).hexdigest())"
+)
+
+
+@pytest.fixture
+def env(home: Path) -> dict[str, str]:
+    return environment(home, GPUFIT_SPARE_WORKER="1")
+
+
+@pytest.fixture
+def hold(home: Path, request: pytest.FixtureRequest) -> Path:
+    """While this file is not there, the cell stands at its 14th step."""
+    return home / f"go-on-{request.node.name}"
+
+
+def gpufit(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jupyter_gpufit.cli", *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+
+
+def jobs(env: dict[str, str]) -> dict[str, dict[str, Any]]:
+    listed = gpufit(env, "jobs", "--json")
+    assert listed.returncode == 0, listed.stderr
+    return {job["name"]: job for job in json.loads(listed.stdout)}
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_outlives_its_test(env: dict[str, str]) -> Iterator[None]:
+    yield
+    for job in jobs(env).values():
+        if job["pid"] is not None:
+            with suppress(ProcessLookupError):
+                os.kill(job["pid"], signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def plain(kernel: Kernel) -> str:
+    """What the kernel itself makes of the cell."""
+    kernel.check(SET_UP + CELL.format(hold="/"))
+    return kernel.check(DIGEST).stdout
+
+
+def started(kernel: Kernel, name: str, hold: Path, options: str = "") -> str:
+    """Set up, and start the cell, which then stands at its 14th step."""
+    kernel.check(SET_UP)
+    sent = kernel.send(f"%%gpufit train --name {name} {options}\n" + CELL.format(hold=str(hold)))
+    kernel.until(sent, "step 14\n")
+    return sent
+
+
+def test_a_checkpoint_changes_nothing_and_can_be_looked_at(
+    kernel: Kernel, env: dict[str, str], plain: str, hold: Path
+) -> None:
+    sent = started(kernel, "saved", hold)
+    said = gpufit(env, "checkpoint", "saved")
+    assert said.returncode == 0, said.stderr
+    assert "saved at step 14 (line 7" in said.stdout
+    assert jobs(env)["saved"]["checkpoint"]["step"] == 14 and jobs(env)["saved"]["state"] == "running"
+    hold.touch()
+    assert kernel.finish(sent).ok
+    assert kernel.check(DIGEST).stdout == plain
+    kernel.check("assert also is net")
+
+
+def test_released_and_resumed_in_the_same_kernel_the_very_objects_are_trained(
+    kernel: Kernel, env: dict[str, str], plain: str, hold: Path
+) -> None:
+    sent = started(kernel, "left", hold)
+    said = gpufit(env, "release", "left")
+    assert said.returncode == 0, said.stderr
+    ran = kernel.finish(sent)
+    assert ran.ok and "released at step 14; `%gpufit resume left` goes on" in ran.shown
+    job = jobs(env)["left"]
+    assert job["state"] == "released" and job["pid"] is None
+    assert json.loads(gpufit(env, "status", "--json").stdout)["claims"] == []
+    hold.touch()
+    ran = kernel.check("%gpufit resume left")
+    assert ran.stdout.startswith("step 15\n") and ran.stdout.endswith("step 30\n")
+    assert kernel.check(DIGEST).stdout == plain
+    kernel.check("assert also is net")
+    assert "it has ended well" in kernel.run("%gpufit resume left").evalue
+
+
+def test_released_and_resumed_in_a_new_kernel_the_variables_come(
+    home: Path, env: dict[str, str], plain: str, hold: Path
+) -> None:
+    with running_kernel(env, home) as kernel:
+        sent = started(kernel, "restarted", hold)
+        assert gpufit(env, "release", "restarted").returncode == 0
+        assert kernel.finish(sent).ok
+        kernel.restart()
+        hold.touch()
+        ran = kernel.check("%gpufit resume")
+        assert "restarted goes on from step 14" in ran.shown and ran.stdout.startswith("step 15\n")
+        assert kernel.check(DIGEST).stdout == plain
+        kernel.check("assert opt.param_groups[0]['params'][0] is net[0].weight and epoch == 2")
+
+
+def test_killed_in_mid_loop_and_resumed_in_a_terminal_nothing_is_lost_to_the_bit(
+    kernel: Kernel, env: dict[str, str], plain: str, hold: Path
+) -> None:
+    sent = started(kernel, "killed", hold)
+    assert gpufit(env, "checkpoint", "killed").returncode == 0
+    os.kill(jobs(env)["killed"]["pid"], signal.SIGKILL)
+    assert "saved at step 14; to go on from there: %gpufit resume killed" in kernel.finish(sent).traceback
+    assert jobs(env)["killed"]["state"] == "lost"
+    said = gpufit(env, "resume", "killed")
+    assert said.returncode == 0 and "killed runs on cpu:" in said.stdout, said
+    again = gpufit(env, "resume", "killed")
+    assert again.returncode == 2 and "it is running" in again.stderr
+    hold.touch()
+    assert kernel.check("%gpufit attach killed").stdout.endswith("step 30\n")
+    assert kernel.check(DIGEST).stdout == plain
+    kernel.check("assert also is net")
+
+
+def test_moved_to_the_other_slot_in_the_same_cell(kernel: Kernel, env: dict[str, str], plain: str, hold: Path) -> None:
+    sent = started(kernel, "moving", hold, "--gpu cpu:0")
+    before = jobs(env)["moving"]
+    moved = gpufit(env, "move", "moving", "--to", "cpu:1")
+    assert moved.returncode == 0 and "moving runs on cpu:1." in moved.stdout, moved
+    job = jobs(env)["moving"]
+    assert job["pid"] == before["pid"] and job["epoch"] == before["epoch"] + 1 and job["device"] == "cpu:1"
+    [claim] = json.loads(gpufit(env, "status", "--json").stdout)["claims"]
+    assert claim["devices"] == ["cpu:1"]
+    again = gpufit(env, "move", "moving", "--to", "cpu:1")
+    assert again.returncode == 2 and "it is on cpu:1 already" in again.stderr
+    hold.touch()
+    ran = kernel.finish(sent)
+    assert ran.ok and ran.stdout.endswith("step 30\n")
+    assert kernel.check(DIGEST).stdout == plain
+    kernel.check("assert also is net")
+
+
+def test_a_full_device_is_refused_and_two_jobs_with_room_swap(
+    kernel: Kernel, env: dict[str, str], home: Path, plain: str, hold: Path
+) -> None:
+    with running_kernel(env, home) as other:
+        first = started(kernel, "first", hold, "--gpu cpu:0 --memory 1GiB")
+        second = started(other, "second", hold, "--gpu cpu:1")
+        refused = gpufit(env, "move", "first")
+        assert (
+            refused.returncode == 2 and "holds cpu:1" in refused.stderr and "first goes on as it was" in refused.stderr
+        )
+        assert jobs(env)["first"]["state"] == "running"
+        hold.touch()
+        assert other.finish(second).ok and kernel.finish(first).ok
+        hold.unlink()
+        first = started(kernel, "one", hold, "--gpu cpu:0 --memory 1GiB")
+        second = started(other, "two", hold, "--gpu cpu:1 --memory 1GiB")
+        swapping = [
+            subprocess.Popen([sys.executable, "-m", "jupyter_gpufit.cli", "move", name], env=env)
+            for name in ("one", "two")
+        ]
+        assert [one.wait(TIMEOUT) for one in swapping] == [0, 0]
+        found = jobs(env)
+        assert (found["one"]["device"], found["two"]["device"]) == ("cpu:1", "cpu:0")
+        hold.touch()
+        assert kernel.finish(first).ok and other.finish(second).ok
+        assert kernel.check(DIGEST).stdout == other.check(DIGEST).stdout == plain
+
+
+def test_three_buttons_at_once_and_an_interrupt_break_nothing(
+    kernel: Kernel, env: dict[str, str], plain: str, hold: Path
+) -> None:
+    sent = started(kernel, "pressed", hold)
+    pressing = [
+        subprocess.Popen(
+            [sys.executable, "-m", "jupyter_gpufit.cli", verb, "pressed"],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for verb in ("checkpoint", "checkpoint", "release")
+    ]
+    ended = [(one.communicate(timeout=TIMEOUT), one.returncode) for one in pressing]
+    assert kernel.finish(sent).ok and jobs(env)["pressed"]["state"] == "released", ended
+    assert ended[2][1] == 0, ended
+    sent = kernel.send("%gpufit resume pressed")
+    kernel.until(sent, "running on")
+    saving = subprocess.Popen([sys.executable, "-m", "jupyter_gpufit.cli", "checkpoint", "pressed"], env=env)
+    kernel.until(sent, "saving")
+    kernel.interrupt()
+    assert kernel.finish(sent).ename == "KeyboardInterrupt"
+    saving.wait(TIMEOUT)
+    assert jobs(env)["pressed"]["state"] == "stopped"
+    hold.touch()
+    assert kernel.check("%gpufit resume pressed").stdout.endswith("step 30\n")
+    assert kernel.check(DIGEST).stdout == plain
+
+
+def test_a_thawed_worker_whose_job_goes_on_elsewhere_says_nothing_more(
+    kernel: Kernel, env: dict[str, str], home: Path, plain: str, hold: Path
+) -> None:
+    sent = started(kernel, "frozen", hold)
+    assert gpufit(env, "checkpoint", "frozen").returncode == 0
+    job = jobs(env)["frozen"]
+    root = home / ".local/share/gpufit/jobs" / job["id"]
+    os.kill(job["pid"], signal.SIGSTOP)
+    refused = gpufit(env, "resume", "frozen")
+    assert refused.returncode == 2 and "it is running" in refused.stderr  # its lock says that it lives
+    (root / "lock").unlink()  # as on another machine, to which the lock does not reach
+    resumed = gpufit(env, "resume", "frozen")
+    assert resumed.returncode == 0, resumed
+    os.kill(job["pid"], signal.SIGCONT)
+    until = time.monotonic() + TIMEOUT
+    hold.touch()
+    while Path(f"/proc/{job['pid']}/stat").exists() and " Z " not in Path(f"/proc/{job['pid']}/stat").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    kernel.finish(sent)
+    assert kernel.check("%gpufit attach frozen").stdout.endswith("step 30\n")
+    assert kernel.check(DIGEST).stdout == plain
+    assert jobs(env)["frozen"]["epoch"] == 2
+
+
+def test_a_cell_without_a_safe_point_says_what_holds_it_up(kernel: Kernel, env: dict[str, str]) -> None:
+    sent = kernel.send(
+        "%%gpufit train --name stuck\nimport time\ndef slow(n):\n    print('in slow')\n    time.sleep(600)\n"
+        "found = [slow(n) for n in range(2)]\n"
+    )
+    kernel.until(sent, "in slow")
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "jupyter_gpufit.cli", "checkpoint", "stuck"], env=env, stdout=subprocess.PIPE, text=True
+    )
+    kernel.until(sent, "inside `slow` (line 5), called from a list comprehension (line 6)")
+    kernel.interrupt()
+    assert kernel.finish(sent).ename == "KeyboardInterrupt"
+    asking.communicate(timeout=TIMEOUT)
+    assert asking.returncode == 2
+    assert jobs(env)["stuck"]["checkpoint"] is None
+
+
+def test_what_cannot_be_saved_is_said_before_the_training(kernel: Kernel, env: dict[str, str], hold: Path) -> None:
+    sent = kernel.send(
+        "%%gpufit train --name locked\nimport threading, os, time\nlock = threading.Lock()\nprint('begun')\n"
+        f"while not os.path.exists({str(hold)!r}): time.sleep(0.02)\n"
+    )
+    kernel.until(sent, "begun")
+    said = gpufit(env, "checkpoint", "locked")
+    assert said.returncode == 2 and "lock" in said.stderr and "goes on" in said.stderr
+    hold.touch()
+    assert kernel.finish(sent).ok
+
+
+def test_the_clock_saves_by_itself_and_the_workers_of_a_loader_end_with_the_release(
+    home: Path, hold: Path, tmp_path: Path
+) -> None:
+    env = environment(home, GPUFIT_CHECKPOINT_EVERY="0.3", GPUFIT_DATA=str(tmp_path / "data"))
+    with running_kernel(env, home) as kernel:
+        kernel.check(
+            "import os, time, torch\nclass Numbers(torch.utils.data.Dataset):\n    def __len__(self): return 64\n"
+            "    def __getitem__(self, at): return at, os.getpid()\n"
+        )
+        sent = kernel.send(
+            "%%gpufit train --name clock\nseen, pids = [], set()\n"
+            "loader = torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=2)\nfor at, pid in loader:\n"
+            "    seen += at.tolist(); pids |= set(pid.tolist()); print('seen', len(seen), *pids)\n"
+            f"    while len(seen) == 32 and not os.path.exists({str(hold)!r}): time.sleep(0.02)\n"
+        )
+        ran = kernel.until(sent, "seen 32 ")
+        workers = [int(word) for word in ran.stdout.splitlines()[-1].split()[2:]]
+        kernel.until(sent, "saved at step")  # in the status line, and nowhere else
+        assert gpufit(env, "release", "clock").returncode == 0
+        assert kernel.finish(sent).ok
+        assert len(workers) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in workers)
+        shown = gpufit(env, "checkpoint", "show", "clock")
+        assert shown.returncode == 0 and json.loads(gpufit(env, "checkpoint", "show", "clock", "--json").stdout)
+        hold.touch()
+        kernel.check("%gpufit resume clock --gpu cpu:1")
+        kernel.check("assert seen == list(range(64)) and len(pids) == 4, (seen, pids)")
+
+
+def test_a_full_disk_is_said_and_the_training_goes_on(home: Path, hold: Path, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("NEEDS ROOT: mounts a small tmpfs to fill it")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", tmp_path], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"CANNOT MOUNT a small tmpfs here: {mounted.stderr.decode().strip()}")
+    try:
+        env = environment(home, GPUFIT_DATA=str(tmp_path))
+        with running_kernel(env, home) as kernel:
+            kernel.check("import os, time, torch\nbig = torch.zeros(4 << 20)")
+            sent = kernel.send(
+                "%%gpufit train --name full\nfor step in range(3):\n    big += 1; print('step', step)\n"
+                f"    while step == 1 and not os.path.exists({str(hold)!r}): time.sleep(0.02)\n"
+            )
+            kernel.until(sent, "step 1\n")
+            for verb in ("checkpoint", "release", "move"):
+                said = gpufit(env, verb, "full")
+                assert said.returncode == 2 and "No space left on device" in said.stderr, said
+            assert len(json.loads(gpufit(env, "status", "--json").stdout)["claims"]) == 1
+            hold.touch()
+            ran = kernel.finish(sent)
+            assert ran.ok and "full was not saved, and goes on" in ran.shown
+            kernel.check("assert big.unique().tolist() == [3]")
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def test_of_two_resumes_at_once_one_goes_on(kernel: Kernel, env: dict[str, str], plain: str, hold: Path) -> None:
+    sent = started(kernel, "twice", hold)
+    assert gpufit(env, "release", "twice").returncode == 0
+    assert kernel.finish(sent).ok
+    resuming = [
+        subprocess.Popen(
+            [sys.executable, "-m", "jupyter_gpufit.cli", "resume", "twice"], env=env, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=TIMEOUT)[1] for one in resuming]
+    assert sorted(one.returncode for one in resuming) == [0, 2]
+    assert any("runs already" in words or "it is " in words for words in said)
+    hold.touch()
+    kernel.check("%gpufit attach twice")
+    assert kernel.check(DIGEST).stdout == plain

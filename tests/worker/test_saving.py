@@ -1,0 +1,269 @@
+"""Wishes for a checkpoint: joined, kept waiting, refused, and what they leave behind; with a program made for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+
+from jupyter_gpufit.errors import CannotSave, NotHere, NotSaved
+from jupyter_gpufit.testing import fake_device, fake_grant
+from jupyter_gpufit.train import Moved, Released
+from jupyter_gpufit.worker import saving
+from jupyter_gpufit.worker.main_thread import MainThread
+from jupyter_gpufit.worker.messages import CouldNotSave, Saved, Why
+from jupyter_gpufit.worker.record import LastCheckpoint
+from jupyter_gpufit.worker.saving import Durable, Leave, Saver
+
+pytestmark = pytest.mark.anyio
+
+THERE = Moved(fake_grant(fake_device("GPU-there", label="1")))
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    with anyio.fail_after(60):
+        while not reached():  # noqa: ASYNC110 - what another thread does sets no event of ours
+            await anyio.sleep(0.001)
+
+
+@dataclass
+class Disk:
+    """Saves as it is told to."""
+
+    refuses: list[Exception] = field(default_factory=list)  # at the next safe points
+    wanted: bool = False
+    prepared: int = 0
+    writing: list[Future[Durable]] = field(default_factory=list)
+    whys: list[Why] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        self.prepared += 1
+
+    def look(self) -> None: ...
+
+    def want(self, wanted: bool) -> None:
+        self.wanted = wanted
+
+    def save(self, why: Why) -> tuple[int, str, Future[Durable]]:
+        if self.refuses:
+            raise self.refuses.pop(0)
+        self.whys.append(why)
+        self.writing.append(Future())
+        return 7 * len(self.writing), "line 2 of the cell", self.writing[-1]
+
+
+@dataclass
+class Stage:
+    """A training whose main thread is the test's own."""
+
+    disk: Disk
+    saver: Saver
+    told: list[Saved | CouldNotSave]
+    said: list[str]
+    changed: anyio.Event
+    left: list[Leave] = field(default_factory=list)
+    gone_on: list[bool] = field(default_factory=list)
+
+    async def until_wanted(self) -> None:
+        await until(lambda: self.disk.wanted)
+
+    async def safe_point(self) -> None:
+        """The main thread comes to one, and goes on; or it stands there."""
+        await self.until_wanted()
+        with anyio.move_on_after(0.2):
+            await anyio.to_thread.run_sync(self._reach, abandon_on_cancel=True)
+
+    def _reach(self) -> None:
+        self.saver.at_safe_point()
+        self.gone_on.append(True)
+
+    async def durable(self) -> None:
+        before = len(self.told)
+        self.disk.writing[-1].set_result(Durable("000001-000001", 100))
+        await self.until_told(before + 1)
+
+    async def until_told(self, count: int) -> None:
+        with anyio.fail_after(20):
+            while len(self.told) < count:
+                self.changed = anyio.Event()
+                await self.changed.wait()
+
+
+class AnyThread(MainThread):
+    """Takes whichever thread comes for the main one."""
+
+    def ours(self):  # type: ignore[no-untyped-def]
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+
+@asynccontextmanager
+async def training(disk: Disk | None = None, every: float = 0.0) -> AsyncIterator[Stage]:
+    disk = disk or Disk()
+    told: list[Saved | CouldNotSave] = []
+    said: list[str] = []
+
+    def settled(event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
+        told.append(event)
+        stage.changed.set()
+
+    saver = Saver(disk, AnyThread(), settled, lambda why, words: said.append(words), defects.append)
+    stage = Stage(disk, saver, told, said, anyio.Event())
+
+    async def serve() -> None:
+        stage.left.append(await saver.serve(every))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve)
+        await anyio.wait_all_tasks_blocked()
+        yield stage
+        group.cancel_scope.cancel()
+    for future in disk.writing:
+        future.cancel()
+
+
+defects: list[Exception] = []
+
+
+async def test_a_wish_waits_for_a_safe_point_and_durable_is_said_only_when_it_is() -> None:
+    async with training() as stage:
+        number = stage.saver.ask("asked")
+        await stage.safe_point()
+        assert stage.gone_on and not stage.told and stage.disk.prepared == 1
+        await stage.durable()
+        assert isinstance(stage.told[0], Saved)
+        assert (stage.told[0].number, stage.told[0].step, stage.told[0].bytes) == (number, 7, 100)
+
+
+async def test_wishes_for_the_same_safe_point_are_one_checkpoint() -> None:
+    async with training() as stage:
+        assert stage.saver.ask("asked") == stage.saver.ask("asked")
+        await stage.safe_point()
+        await stage.durable()
+        assert stage.disk.whys == ["asked"] and not stage.disk.wanted
+
+
+async def test_a_wish_while_one_is_written_is_a_checkpoint_of_its_own() -> None:
+    async with training() as stage:
+        first = stage.saver.ask("asked")
+        await stage.safe_point()
+        second = stage.saver.ask("asked")
+        assert second != first and not stage.disk.wanted
+        await stage.durable()
+        await stage.safe_point()
+        await stage.durable()
+        assert [event.number for event in stage.told] == [first, second]
+
+
+async def test_a_release_joins_a_wish_and_the_main_thread_never_goes_on() -> None:
+    async with training() as stage:
+        number = stage.saver.ask("asked")
+        assert stage.saver.ask("release", lambda step: Released(f"at {step}")) == number
+        assert stage.saver.leaving
+        await stage.safe_point()
+        assert not stage.gone_on
+        assert stage.saver.ask("asked") == number  # it is being saved
+        await stage.durable()
+        await until(lambda: bool(stage.left))
+        assert stage.left == [Released("at 7")] and not stage.gone_on
+
+
+async def test_a_move_that_cannot_be_saved_gives_the_target_back_and_trains_on() -> None:
+    given_back: list[bool] = []
+    async with training() as stage:
+        stage.saver.ask("move", lambda step: THERE, lambda: given_back.append(True))
+        await stage.safe_point()
+        assert not stage.gone_on
+        stage.disk.writing[-1].set_exception(NotSaved("/full", "No space left on device", "Free some."))
+        await stage.until_told(1)
+        assert isinstance(stage.told[0], CouldNotSave) and "No space left" in stage.told[0].reason
+        await until(lambda: bool(stage.gone_on))
+        assert given_back and not stage.left and not stage.saver.leaving
+
+
+async def test_a_safe_point_that_is_none_is_tried_again() -> None:
+    disk = Disk(refuses=[NotHere("a generator is running."), NotHere("a generator is running.")])
+    async with training(disk) as stage:
+        stage.saver.ask("asked")
+        for _ in range(3):
+            await stage.safe_point()
+        await stage.durable()
+        assert isinstance(stage.told[0], Saved) and len(stage.told) == 1
+
+
+async def test_what_cannot_be_saved_is_said_and_the_next_wish_is_tried() -> None:
+    disk = Disk(refuses=[CannotSave((("model.cb['q'][1]", "a lock"),))])
+    async with training(disk) as stage:
+        first = stage.saver.ask("asked")
+        await stage.safe_point()
+        await stage.until_told(1)
+        assert isinstance(stage.told[0], CouldNotSave) and "model.cb['q'][1]" in stage.told[0].reason
+        assert stage.gone_on and stage.told[0].number == first
+        stage.saver.ask("asked")
+        await stage.safe_point()
+        await stage.durable()
+        assert isinstance(stage.told[1], Saved)
+
+
+async def test_a_defect_of_ours_ends_no_training() -> None:
+    async with training(Disk(refuses=[ZeroDivisionError("ours")])) as stage:
+        stage.saver.ask("asked")
+        await stage.safe_point()
+        await stage.until_told(1)
+        assert stage.gone_on and isinstance(defects[-1], ZeroDivisionError)
+
+
+async def test_the_clock_asks_by_itself_but_not_while_one_is_written() -> None:
+    async with training(every=0.05) as stage:
+        await stage.safe_point()
+        assert stage.disk.whys == ["automatic"]
+        await anyio.sleep(0.2)  # a few times `every`, in which nothing may happen
+        assert not stage.disk.wanted
+        await stage.durable()
+        await stage.safe_point()
+        assert stage.disk.whys == ["automatic", "automatic"]
+
+
+async def test_the_clock_says_a_reason_once() -> None:
+    full = [CannotSave((("x", "a lock"),)), CannotSave((("x", "a lock"),)), CannotSave((("y", "a lock"),))]
+    async with training(Disk(refuses=list[Exception](full)), every=0.02) as stage:
+        for _ in range(4):
+            await stage.safe_point()
+        assert ["x" in event.reason for event in stage.told if isinstance(event, CouldNotSave)] == [True, False]
+
+
+async def test_a_wish_that_finds_no_safe_point_says_what_holds_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "PATIENCE", 0.05)
+    monkeypatch.setattr(saving, "LOOK_AGAIN", 0.02)
+    async with training() as stage:
+        stage.saver.ask("asked")
+        await until(lambda: bool(stage.said))
+        assert stage.said[0].startswith("waiting for a safe point since 0 s: inside")
+
+
+async def test_a_cell_that_ends_first_settles_the_wish() -> None:
+    async with training() as stage:
+        stage.saver.ask("asked")
+        stage.saver.close()
+        assert isinstance(stage.told[0], CouldNotSave) and "the cell ended first" in stage.told[0].reason
+
+
+def test_what_a_signals_handler_raises_does_not_wake_a_job_that_leaves() -> None:
+    go_on = threading.Event()
+
+    class Raises(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if not go_on.is_set():
+                go_on.set()
+                raise RuntimeError("DataLoader worker is killed by signal")
+            self.set()
+            return True
+
+    saving._wait_here(Raises())
+    assert go_on.is_set()
