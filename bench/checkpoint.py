@@ -143,6 +143,18 @@ def gpt2(gb: float) -> State:
 
 
 def writes(place: Path, state: State, writer: Writer, number: int, usual: float, found: dict[str, float]) -> None:
+    ways = [
+        lambda: plain(place, state, found),
+        lambda: saved(place, state, found),
+        lambda: dcp(place / "dcp", state, usual, found),
+        lambda: ours(state, writer, number, usual, found),
+    ]
+    # In turn first: a disk with a burst to spend, as most rented ones have, is fastest for whoever comes first.
+    for way in ways[number % 4 :] + ways[: number % 4]:
+        way()
+
+
+def plain(place: Path, state: State, found: dict[str, float]) -> None:
     with fresh(place / "plain") as path, timed(found, FLOOR_WRITE):
         with path.open("wb", buffering=0) as file:
             for tensor in state.values():
@@ -150,12 +162,17 @@ def writes(place: Path, state: State, writer: Writer, number: int, usual: float,
                 for at in range(0, len(data), STEP):
                     file.write(data[at : at + STEP])
             os.fsync(file.fileno())
+
+
+def saved(place: Path, state: State, found: dict[str, float]) -> None:
     with fresh(place / "torch.pt") as path, timed(found, "torch.save + fsync"):
         with path.open("wb") as file:
             torch.save(state, file)
             file.flush()
             os.fsync(file.fileno())
-    dcp(place / "dcp", state, usual, found)
+
+
+def ours(state: State, writer: Writer, number: int, usual: float, found: dict[str, float]) -> None:
     copies(state, found)
     os.sync()
     snapshot = snapshot_of(state)
@@ -187,17 +204,19 @@ touched: torch.Tensor | None = None
 
 def dcp(path: Path, state: State, usual: float, found: dict[str, float]) -> None:
     """torch's own: a copy, and a thread that writes."""
+    # From where they are: mypy does not see what torch.distributed passes on.
     import torch.distributed as dist
-    import torch.distributed.checkpoint as checkpoint
+    from torch._C._distributed_c10d import HashStore
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import async_save
 
     if not dist.is_initialized():
-        store = dist.HashStore()
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+        dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     for name in ("alone", "with steps"):
         shutil.rmtree(path, ignore_errors=True)
         os.sync()
         begin = time.perf_counter()
-        response: Any = checkpoint.async_save(state, storage_writer=checkpoint.FileSystemWriter(path, sync_files=True))
+        response: Any = async_save(state, storage_writer=FileSystemWriter(path, sync_files=True))
         pause = time.perf_counter() - begin
         if name == "with steps":
             found[f"DCP async_save: {STEPS} steps meanwhile"] = slower_steps(usual)

@@ -13,7 +13,7 @@ Point = tuple[float, float | None]  # None: not a finite number, a hole in the c
 
 
 def picture(points: Sequence[Point], label: str, *, words: str, line: float | None = None) -> str:
-    """A curve with its least and its largest value; `words` say what a screen reader should, `line` is a mark across."""
+    """A curve from its least value to its largest; `words` are for a screen reader, `line` is a mark across."""
     known = [(x, y) for x, y in thinned(points) if y is not None and math.isfinite(y)]
     if len(known) < 2:
         return ""

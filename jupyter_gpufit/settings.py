@@ -23,7 +23,7 @@ class Settings:
     runtime: str = ""  # where sockets live; empty: $XDG_RUNTIME_DIR/gpufit or /tmp/gpufit-<uid>
     spare_worker: bool = False  # keep a worker with torch imported, so that a cell starts at once
     journal_limit: int = 256 * MiB  # bytes of output kept per job
-    estimate_limit: float = 0.0  # seconds that a training may wait for its estimate; 0: none, it claims a whole device
+    estimate_limit: float = 20.0  # seconds that a training may wait for its estimate; 0: none, it claims a whole device
     stop_patience: float = 5.0  # seconds between two rungs of the stop ladder
     checkpoint_every: float = 600.0  # seconds between two automatic checkpoints; 0: none but those asked for
     widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"

@@ -28,6 +28,8 @@ from .worker.messages import (
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
 
+    from .worker.follow import Show
+
 SIGNS = {"done": "✓", "failed": "✗", "stopped": "■", "lost": "✗", "queued": "…", "running": "▶", "released": "⏏"}
 
 

@@ -57,7 +57,13 @@ class JobCard:
         self.draw()
 
     def take(self, event: Event, when: float) -> None:
-        """Take in an event of that time."""
+        """Take in an event of that time; whatever goes wrong, the job's output must go on being shown."""
+        try:
+            self._take(event, when)
+        except Exception as error:
+            self._say(f"This card stands still: {error!r}")
+
+    def _take(self, event: Event, when: float) -> None:
         self._line.take(event, when)
         match event:
             case Metrics(step, values):
@@ -169,4 +175,3 @@ def _head(line: str, total: int | None, step: int, left: float | None) -> str:
             f'<div style="font-size:85%;opacity:.75">{html.escape(told)}</div>'
         )
     return "".join(parts)
-

@@ -43,9 +43,20 @@ DIGEST = (
 )
 
 
+def user(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a user who waits neither for imports nor for estimates."""
+    return environment(home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="0", **more)
+
+
 @pytest.fixture
 def env(home: Path) -> dict[str, str]:
-    return environment(home, GPUFIT_SPARE_WORKER="1")
+    return user(home)
+
+
+@pytest.fixture(scope="module")
+def kernel(home: Path) -> Iterator[Kernel]:
+    with running_kernel(user(home), home) as kernel:
+        yield kernel
 
 
 @pytest.fixture
@@ -293,7 +304,7 @@ def test_what_cannot_be_saved_is_said_before_the_training(kernel: Kernel, env: d
 def test_the_clock_saves_by_itself_and_the_workers_of_a_loader_end_with_the_release(
     home: Path, hold: Path, tmp_path: Path
 ) -> None:
-    env = environment(home, GPUFIT_CHECKPOINT_EVERY="0.3", GPUFIT_DATA=str(tmp_path / "data"))
+    env = user(home, GPUFIT_CHECKPOINT_EVERY="0.3", GPUFIT_DATA=str(tmp_path / "data"))
     with running_kernel(env, home) as kernel:
         kernel.check(
             "import os, time, torch\nclass Numbers(torch.utils.data.Dataset):\n    def __len__(self): return 64\n"
@@ -325,7 +336,7 @@ def test_a_full_disk_is_said_and_the_training_goes_on(home: Path, hold: Path, tm
     if mounted.returncode:
         pytest.skip(f"CANNOT MOUNT a small tmpfs here: {mounted.stderr.decode().strip()}")
     try:
-        env = environment(home, GPUFIT_DATA=str(tmp_path))
+        env = user(home, GPUFIT_DATA=str(tmp_path))
         with running_kernel(env, home) as kernel:
             kernel.check("import os, time, torch\nbig = torch.zeros(4 << 20)")
             sent = kernel.send(

@@ -76,13 +76,24 @@ def put_attributes(found: Iterable[Attribute]) -> None:
 
 
 def own_modules() -> Iterator[types.ModuleType]:
-    """Those that are not installed: files beside the notebook."""
+    """Those whose files are in the directory where the notebook is, or in one below it."""
+    homes = _homes()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if name == "__main__" or not isinstance(module, types.ModuleType) or not isinstance(file, str):
             continue
-        if file.endswith(".py") and not file.startswith((*_INSTALLED, _OURS)) and not file.startswith("<"):
-            yield module
+        if file.startswith(homes) and file.endswith(".py") and not file.startswith((*_INSTALLED, _OURS)):
+            if "site-packages" not in file:  # of another environment
+                yield module
+
+
+def _homes() -> tuple[str, ...]:
+    found = {os.environ.get("PWD", "")}
+    try:
+        found.add(os.getcwd())
+    except OSError:
+        pass  # it was deleted
+    return tuple(home + os.sep for home in found - {"", os.sep})
 
 
 def own_data(module: types.ModuleType) -> dict[str, Any]:

@@ -6,20 +6,24 @@ its lines twice. Not covered: what was overwritten within that size, pipes, sock
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gc
 import io
 import os
 import stat
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CannotArrive
+from ..graph.instances import make_instance
 from ..graph.kinds import Kind, Reduced
 from ..graph.odd import _STREAMS, _writes_to, find_stream, reduce_file
 from ..units import MiB
 
 if TYPE_CHECKING:
     from .pickler import SnapshotPickler
+    from .restore import Restoring
 
 _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "a": os.O_WRONLY | os.O_APPEND, "x": os.O_WRONLY}
 _READ_AHEAD = 64 * MiB  # of text that a loop over lines has not come to
@@ -28,7 +32,27 @@ _WRITER, _READER = type(csv.writer(io.StringIO())), type(csv.reader(()))
 
 
 def find(cls: type) -> Kind | None:
+    if issubclass(cls, contextlib._RedirectStream):
+        return Kind(reduce=reduce_redirection)
+    if f"{cls.__module__}.{cls.__qualname__}" == "jupyter_gpufit.worker.streams.Stream":
+        return Kind(reduce=reduce_output)
     return _KINDS.get(cls)
+
+
+# While `with redirect_stdout(f)` is on, the worker's own stream is only known to that.
+def reduce_redirection(obj: Any, pickler: SnapshotPickler) -> Reduced:
+    return make_instance, (type(obj),), (pickler.restoring, dict(vars(obj))), None, None, redirect_again
+
+
+def redirect_again(obj: Any, state: tuple[Restoring, dict[str, Any]]) -> None:
+    restoring, own = state
+    vars(obj).update(own)
+    if obj._old_targets:
+        restoring.last.append(lambda: setattr(sys, obj._stream, obj._new_target))
+
+
+def reduce_output(obj: Any, pickler: SnapshotPickler) -> Reduced:
+    return find_stream, (obj._stream,)
 
 
 class _Unsavable(Exception):
@@ -36,7 +60,7 @@ class _Unsavable(Exception):
 
 
 def _reduce(obj: Any, pickler: SnapshotPickler, how: Any) -> Reduced:
-    standard = any(obj is find_stream(name) or _writes_to(obj, name) for name in _STREAMS)
+    standard = any(obj is getattr(sys, f"__{name}__") or _writes_to(obj, name) for name in _STREAMS)
     if standard or obj.closed:
         return reduce_file(obj, pickler)
     try:

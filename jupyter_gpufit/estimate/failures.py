@@ -39,11 +39,17 @@ def limit_of_ours(error: BaseException) -> str:
     no_kernel = isinstance(error, NotImplementedError) and (STAND_IN in text or "PrivateUse1" in text)
     if not (isinstance(error, _OURS) or no_kernel):
         return ""
-    found = _OPERATOR.search(text)
-    what = found[0].replace("::", ".") if found else type(error).__name__
     if isinstance(error, (fake_tensor.DynamicOutputShapeException, fake_tensor.DataDependentOutputException)):
-        return f"What {what} makes depends on values, and without a GPU there are none."
-    return f"{what} cannot be traced without a GPU."
+        return f"What {_operator(error)} makes depends on values, and without a GPU there are none."
+    return f"{_operator(error)} cannot be traced without a GPU."
+
+
+def _operator(error: BaseException) -> str:
+    found = _OPERATOR.search(str(error))
+    if found is not None:
+        return found[0].replace("::", ".")
+    func = getattr(error, "func", None)  # one of a library's own
+    return str(func).removesuffix(".default") if func is not None else type(error).__name__
 
 
 def as_the_user_sees_it(error: BaseException) -> str:

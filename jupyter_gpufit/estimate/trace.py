@@ -105,6 +105,8 @@ def _fork(run: Callable[[int], None]) -> Running:
     pid = os.fork()
     if pid:
         os.close(out)
+        with contextlib.suppress(OSError):  # by both, since either may come first: it must be there when we end it
+            os.setpgid(pid, pid)
         return Running(pid, result, log)
     try:
         os.close(result)

@@ -21,7 +21,7 @@ from ..settings import Settings
 
 log = logging.getLogger(__name__)
 
-FIRST_WORDS = 0.3  # seconds for which an answer waits for what the verb has to say
+FIRST_WORD = 2.0  # seconds for which an answer waits for the verb to say what it will do, or why it cannot
 MOST = 32  # verbs under way at once
 
 Steps = Callable[[], AsyncIterator[str]]
@@ -34,7 +34,7 @@ class Deed:
 
     words: list[str] = field(default_factory=list)
     failure: Exception | None = None
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    spoke: asyncio.Event = field(default_factory=asyncio.Event)  # or has ended without a word
     answered: bool = False
 
 
@@ -62,8 +62,8 @@ class Actions:
                 raise Busy(len(self._deeds))
             deed = self._deeds[id, verb] = Deed()
             self._start(id, verb, deed, steps)
-        with anyio.move_on_after(FIRST_WORDS):
-            await deed.ended.wait()
+        with anyio.move_on_after(FIRST_WORD):
+            await deed.spoke.wait()
         if deed.failure is not None and not deed.answered:
             raise deed.failure
         deed.answered = True
@@ -90,12 +90,13 @@ class Actions:
             self._tell(id, verb, word, False)
         else:
             deed.words.append(word)
+            deed.spoke.set()
         self._stirred()
 
     def _ended(self, id: str, verb: str, deed: Deed, failure: Exception | None) -> None:
         del self._deeds[id, verb]
         deed.failure = failure
-        deed.ended.set()
+        deed.spoke.set()
         if failure is not None and deed.answered:
             self._tell(id, verb, str(failure), True)
         self._stirred()

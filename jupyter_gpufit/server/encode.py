@@ -6,15 +6,16 @@ import json
 import math
 from typing import Any
 
-from .wire import record_of
+from .wire import fields_of
 
 
 def to_json(value: Any) -> str:
     """A value of `wire` as JSON; nan and infinity, for which JSON has no words, as null."""
-    record = record_of(value)
+    # The encoder asks for the fields of what it does not know: `asdict` before it would copy every leaf.
     try:
-        return json.dumps(record, allow_nan=False, separators=(",", ":"))
+        return json.dumps(value, default=fields_of, allow_nan=False, separators=(",", ":"))
     except ValueError:  # a display of the user's own may hold anything
+        record = json.loads(json.dumps(value, default=fields_of))
         return json.dumps(_finite(record), allow_nan=False, separators=(",", ":"))
 
 

@@ -12,7 +12,6 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from anyio import to_thread
 from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
@@ -21,6 +20,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from ..buttons import find_mine
 from ..errors import GpufitError
 from . import wire
+from .aside import aside
 from .encode import to_json
 from .journals import Following
 from .service import Service
@@ -96,7 +96,7 @@ class Events(WebSocketMixin, WebSocketHandler, JupyterHandler):
         if len(self._followed) >= MOST_FOLLOWED:
             raise ValueError(f"At most {MOST_FOLLOWED} journals can be followed at once.")
         settings = self._service.settings
-        _, paths = await to_thread.run_sync(lambda: find_mine(settings(), asked.job), limiter=self._service.threads)
+        _, paths = await aside(lambda: find_mine(settings(), asked.job), self._service.threads)
         self._unfollow(asked.job)  # asked for twice while we looked
         followed = self._followed[asked.job] = _Followed(Following(paths, asked.after), self._wake)
         self._service.changes.watch(paths.root, followed.changed)
@@ -138,7 +138,7 @@ class Events(WebSocketMixin, WebSocketHandler, JupyterHandler):
         followed.unread = False
         told = followed.told
         async with followed.reading:
-            stretch, message = await to_thread.run_sync(lambda: followed.read(id), limiter=self._service.threads)
+            stretch, message = await aside(lambda: followed.read(id), self._service.threads)
         if followed.gone:
             followed.close()
             return

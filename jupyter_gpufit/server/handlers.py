@@ -10,7 +10,6 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, get_args
 
-from anyio import to_thread
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
@@ -20,6 +19,7 @@ from ..buttons import NotYourJob, find_mine
 from ..errors import GpufitError, NoSuchHold, NoSuchJob
 from ..possible import Verb
 from . import schema, wire
+from .aside import aside
 from .encode import to_json
 from .journals import MOST_ENTRIES, read_stretch
 from .service import Service
@@ -120,7 +120,7 @@ class JournalHandler(Handler):
             def read() -> wire.Journal:
                 return read_stretch(find_mine(self.service.settings(), id)[1], after, limit)
 
-            return await to_thread.run_sync(read, limiter=self.service.threads)
+            return await aside(read, self.service.threads)
 
         await self.answer(find)
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import anyio
-from anyio import to_thread
 
 from .. import __version__
 from ..errors import GpufitError
 from ..status import Status
 from . import wire
+from .aside import aside
 from .encode import to_json
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Readings:
     async def _read_in_thread(self) -> Status:
         self._began = time.monotonic()
         try:
-            status = await to_thread.run_sync(self._read, abandon_on_cancel=True)
+            status = await aside(self._read)
         except GpufitError as error:
             return _nothing(str(error))
         except Exception as error:  # this is a front: whatever happens, the panel says so

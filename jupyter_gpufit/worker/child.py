@@ -69,9 +69,10 @@ def main() -> None:
 def _import_what_takes_long() -> None:
     import torch
 
+    from ..checkpoint import restore, snapshot
     from . import machine, shell
 
-    assert torch and machine and shell
+    assert torch and machine and shell and restore and snapshot
 
 
 def _take_place(handover: Handover) -> None:

@@ -15,6 +15,7 @@ import anyio
 
 from ..cell import modes, rng
 from ..cell.resumable import Program, hidden
+from ..checkpoint.loaders import remembered
 from ..claims import ClaimGone, Granted, Lab, Request, Waiting, adopt, claim, open_lab
 from ..claims.keep import keep
 from ..devices import Device, parse_slots, read_devices_async
@@ -182,7 +183,7 @@ class WorkerMachine:
     def _run(self, job: Job, granted: Granted) -> Finished:
         mine = os.getpid()
         self.pace = for_job.pace_of(self.estimated, granted.devices[0])
-        with on_device(granted) as self.meter, self.steps.counting():
+        with on_device(granted) as self.meter, self.steps.counting(), remembered():
             key = self._open(job)
             left = self._run_cell(job)
             if os.getpid() != mine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,9 +13,6 @@ from jupyter_gpufit.errors import CannotSave
 from tests.graph.crossing import notebook
 
 from .training import Trainings
-
-# What a cell opened is closed by nobody.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 TORCH = "import torch\nfrom torch import nn\nmodel = nn.Linear(2, 2)\n"
 
@@ -32,7 +30,13 @@ go.set()
 
 def problems(cell: str) -> dict[str, str]:
     namespace = notebook(cell)
-    return dict(preflight(Program(namespace), namespace))
+    try:
+        return dict(preflight(Program(namespace), namespace))
+    finally:
+        for held in (namespace, namespace.get("srv", {}), vars(namespace.get("db", Program))):
+            for one in held.values():
+                if hasattr(one, "close") and not isinstance(one, type | ModuleType):
+                    one.close()
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_tensors_keep_what_makes_them_more_than_numbers() -> None:
     import torch
 
     p, x = namespace["p"], namespace["x"]
-    assert type(p) is torch.nn.Parameter and not p.requires_grad and p.note == "kept"
+    assert type(p) is torch.nn.Parameter and not p.requires_grad and vars(p)["note"] == "kept"
     assert type(namespace["mine"]) is namespace["Mine"] and namespace["seen"].is_inference()
     assert x.grad.tolist() == [2.0] * 4 and namespace["loss"].item() == 4.0 and namespace["loss"].requires_grad
     assert namespace["s"].to_dense().equal(torch.eye(3)) and namespace["c"].is_conj()

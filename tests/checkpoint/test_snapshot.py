@@ -66,3 +66,24 @@ def test_weights_can_be_read_by_their_names(trainings: Trainings, tmp_path: Path
     assert names["t.net.weight"] == ["BF16", [2, 3]]
     assert names["net of train().weight"] == ["F32", [5, 2]]
     assert "model.0.bias" not in names  # which is a part of something else
+
+
+def test_tensorboard_sees_each_step_once(trainings: Trainings, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    cell = (
+        "from torch.utils.tensorboard import SummaryWriter\n"
+        "writer = SummaryWriter('runs')\n"
+        "for i in range(8): writer.add_scalar('loss', 1.0, i)\n"
+        "writer.close()\n"
+    )
+    look = (
+        "import glob\nfrom tensorboard.backend.event_processing.event_file_loader import EventFileLoader\n"
+        "files = [EventFileLoader(file) for file in sorted(glob.glob('runs/*'))]\n"
+        "steps = [e.step for file in files for e in file.Load() for v in e.summary.value]\nfiles = None\n"
+    )
+    assert not trainings.run(cell, at=4, more=3, save=tmp_path / "saved", directory=tmp_path).error
+    trainings.run(cell, of=tmp_path / "saved")
+
+    seen = trainings.run(look, directory=tmp_path).digests["steps"]
+
+    assert seen == str([str(step) for step in range(8)])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import pickle
 import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +38,17 @@ def directory(tmp_path: Path) -> Path:
 def _signal(writer: Writer, number: signal.Signals) -> None:
     assert writer._process is not None
     os.kill(writer._process._process.pid, number)
+
+
+def _until_asked(writer: Writer) -> None:
+    """Wait until the request is in the channel to a process that was stopped and does not read it."""
+    assert writer._process is not None
+    waiting = array.array("i", [0])
+    deadline = time.monotonic() + PATIENCE
+    while not waiting[0]:
+        fcntl.ioctl(writer._process._channel.fileno(), termios.TIOCOUTQ, waiting)
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def test_the_process_that_writes_imports_no_torch() -> None:
@@ -122,6 +137,7 @@ def test_a_killed_writer_costs_one_checkpoint(directory: Path) -> None:
         writer.save(training(1), about(1)).result(PATIENCE)
         _signal(writer, signal.SIGSTOP)
         lost = writer.save(training(2), about(2))
+        _until_asked(writer)
         _signal(writer, signal.SIGKILL)
         with pytest.raises(NotSaved, match="ended with signal 9.*The training goes on"):
             lost.result(PATIENCE)
@@ -186,10 +202,11 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(directory: Path) 
 def test_the_process_ends_with_a_killed_training_but_finishes_what_was_asked(directory: Path, tmp_path: Path) -> None:
     """Also when a forked child of the training, a worker of a DataLoader, still holds its descriptors."""
     code = f"""
-import array, fcntl, os, signal, termios, time
+import os, signal
 from pathlib import Path
 from jupyter_gpufit.checkpoint.writer import Writer
 from tests.checkpoint.snapshots import about, training
+from tests.checkpoint.test_writer import _until_asked
 writer = Writer(Path({str(directory)!r}), 1, 3)
 child = os.fork()
 if not child:
@@ -199,10 +216,7 @@ writer.save(training(0), about(0)).result()
 pid = writer._process._process.pid
 os.kill(pid, signal.SIGSTOP)
 writer.save(training(1, {20 * MiB}), about(1))
-waiting = array.array("i", [0])
-while not waiting[0]:  # until the request is in the channel
-    fcntl.ioctl(writer._process._channel.fileno(), termios.TIOCOUTQ, waiting)
-    time.sleep(0.001)
+_until_asked(writer)
 print(pid, child, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -27,6 +27,8 @@ from typing import Any, NoReturn
 
 from jupyter_gpufit.errors import GpufitError
 from jupyter_gpufit.graph import Memory, Shipment, receive, ship
+from jupyter_gpufit.worker.streams import Stream
+from jupyter_gpufit.worker.texts import Event, Text
 from tests.graph.worker import send, take
 
 FILE = "<cell 7>"
@@ -110,6 +112,16 @@ def _child(asked: dict[str, Any], fds: list[int], told: Any) -> NoReturn:
     os._exit(status)
 
 
+def _stdout(said: io.StringIO) -> Stream:
+    """What sys.stdout is in a worker."""
+
+    def take_text(event: Event) -> bool:
+        said.write(event.text if isinstance(event, Text) else "")
+        return True
+
+    return Stream("stdout", 1, take=take_text, catch_up=lambda: None)
+
+
 class _Left(BaseException):
     pass
 
@@ -128,7 +140,8 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
         if asked.get("slot"):
             stack.enter_context(as_slot("slot 0", 2 << 30))
         stack.enter_context(remembered())
-        output = stack.enter_context(redirect_stdout(io.StringIO()))
+        said = io.StringIO()
+        stack.enter_context(redirect_stdout(_stdout(said)))
         memory = Memory(list(map(os.dup, fds))) if fds and not asked.get("fresh") else None
         if "of" in asked:
             saved = Path(asked["of"])
@@ -140,7 +153,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
                 memory=memory,
             )
             arrival = restored.arrival
-            output.write(restored.extra["output"])
+            said.write(restored.extra["output"])
         else:
             shipped = None if asked["graph"] else ship([], {})
             graph = asked["graph"] if shipped is None else shipped.graph
@@ -148,7 +161,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
             if asked["before"]:
                 _execute(_parsed(asked["before"], BEFORE), BEFORE, namespace)
                 program.learn(BEFORE, asked["before"])
-        stop = _Stop(program, arrival, namespace, asked, told, output)
+        stop = _Stop(program, arrival, namespace, asked, told, said)
         program.at_safe_point, program.pending = stop, True
         tree = program.cell(_parsed(asked["cell"], FILE), FILE)
         assert not program.notes, program.notes
@@ -160,7 +173,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
         if "reply" in asked:
             Path(asked["reply"]).mkdir()
             arrival.reply().save(Path(asked["reply"]))
-        told.output = output.getvalue()
+        told.output = said.getvalue()
         told.digests = digests(namespace)
     return told
 

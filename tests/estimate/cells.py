@@ -149,6 +149,38 @@ for step in range(10):
     print(f"{loss:.3f} {array.mean():.2f}", out.topk(2)[0].tolist()[0], torch.where(out > 0))
 best = min(history)
 """,
+    "sparse embedding": IMPORTS
+    + """
+model = nn.Embedding(1000, 16, sparse=True).cuda()
+optimizer = torch.optim.SparseAdam(model.parameters())
+head = nn.Linear(16, 1, bias=False).cuda()
+for _ in range(10):
+    head(model(torch.randint(0, 1000, (32,), device="cuda"))).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "GRU on a packed sequence": IMPORTS
+    + """
+model = nn.GRU(16, 32).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(10):
+    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(9, 3, 16, device="cuda"), torch.tensor([9, 5, 2]))
+    out, _ = nn.utils.rnn.pad_packed_sequence(model(packed)[0])
+    optimizer.zero_grad()
+    out.sum().backward()
+    optimizer.step()
+""",
+    "frozen parts": IMPORTS
+    + """
+body, head = nn.Linear(64, 64), nn.Linear(64, 4)
+body.requires_grad_(False)
+model = nn.Sequential(body, nn.ReLU(), head).cuda()
+optimizer = torch.optim.Adam(head.parameters())
+for _ in range(10):
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
     "LBFGS": IMPORTS
     + """
 model = nn.Linear(16, 4).cuda()

@@ -124,7 +124,7 @@ TOO_LARGE = (llama("7B, 4", 1, batch=4, **SMALL), llama("13B, 2", 1, batch=2, **
 
 @cache
 def traced(row: Row) -> tuple[Trace, Replay]:
-    trace = trace_cell(row.cell, dict, find_card(row.card).card, steps=3, limit=300)
+    trace = trace_cell(row.cell, dict, find_card(row.card).card, steps=3, limit=1800)
     assert trace.status in ("stopped", "completed"), trace.error
     return trace, replay([block.size for block in trace.blocks], trace.changes)
 

@@ -429,6 +429,28 @@ def test_what_cannot_be_traced_is_not_called_the_users_error() -> None:
     assert trace.error.startswith("What aten.repeat_interleave.Tensor makes depends on values")
 
 
+def test_a_custom_operator_without_shapes_is_named() -> None:
+    trace = traced(
+        """
+        import torch
+        library = torch.library.Library("mykernels", "DEF")
+        library.define("scale(Tensor x) -> Tensor")
+        library.impl("scale", lambda x: x * 2, "CUDA")
+        torch.ops.mykernels.scale(torch.randn(4, 8, device="cuda"))
+        """
+    )
+
+    assert trace.status == "died" and trace.where.startswith("line 6")
+    assert trace.error == "mykernels.scale cannot be traced without a GPU."
+
+
+def test_compiled_code_that_takes_a_tensors_address_ends_the_copy_only() -> None:
+    trace = traced('import torch, ctypes\nctypes.memset(torch.ones(3, device="cuda").data_ptr(), 0, 4)\n')
+
+    assert trace.status == "died" and "SIGSEGV" in trace.error
+    assert trace.where.startswith("line 2")
+
+
 def test_an_endless_loop_is_ended_and_says_where_it_was() -> None:
     cell = "def wait():\n    while True:\n        pass\nwait()\n"
     trace = traced(cell, limit=8.0)
@@ -511,12 +533,13 @@ def test_a_library_that_marks_functions_for_the_compiler_does_not_load_it() -> N
     trace = traced(
         """
         import sys, torch
+        there = "torch._dynamo.eval_frame" in sys.modules  # in this process, by another test
         from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex as one
         @torch._dynamo.assume_constant_result
         def f(x):
             return x
         torch._dynamo.mark_static_address(torch.ones(2))
-        assert f(3) == 3 and "torch._dynamo.eval_frame" not in sys.modules
+        assert f(3) == 3 and ("torch._dynamo.eval_frame" in sys.modules) == there
         import torch._dynamo.eval_frame  # and who does want it gets the real one
         from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex as two
         assert one is two and torch._dynamo.OptimizedModule

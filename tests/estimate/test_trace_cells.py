@@ -15,6 +15,7 @@ SIZES = {
     "mixed precision": (4 * (448 + 4640 + 32 + 5130), 2),
     "mixed precision, two loader workers": (4 * (448 + 4640 + 32 + 5130), 2),
     "LSTM": (4 * (4 * 64 * (32 + 64 + 2) + 4 * 64 * (64 + 64 + 2)), 1),
+    "frozen parts": (4 * (64 * 64 + 64 + 64 * 4 + 4), 0),
     "GAN": (4 * (16 * 64 + 64 + 64 * 32 + 32 + 32 * 64 + 64 + 64 + 1), 2),
     "default device": (4 * (16 * 16 + 16), 2),
     "gradient accumulation": (4 * (448 + 4640 + 32 + 5130), 2),
@@ -52,3 +53,10 @@ def test_state_of_adafactor_is_rows_and_columns() -> None:
 
     assert (trace.status, trace.error) == ("completed", "")
     assert 0 < peak_by_kind(trace)["optimizer state"] < 4096
+
+
+def test_state_of_muon_is_one_momentum() -> None:
+    trace = traced(with_optimizer("torch.optim.Muon([p for p in model.parameters() if p.dim() == 2])"))
+
+    assert (trace.status, trace.error) == ("completed", "")
+    assert peak_by_kind(trace)["optimizer state"] == 4 * (256 * 128 + 128)

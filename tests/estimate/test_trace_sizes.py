@@ -103,6 +103,25 @@ model(torch.randn(1, 32768, device="cuda", dtype=torch.bfloat16))
     assert trace.resident < 512 * MiB
 
 
+def test_a_model_larger_than_memory_comes_from_the_meta_device() -> None:
+    trace = traced(
+        IMPORTS
+        + """
+with torch.device("meta"):
+    model = nn.Sequential(*(nn.Linear(32768, 32768, bias=False) for _ in range(8)))
+model = model.to_empty(device="cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(10):
+    model(torch.randn(1, 32768, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    )
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert peak_by_kind(trace)["parameter"] == peak_by_kind(trace)["gradient"] == 32 * GiB
+
+
 @pytest.mark.parametrize(
     ("card", "dtype", "kernel"),
     [

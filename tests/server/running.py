@@ -47,11 +47,11 @@ class Server:
         return f"http://127.0.0.1:{self.port}{BASE}jupyter-gpufit/api"
 
     def ask(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None) -> Answer:
-        """One request, with the token unless other headers are given."""
+        """One request to our API, or to a path from the root; with the token unless other headers are given."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             place = urlsplit(f"{self.url}/{path}")
-            target = place.path + (f"?{place.query}" if place.query else "")
+            target = path if path.startswith("/") else place.path + (f"?{place.query}" if place.query else "")
             given = {"Authorization": f"token {TOKEN}"} if headers is None else dict(headers)
             connection.request(method, target, body, given)
             response = connection.getresponse()
@@ -175,15 +175,17 @@ _START = "import sys\n{changes}\nfrom jupyter_server.serverapp import main\nmain
 
 
 @contextmanager
-def running_server(env: Mapping[str, str], home: Path, *options: str, changes: str = "") -> Iterator[Server]:
-    """Start one and wait until it listens."""
+def running_server(
+    env: Mapping[str, str], home: Path, *, changes: str = "", extension: str = "jupyter_gpufit"
+) -> Iterator[Server]:
+    """Start one with this extension, or with none, and wait until it listens."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [
         *(sys.executable, "-c", _START.format(changes=changes)),
         *("--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
         *(f"--ServerApp.root_dir={home}", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.base_url={BASE}"),
-        *('--ServerApp.jpserver_extensions={"jupyter_gpufit": True}', *options),
+        *([f"--ServerApp.jpserver_extensions={{'{extension}': True}}"] if extension else []),
     ]
     env = {**env, "JUPYTER_NO_CONFIG": "1"}  # JupyterLab's own extensions take seconds
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, cwd=home) as process:

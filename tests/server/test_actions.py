@@ -27,6 +27,7 @@ class Verb:
 
     words: tuple[str, ...] = ()
     failure: Exception | None = None
+    silent: bool = False
     begun: int = 0
     threads: set[str] = field(default_factory=set)
     go: threading.Event = field(default_factory=threading.Event)
@@ -34,7 +35,8 @@ class Verb:
     async def __call__(self, settings: Settings, id: str, verb: str, to: str) -> AsyncIterator[str]:
         self.begun += 1
         self.threads.add(threading.current_thread().name)
-        yield "begun"
+        if not self.silent:
+            yield "begun"
         await anyio.to_thread.run_sync(self.go.wait)
         for word in self.words:
             yield word
@@ -75,8 +77,8 @@ def test_what_it_says_at_once_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> 
     verb.go.set()
 
     async def test(actions: Actions, heard: Heard) -> None:
-        assert await actions.on_job("j", "stop", "") == "begun\nended"
-        assert heard.told.empty() and heard.stirred
+        assert (await actions.on_job("j", "stop", "")).startswith("begun")
+        assert heard.stirred
         assert verb.threads == {"gpufit-stop-j"}  # never the event loop's own
 
     acting(verb, monkeypatch, test)
@@ -93,21 +95,34 @@ def test_what_it_says_later_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     acting(verb, monkeypatch, test)
 
 
-def test_a_failure_at_once_is_the_answer_and_a_late_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     verb = Verb(failure=JobBusy("bert", "moved"))
 
     async def test(actions: Actions, heard: Heard) -> None:
         assert await actions.on_job("j", "move", "") == "begun"
         verb.go.set()
         assert await heard.told.get() == ("j", "move", str(verb.failure), True)
+
+    acting(verb, monkeypatch, test)
+
+
+def test_a_failure_before_any_word_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    verb = Verb(failure=JobBusy("bert", "moved"), silent=True)
+    verb.go.set()
+
+    async def test(actions: Actions, heard: Heard) -> None:
         with pytest.raises(JobBusy):
             await actions.on_job("j", "move", "")
+        assert heard.told.empty()
 
     acting(verb, monkeypatch, test)
 
 
 def test_a_failure_in_a_group_is_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    verb = Verb(failure=ExceptionGroup("of a task group", [ExceptionGroup("of another", [JobBusy("bert", "moved")])]))
+    verb = Verb(
+        failure=ExceptionGroup("of a task group", [ExceptionGroup("of another", [JobBusy("bert", "moved")])]),
+        silent=True,
+    )
     verb.go.set()
 
     async def test(actions: Actions, heard: Heard) -> None:
@@ -145,7 +160,7 @@ def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_defect_of_ours_is_not_one_of_the_users(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    verb = Verb(failure=ZeroDivisionError("ours"))
+    verb = Verb(failure=ZeroDivisionError("ours"), silent=True)
     verb.go.set()
 
     async def test(actions: Actions, heard: Heard) -> None:

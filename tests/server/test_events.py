@@ -17,7 +17,7 @@ from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.worker.journal import Journal
 from jupyter_gpufit.worker.messages import Text
 from tests.kernels import Kernel, environment
-from tests.server.running import Client, Server, running_server
+from tests.server.running import PATIENCE, Client, Server, running_server
 
 pytestmark = pytest.mark.slow
 
@@ -172,3 +172,16 @@ def test_statuses_are_such_as_browsers_read(client: Client) -> None:
         raise AssertionError(word)
 
     json.loads(json.dumps(client.status()), parse_constant=refuse)
+
+
+def test_a_server_ends_while_it_reads(tmp_path: Path) -> None:
+    """A driver that hangs must not keep it: Python waits at its exit for every thread that is no daemon."""
+    changes = (
+        "import logging, time\nfrom jupyter_gpufit.status import StatusReader\n"
+        "StatusReader.read = lambda *_: (logging.warning('it reads'), time.sleep(3600))\n"
+    )
+    with running_server(environment(tmp_path), tmp_path, changes=changes) as server:
+        with server.client():
+            server.until_logged("it reads")
+            server.process.terminate()
+            server.process.wait(PATIENCE)

@@ -142,10 +142,15 @@ class Expressions(Form):
     def _yield_from(self, node: ast.YieldFrom, into: list[ast.stmt]) -> ast.expr:
         value = self.hoist(node.value, into)
         number, name = self.number(node), self.temporary()
-        start = self.plain(at(node, [do(ask("it", number, ask("iter", value)))]))
+        start = self.plain(at(node, [do(self.begin(number, value))]))
         run = ast.Try([assign(name, clone(node, value=ask("yf", number)))], [], [], [do(ask("dn", number))])
         into += self.gate([number], at(node, [*start, run]))
         return load(name)
+
+    def begin(self, number: int, iterable: ast.expr) -> ast.expr:
+        """Ask for the iterator, in the user's own code, and note it down."""
+        note = "fresh" if isinstance(iterable, ast.Call) else "it"
+        return ask(note, number, ast.copy_location(ask("iter", iterable), iterable))
 
     # Not all of these is evaluated -----------------------------------------------------------------------------------
 

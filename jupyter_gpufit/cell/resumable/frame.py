@@ -6,6 +6,7 @@ The names are short because they stand in the user's code, the methods because t
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Iterator
 from itertools import repeat, starmap
 from types import GeneratorType
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 
 _NO_PATH: Path = frozenset()
 _NEVER: Any = (None,)  # what no safe point answers
+
+
+class _Probe:
+    def fresh(self, k: int, iterator: Iterator[Any]) -> int:
+        return sys.getrefcount(iterator)
+
+
+def _one() -> Iterator[None]:
+    yield
+
+
+_ALONE = _Probe().fresh(0, builtins.iter(_one()))
 
 
 class Frame:
@@ -81,6 +94,12 @@ class Frame:
     # Loops -----------------------------------------------------------------------------------------------------------
 
     def it(self, k: int, iterator: Iterator[Any]) -> None:
+        self.its[k] = iterator
+
+    def fresh(self, k: int, iterator: Iterator[Any]) -> None:
+        """The same for what a call has just returned: a generator that nobody else holds is made one of ours."""
+        if type(iterator) is GeneratorType and sys.getrefcount(iterator) == _ALONE:
+            iterator = self.program.library.remade(iterator)
         self.its[k] = iterator
 
     def dn(self, k: int) -> None:

@@ -1,7 +1,8 @@
 """Generators of libraries, rewritten like the user's: those of samplers and progress bars stand in every training loop.
 
-What is rewritten is known by a hash of its text. Another version of a library runs as it is, and cannot be saved while
-such a generator is suspended; the user is told.
+Those are rewritten in place, because they are made deep inside other code, and are known by a hash of their text.
+Another version of a library runs as it is, and cannot be saved while such a generator is suspended; the user is told.
+Any other generator is exchanged for a rewritten one where a loop of the cell begins with it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import importlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterable
-from functools import reduce
-from types import FunctionType, GeneratorType
+from collections.abc import Iterable, Mapping
+from types import CodeType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from .nodes import clone
+from .scopes import mangled
 from .source import FUTURE_FLAGS, Source
 from .values import PROGRAM
 
@@ -44,6 +45,7 @@ class Library:
         self._sources: dict[str, Source] = {}
         self._homes: dict[str, dict[str, Any]] = {}
         self._exchanged: list[tuple[FunctionType, Any]] = []
+        self._twins: dict[CodeType, FunctionType | None] = {}
         self._wanted: set[str] = set()
 
     def names(self, trees: Iterable[ast.Module]) -> set[str]:
@@ -91,7 +93,8 @@ class Library:
         function.__code__ = self._running(uid, function)
 
     def _learn(self, module: str, qualname: str, function: FunctionType) -> str:
-        uid = f"{_UID}{module}:{qualname}"
+        # With the hash: at places of another text nothing must go on.
+        uid = f"{_UID}{module}:{qualname}:{text_hash(function)}"
         if uid not in self._sources:
             flags = function.__code__.co_flags & FUTURE_FLAGS
             source = Source(function.__code__.co_filename, _tree_of(function), flags, lambda one: uid)
@@ -102,39 +105,51 @@ class Library:
         return uid
 
     def _running(self, uid: str, function: FunctionType) -> Any:
-        [(code, unit)] = [pair for pair in self._sources[uid].generators.items() if pair[1].uid == uid]
+        [(code, unit)] = self._sources[uid].generators.items()
         was = function.__code__
         code = code.replace(co_firstlineno=was.co_firstlineno, co_qualname=was.co_qualname)
         assert code.co_freevars == was.co_freevars
         self._program._register(code, unit)
         return code
 
-    # Context managers ------------------------------------------------------------------------------------------------
+    # Generators that the cell makes ----------------------------------------------------------------------------------
+
+    def remade(self, generator: Any) -> Any:
+        """A generator of any library that has not begun, as one that can be saved; or itself."""
+        code = generator.gi_code
+        if self._program.unit_of(code) is not None or inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
+            return generator
+        twin = self._twin(code, str(generator.gi_frame.f_globals.get("__name__", "")))
+        return generator if twin is None else _called_alike(twin, generator.gi_frame.f_locals)
 
     def meet(self, manager: Any) -> None:
-        """Before it is entered: let its generator be one that can be saved."""
-        generator, function = manager.gen, manager.func
-        if type(generator) is not GeneratorType or self._program.unit_of(generator.gi_code) is not None:
-            return
-        module, qualname = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
-        if module in ("", "__main__") or _find(module, qualname) is not function:
-            return
+        """A @contextmanager that is about to be entered."""
+        if type(manager.gen) is GeneratorType:
+            manager.gen = self.remade(manager.gen)
+
+    def _twin(self, code: CodeType, module: str) -> FunctionType | None:
+        if code not in self._twins:
+            self._twins[code] = self._made_twin(code, module)
+        return self._twins[code]
+
+    def _made_twin(self, code: CodeType, module: str) -> FunctionType | None:
+        function = _find(module, code.co_qualname) if module != "__main__" else None
+        if not isinstance(function, FunctionType) or function.__code__ is not code:
+            return None
         try:
-            uid = self._learn(module, qualname, function)
-            code = self._running(uid, function)
+            running = self._running(self._learn(module, code.co_qualname, function), function)
         except Exception:
-            return  # no text of it; it is refused when the cell is saved inside it
-        twin = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-        twin.__kwdefaults__ = function.__kwdefaults__
-        manager.gen = twin(*manager.args, **manager.kwds)
+            return None  # its text is not at hand, or more than one function stands there
+        return FunctionType(running, function.__globals__, function.__name__, None, function.__closure__)
 
     # To make them again ----------------------------------------------------------------------------------------------
 
     def source_of(self, uid: str) -> Source:
         if uid not in self._sources:
-            module, _, qualname = uid.removeprefix(_UID).partition(":")
+            module, qualname, _ = uid.removeprefix(_UID).split(":")
             importlib.import_module(module)
-            self._learn(module, qualname, _find(module, qualname))
+            found = self._learn(module, qualname, _find(module, qualname))
+            assert found == uid, f"{qualname} of {module} is not what it was when the cell was saved"
         return self._sources[uid]
 
     def home_of(self, uid: str) -> dict[str, Any] | None:
@@ -146,11 +161,25 @@ def text_hash(function: FunctionType) -> str:
 
 
 def _find(module: str, qualname: str) -> Any:
-    try:
-        found = reduce(getattr, qualname.split("."), sys.modules[module])
-    except (AttributeError, KeyError):
-        return None
+    found, owner = sys.modules.get(module), ""
+    for name in qualname.split("."):
+        found, owner = getattr(found, mangled(name, owner), None), name
     return inspect.unwrap(found) if callable(found) else None
+
+
+def _called_alike(function: FunctionType, values: Mapping[str, Any]) -> Any:
+    """Call it with the arguments that another call of it has been given."""
+    code = function.__code__
+    plain, named = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names = list(code.co_varnames)
+    args = [values[name] for name in names[:plain]]
+    keywords = {name: values[name] for name in names[plain:named]}
+    if code.co_flags & inspect.CO_VARARGS:
+        args += values[names[named]]
+        named += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        keywords |= values[names[named]]
+    return function(*args, **keywords)
 
 
 def _tree_of(function: FunctionType) -> ast.Module:

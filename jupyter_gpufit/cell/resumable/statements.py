@@ -114,9 +114,10 @@ class Statements(Expressions):
 
     def _for(self, node: ast.For, into: list[ast.stmt], since: int) -> list[ast.stmt]:
         iterable = self.hoist(node.iter, into)
-        start = do(ask("it", number := self.number(node), ast.copy_location(ask("iter", iterable), node.iter)))
+        number = self.number(node)
+        start = self.begin(number, iterable)
         within, otherwise = self._numbers(number, node)
-        begin = self.plain(at(node, [start])) + self.clear(since)
+        begin = self.plain(at(node, [do(start)])) + self.clear(since)
         with self.inside(within):
             body = self.block(node.body)
         with self.inside(otherwise):

@@ -1,4 +1,4 @@
-"""A library with a context manager, as far as the tests are concerned."""
+"""A library with a context manager and generators, as far as the tests are concerned."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def section(name: str, *, suffix: str = "!") -> Iterator[str]:
-    opened.append(name)
+def section(name: str, log: list[str], *, suffix: str = "!") -> Iterator[str]:
+    log.append(f"begin {name}")
     try:
         yield name + suffix
     finally:
-        opened.remove(name)
+        log.append(f"end {name}")
 
 
-opened: list[str] = []
+def numbered(*things: str, start: int = 0, **also: str) -> Iterator[tuple[int, str]]:
+    number = start
+    for thing in (*things, *also.values()):
+        yield number, thing
+        number += 1
 
 
-def names(log: list[object]) -> int:
-    return len(log)
+class Loader:
+    __size = 2
+
+    def batches(self, things: list[str]) -> Iterator[list[str]]:
+        yield from self.__cut(iter(things))
+
+    def __cut(self, things: Iterator[str]) -> Iterator[list[str]]:
+        while batch := [thing for thing, _ in zip(things, range(self.__size), strict=False)]:
+            yield batch

@@ -9,7 +9,7 @@ import pytest
 from jupyter_gpufit.cell.resumable import library
 from jupyter_gpufit.cell.resumable.library import GENERATORS
 
-from .crossing import World, at_points, in_a_chain, rewritten
+from .crossing import World, at_points, in_a_chain, plain, rewritten
 
 SAMPLER = """
 import torch
@@ -33,14 +33,8 @@ del samplers, sampler
 
 
 @pytest.mark.slow
-def test_samplers_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    # torch's generators are no matter of these small worlds: only those samplers draw once, at their beginning
-    import torch
-
-    def states() -> object:
-        return torch.get_rng_state()
-
-    assert states() is not None
+def test_samplers_keep_their_order() -> None:
+    # The next world begins where the last one left torch's generator, as if it had been saved with the rest.
     assert at_points(SAMPLER, most=12) == 12
 
 
@@ -88,17 +82,69 @@ def test_another_version_runs_as_it_is_and_is_named(monkeypatch: pytest.MonkeyPa
 
 def test_a_context_manager_of_a_library() -> None:
     text = """
-import os
-from contextlib import chdir, nullcontext
-from tests.cell.resumable.managers import section, names
+from contextlib import nullcontext
+from tests.cell.resumable.managers import section
 
 for i in range(2):
-    with section(f"s{i}") as s, nullcontext():
+    with section(f"s{i}", log) as s, nullcontext():
         for k in range(2):
-            say((s, k, names(log)))
+            say((s, k))
 """
-    assert at_points(text) > 5
+    assert at_points(text) == 9
     assert in_a_chain(text) > 2
+
+
+def test_generators_of_any_library() -> None:
+    text = """
+from tests.cell.resumable.managers import Loader, numbered
+
+for number, thing in numbered("a", "b", start=3, c="d"):
+    say((number, thing))
+for batch in Loader().batches(["a", "b", "c", "d", "e"]):
+    for thing in numbered(*batch):
+        say(thing)
+"""
+    assert at_points(text) == 4 + 3 + 6
+    assert in_a_chain(text) > 4
+
+
+def test_a_generator_that_somebody_else_holds_stays_the_same() -> None:
+    text = """
+from tests.cell.resumable.managers import numbered
+
+held = [numbered("a", "b", "c", "d")]
+same = held[0]
+def get():
+    return same
+for e in range(2):
+    for thing in get():
+        say(thing)
+        say(next(held[0]))
+        break
+    for thing in iter(same):
+        say(thing)
+        break
+del held, same, thing
+"""
+    assert rewritten(text).log == plain(text).log == [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
+    saved = World().until(text, 2)
+    assert isinstance(saved, str)
+    assert saved.startswith("The generator numbered (managers.py")
+
+
+@pytest.mark.slow
+def test_the_parameters_of_a_module() -> None:
+    text = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+for e in range(2):
+    for name, p in model.named_parameters():
+        say((name, tuple(p.shape)))
+    for m in model.modules():
+        say(type(m).__name__)
+del model, p, m
+"""
+    assert at_points(text) == 3 + 2 * (1 + 3 + 1)  # not while torch itself holds a generator
 
 
 def test_the_table_is_of_texts_that_are_here() -> None:

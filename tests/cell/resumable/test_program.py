@@ -72,7 +72,8 @@ def test_functions_keep_their_text_and_their_code() -> None:
                 say(i)
 
         def looked(n):
-                        for i in range(1):
+            import inspect
+            for i in range(1):
                 say((inspect.getsource(f), inspect.getsource(g), g.__doc__, inspect.isgeneratorfunction(g)))
                 say([frame.function for frame in inspect.stack()][:2])
                 say(f.__code__.co_varnames)

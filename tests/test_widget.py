@@ -1,0 +1,166 @@
+"""The card under a cell."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit import widget
+from jupyter_gpufit.errors import BadSetting, JobBusy
+from jupyter_gpufit.job import Job, JobPaths, create_job_files
+from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.show import wants_card, with_card
+from jupyter_gpufit.units import GiB
+from jupyter_gpufit.worker.live import Live, Memory
+from jupyter_gpufit.worker.live import Progress as Far
+from jupyter_gpufit.worker.messages import Event, Metrics, Progress, StateChange, Text
+from jupyter_gpufit.worker.record import LastCheckpoint, Record, take_lock, write_record
+from tests.kernels import Kernel
+
+PATIENCE = 30.0  # seconds: for what must come; never a measure of speed
+JOB = Job(id="j", name="<b>ert", source="", created=0.0, cwd="/")
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> JobPaths:
+    """Of a job that a worker has: the test."""
+    paths = create_job_files(Settings(data=str(tmp_path)), JOB)
+    take_lock(paths, "j")
+    return paths
+
+
+def record(paths: JobPaths, state: str, *, step: int = 3, saved: bool = False) -> None:
+    live = Live(
+        progress=Far(step=step, per_second=1.0, total=10, left=7.0), memory=Memory(used=1, peak=2, estimate=2 * GiB)
+    )
+    checkpoint = LastCheckpoint(1, 0.0, 1) if saved else None
+    write_record(paths, Record(state=state, since=0.0, step=step, live=live, checkpoint=checkpoint))  # type: ignore[arg-type]
+
+
+def card(paths: JobPaths, *events: Event) -> widget.JobCard:
+    made = widget.JobCard(JOB, paths, Settings(data=str(paths.root.parents[1])))
+    for event in events:
+        made.take(event, 1.0)
+    return made
+
+
+def html(made: widget.JobCard) -> str:
+    made.draw()
+    return str(made._head.value + made._pictures.value + made._said.value)
+
+
+def enabled(made: widget.JobCard) -> set[str]:
+    made.draw()
+    return {verb for verb, button in made._buttons.items() if not button.disabled}
+
+
+def test_says_how_far_it_is(paths: JobPaths) -> None:
+    record(paths, "running")
+    shown = html(card(paths, StateChange("running", device="cpu:0")))
+    assert "step 3 of 10, 7.0 s left" in shown and 'aria-valuenow="3"' in shown
+    assert "&lt;b&gt;ert: running on cpu:0" in shown and "<b>" not in shown
+
+
+def test_draws_the_loss_and_the_memory_against_its_estimate(paths: JobPaths) -> None:
+    record(paths, "running")
+    points = [Metrics(step, {"acc": 0.5, "val_loss": 1.0 / step}) for step in range(1, 5)]
+    made = card(paths, *points, Progress(1, GiB, GiB), Progress(2, GiB, GiB))
+    shown = html(made)
+    assert "val_loss 0.25" in shown and shown.count("<polyline") == 2
+    assert "memory 1.0 GiB of 2.0 GiB estimated" in shown
+    made._choice.value = "acc"
+    assert "acc 0.5" in html(made)
+
+
+def test_a_loss_that_is_not_a_number_is_said(paths: JobPaths) -> None:
+    record(paths, "running")
+    assert "loss not a number" in html(card(paths, Metrics(1, {"loss": 1.0}), Metrics(2, {"loss": None})))
+
+
+def test_buttons_are_those_of_its_state(paths: JobPaths) -> None:
+    record(paths, "running")
+    made = card(paths)
+    assert enabled(made) == {"checkpoint", "release", "move", "stop"}
+    assert made._buttons["resume"].tooltip == "It is running."
+    record(paths, "released", saved=True)
+    assert enabled(made) == {"resume"}
+    record(paths, "done", saved=True)
+    assert enabled(made) == set()
+
+
+def press(made: widget.JobCard, verb: str, words: str) -> None:
+    """Press a button, and wait for what is said."""
+    heard = threading.Event()
+    made._said.observe(lambda change: heard.set() if words in change["new"] else None, "value")
+    made._buttons[verb].click()
+    assert heard.wait(PATIENCE), made._said.value
+
+
+def test_a_button_does_what_the_command_does_and_shows_what_it_says(
+    paths: JobPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did = []
+
+    async def do(settings: Settings, id: str, verb: str, to: str) -> AsyncIterator[str]:
+        did.append((id, verb, to, threading.current_thread() is threading.main_thread()))
+        yield "<saved>"
+        if verb == "move":
+            raise JobBusy("bert", "moved")
+
+    monkeypatch.setattr(widget, "on_job", do)
+    record(paths, "running")
+    made = card(paths)
+    press(made, "checkpoint", "&lt;saved&gt;")
+    press(made, "move", "so it cannot be moved")
+    assert did == [("j", "checkpoint", "", False), ("j", "move", "", False)]
+
+
+def test_whatever_goes_wrong_the_output_goes_on(paths: JobPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(paths, "running")
+    made = card(paths)
+    monkeypatch.setattr(widget, "read_job", lambda *_: 1 / 0)
+    shown: list[Event] = []
+    both = with_card(lambda event, when=None: shown.append(event), made)
+    both(StateChange("running"), 1.0)
+    both(Text("stdout", "hello"))
+    assert len(shown) == 2 and "stands still" in made._said.value
+
+
+def test_a_whole_journal_is_replayed_at_once(paths: JobPaths) -> None:
+    record(paths, "running")
+    start = time.monotonic()
+    made = card(paths, *(Metrics(step, {"loss": 1.0 / step}) for step in range(1, 5000)))
+    assert time.monotonic() - start < 5.0
+    assert len(made._curves["loss"]) == widget.POINTS
+
+
+def test_where_there_is_a_card() -> None:
+    assert [wants_card("auto", None, apart=apart) for apart in (True, False)] == [True, False]
+    assert wants_card("always", None, apart=False) and not wants_card("never", None, apart=True)
+    assert wants_card("never", True, apart=False) and not wants_card("always", False, apart=True)
+    with pytest.raises(BadSetting, match="GPUFIT_WIDGET"):
+        wants_card("sometimes", None, apart=True)
+
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.mark.slow
+def test_under_a_cell_that_waits_only_when_asked_for_and_before_its_output(kernel: Kernel) -> None:
+    plain = kernel.check("%%gpufit train --name plain\nprint('hello')\n")
+    assert not any(VIEW in display for display in plain.displays) and plain.stdout == "hello\n"
+    with_one = kernel.check("%%gpufit train --widget --name carded\nprint('hello')\n1 + 1\n")
+    assert VIEW in with_one.displays[0] and sum(VIEW in display for display in with_one.displays) == 1
+    assert with_one.stdout == "hello\n" and with_one.result is not None
+    without = kernel.check("%%gpufit train --detach --no-widget --name bare\nprint('hello')\n")
+    assert sum(VIEW in display for display in without.displays) == 1  # where its output goes
+
+
+@pytest.mark.slow
+def test_loading_makes_no_widget(kernel: Kernel) -> None:
+    kernel.check("import ipywidgets, sys\nbefore = len(ipywidgets.Widget.widgets)\n%reload_ext jupyter_gpufit")
+    kernel.check("assert len(ipywidgets.Widget.widgets) == before")
