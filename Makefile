@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .PHONY: demo test accuracy soak check bench gpu clean
 
-.venv/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/*)
+.venv/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/* labextension/schema/*)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
 	# torch first and by itself: anything that asks for it later finds it there, instead of dragging in gigabytes.

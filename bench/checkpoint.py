@@ -143,7 +143,7 @@ def gpt2(gb: float) -> State:
 
 
 def writes(place: Path, state: State, writer: Writer, number: int, usual: float, found: dict[str, float]) -> None:
-    ways = [
+    ways: list[Callable[[], None]] = [
         lambda: plain(place, state, found),
         lambda: saved(place, state, found),
         lambda: dcp(place / "dcp", state, usual, found),

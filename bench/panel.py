@@ -32,11 +32,14 @@ from jupyter_gpufit.settings import Settings  # noqa: E402
 from jupyter_gpufit.worker.live import Live, Loss, Memory, Progress  # noqa: E402
 from jupyter_gpufit.worker.record import Record, take_lock, write_record  # noqa: E402
 from tests.fake_nvml import FakeNvml, Gpu, Holder, build_library  # noqa: E402
-from tests.kernels import Kernel, environment, running_kernel  # noqa: E402
-from tests.server.running import BASE, TOKEN, Server, running_server  # noqa: E402
+from tests.kernels import environment, running_kernel  # noqa: E402
+from tests.server.running import BASE, TOKEN, Client, Server, running_server  # noqa: E402
+
+Look = Callable[[Server, threading.Event], None]  # what somebody does until told to stop
 
 DEVICES, JOBS = 8, 10
-SETTLE, WATCHED = 3.0, 20.0  # seconds
+SETTLE, WATCHED = 1.5, 20.0  # seconds
+TURNS, TURN = 4, 4.0  # of requests; seconds of each
 REQUESTS_EVERY = 0.02  # seconds between two of the other requests
 CLICKS = 40
 PEERS = ("jupyterlab-nvdashboard", "jupyter-resource-usage")
@@ -150,27 +153,51 @@ def ask(server: Server, path: str) -> float:
 # Cost -----------------------------------------------------------------------------------------------------------------
 
 
-def cost(server: Server, look: Callable[[Server, threading.Event], None]) -> dict[str, float]:
-    """CPU of the server in percent of a core while somebody looks; and, apart, how long other requests take then."""
+def cost(server: Server, look: Look) -> dict[str, float]:
+    """CPU of the server in percent of a core while somebody looks; and how long other requests take, then and else.
+
+    The requests are made in turns with and without somebody who looks: the machine's own mood changes by the minute.
+    """
+    process = psutil.Process(server.process.pid)
+    with looking(server, look):
+        before, start = process.cpu_times(), time.monotonic()
+        time.sleep(WATCHED)
+        after, seconds = process.cpu_times(), time.monotonic() - start
+    alone, beside = [], []
+    for _ in range(TURNS):
+        alone += requests(server)
+        with looking(server, look):
+            beside += requests(server)
+    busy = after.user + after.system - before.user - before.system
+    return {
+        "cpu, %": 100 * busy / seconds,
+        "p50 alone, ms": 1e3 * statistics.median(alone),
+        "p50, ms": 1e3 * statistics.median(beside),
+        "p99 alone, ms": 1e3 * p(99, alone),
+        "p99, ms": 1e3 * p(99, beside),
+    }
+
+
+@contextmanager
+def looking(server: Server, look: Look) -> Iterator[None]:
     stop = threading.Event()
     looker = threading.Thread(target=look, args=(server, stop))
     looker.start()
     try:
         time.sleep(SETTLE)
-        process = psutil.Process(server.process.pid)
-        before, start = process.cpu_times(), time.monotonic()
-        time.sleep(WATCHED)
-        after, seconds = process.cpu_times(), time.monotonic() - start
-        taken = []
-        until = time.monotonic() + WATCHED / 2
-        while time.monotonic() < until:
-            taken.append(ask(server, "api"))
-            time.sleep(REQUESTS_EVERY)
+        yield
     finally:
         stop.set()
         looker.join()
-    busy = after.user + after.system - before.user - before.system
-    return {"cpu, %": 100 * busy / seconds, "p50, ms": 1e3 * statistics.median(taken), "p99, ms": 1e3 * p(99, taken)}
+
+
+def requests(server: Server) -> list[float]:
+    taken = []
+    until = time.monotonic() + TURN
+    while time.monotonic() < until:
+        taken.append(ask(server, "api"))
+        time.sleep(REQUESTS_EVERY)
+    return taken
 
 
 def p(percent: int, values: Sequence[float]) -> float:
@@ -208,7 +235,8 @@ def clicks(home: Path) -> dict[str, float]:
 
             last = client.status(is_new)["jobs"][-1]["checkpoint"]["time"]
             shown.append(time.perf_counter() - start)
-        stopped = stop(server, kernel, id, sent)
+        stopped = stop(server, client, id)
+        kernel.finish(sent)
     return {
         "answered p50, s": statistics.median(answered),
         "answered p95, s": p(95, answered),
@@ -219,11 +247,11 @@ def clicks(home: Path) -> dict[str, float]:
     }
 
 
-def stop(server: Server, kernel: Kernel, id: str, sent: str) -> float:
-    """From a click on Stop until the cell has ended."""
+def stop(server: Server, client: Client, id: str) -> float:
+    """From a click on Stop until the panel shows that the job has stopped."""
     start = time.perf_counter()
     assert server.post(f"jobs/{id}/stop").status == 202
-    kernel.finish(sent)
+    client.status(lambda status: status["jobs"][-1]["state"] == "stopped")
     return time.perf_counter() - start
 
 
@@ -240,7 +268,7 @@ def main() -> None:
         env = environment(home, GPUFIT_DATA=settings.data, GPUFIT_DEVICES="", GPUFIT_LAB=f"{private}/lab")
         env |= {name: ours[name] for name in ("LD_LIBRARY_PATH", "FAKE_NVML_STATE")}
         stack.enter_context(jobs(settings))
-        runs: list[tuple[str, str, Callable[[Server, threading.Event], None]]] = [
+        runs: list[tuple[str, str, Look]] = [
             ("no extension", "", nobody),
             ("ours, nobody looks", "jupyter_gpufit", nobody),
             ("ours, the panel open", "jupyter_gpufit", our_panel),

@@ -73,7 +73,7 @@ async def _outcome(job: Job, paths: JobPaths, verb: Verb, asked: dict[str, int])
                         case CouldNotSave(at, why) if at == number:
                             raise NotNow(job.name, why)
                         case StateChange(state, reason) if state in LEFT:
-                            yield f"{job.name} is {state}: {reason}"
+                            yield f"{job.name} is {reason if state == 'released' else f'{state}: {reason}'}"
                             return
                         case StateChange("running", _, device, epoch) if epoch > asked.get("epoch", epoch):
                             yield f"{job.name} runs on {device}."

@@ -141,6 +141,8 @@ class Notebook:
             waiting.dismiss()
             raise
         self._brought.discard(job.id)
+        if (shipment := self._shipments.get(job.id)) is not None:  # of a detached cell; the checkpoint has the bytes
+            self._shipments[job.id] = replace(shipment, memory=Memory([]))
         self._say(found.words(time.time()))
         await self._follow_or_detach(options, job, paths, interrupts, leaving, after=found.seq)
 
@@ -335,6 +337,10 @@ class Notebook:
             self._brought.add(job.id)
         elif end.state == "done" and job.id not in self._brought:
             show(Note(f"The variables of {job.name} are in the notebook that followed it to its end, not in this one."))
+        record = read_record(paths)
+        if end.state != "released" and record.resumable and record.checkpoint is not None:
+            step = record.checkpoint.step
+            show(Note(f"{job.name} was saved at step {step:,}; to go on from there: %gpufit resume {job.name}"))
         if show.failure is not None:
             raise cell_failed(show.failure)
         _raise_if_unexplained(job, end)

@@ -5,7 +5,9 @@ A front asks this before it offers a verb. The verb itself looks again: between 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
 from . import asking, resume
@@ -45,7 +47,7 @@ def possible(job: JobView, status: Status) -> Can:
         release=why_not(job, "release"),
         resume=why_not(job, "resume"),
         stop=why_not(job, "stop"),
-        move=tuple(_target(job, device, status) for device in status.devices),
+        move=_targets(job, status),
     )
 
 
@@ -64,22 +66,26 @@ def _sentence(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _target(job: JobView, device: Device, status: Status) -> Target:
-    reason = why_not(job, "move") or _why_not_there(job, device, status)
-    return Target(device=device.label, ok=not reason, reason=reason)
+def _targets(job: JobView, status: Status) -> tuple[Target, ...]:
+    first = why_not(job, "move")
+    mine = next((claim for claim in status.claims if claim.mine and claim.job == job.id), None)
+    targets = []
+    for device, room in zip_longest(status.devices, status.rooms):
+        reason = first or _why_not_there(job, mine, device, room, status.claims)
+        targets.append(Target(device=device.label, ok=not reason, reason=reason))
+    return tuple(targets)
 
 
-def _why_not_there(job: JobView, device: Device, status: Status) -> str:
+def _why_not_there(
+    job: JobView, mine: ClaimView | None, device: Device, room: RoomView | None, claims: Sequence[ClaimView]
+) -> str:
     if device.label in job.device.split(", "):
         return "It is there already."
     if device.problem:
         return device.problem
-    room = dict(zip((one.uuid for one in status.devices), status.rooms, strict=False)).get(device.uuid)
     if room is None:
         return "What is free there is not known."
-    mine = next((claim for claim in status.claims if claim.mine and claim.job == job.id), None)
-    there = [claim for claim in status.claims if device.label in claim.devices]
-    return _why_it_does_not_fit(mine, device, room, there)
+    return _why_it_does_not_fit(mine, device, room, [claim for claim in claims if device.label in claim.devices])
 
 
 def _why_it_does_not_fit(mine: ClaimView | None, device: Device, room: RoomView, there: list[ClaimView]) -> str:

@@ -74,7 +74,10 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "") -> Resumption:
         raise NotResumable(job.name, why)
     assert record.checkpoint is not None
     await _gone(record)
-    start = noted_start(paths)
+    try:
+        start = noted_start(paths)
+    except (FileNotFoundError, ValueError, TypeError) as error:
+        raise NotResumable(job.name, f"how it was started cannot be read ({paths.start}).") from error
     request = request_for(job, start.needed or job.options.memory)
     refuse_impossible(replace(request, gpu=gpu or request.gpu), await read_devices_async(settings))
     return Resumption(job, paths, start, record.checkpoint, gpu, last_seq(paths.journal))

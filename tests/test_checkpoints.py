@@ -133,6 +133,7 @@ def test_released_and_resumed_in_the_same_kernel_the_very_objects_are_trained(
     hold.touch()
     ran = kernel.check("%gpufit resume left")
     assert ran.stdout.startswith("step 15\n") and ran.stdout.endswith("step 30\n")
+    assert "not to the bit" not in ran.shown
     assert kernel.check(DIGEST).stdout == plain
     kernel.check("assert also is net")
     assert "it has ended well" in kernel.run("%gpufit resume left").evalue
@@ -239,7 +240,8 @@ def test_three_buttons_at_once_and_an_interrupt_break_nothing(
     saving = subprocess.Popen([sys.executable, "-m", "jupyter_gpufit.cli", "checkpoint", "pressed"], env=env)
     kernel.until(sent, "saving")
     kernel.interrupt()
-    assert kernel.finish(sent).ename == "KeyboardInterrupt"
+    ran = kernel.finish(sent)
+    assert ran.ename == "KeyboardInterrupt" and "to go on from there: %gpufit resume pressed" in ran.shown
     saving.wait(TIMEOUT)
     assert jobs(env)["pressed"]["state"] == "stopped"
     hold.touch()
@@ -372,3 +374,53 @@ def test_of_two_resumes_at_once_one_goes_on(kernel: Kernel, env: dict[str, str],
     hold.touch()
     kernel.check("%gpufit attach twice")
     assert kernel.check(DIGEST).stdout == plain
+
+
+def test_a_checkpoint_that_is_broken_is_said_and_kept(kernel: Kernel, env: dict[str, str], home: Path) -> None:
+    kernel.check("import os, time, torch\nvalues = torch.zeros(1000)")
+    hold = home / "never"
+    sent = kernel.send(
+        "%%gpufit train --name broken\nfor step in range(2):\n    values += 1; print('step', step)\n"
+        f"    while not os.path.exists({str(hold)!r}): time.sleep(0.02)\n"
+    )
+    kernel.until(sent, "step 0\n")
+    assert gpufit(env, "release", "broken").returncode == 0
+    assert kernel.finish(sent).ok
+    [checkpoint] = (home / ".local/share/gpufit/jobs" / jobs(env)["broken"]["id"] / "checkpoints").iterdir()
+    for file in checkpoint.glob("*.safetensors"):
+        with file.open("r+b") as opened:
+            opened.seek(-1, os.SEEK_END)
+            byte = opened.read(1)
+            opened.seek(-1, os.SEEK_END)
+            opened.write(bytes([byte[0] ^ 1]))
+    ran = kernel.run("%gpufit resume broken")
+    assert not ran.ok and "no checkpoint of it is whole" in ran.traceback and "gpufit resume broken" in ran.traceback
+    assert "A checkpoint was passed over" in ran.shown
+    assert jobs(env)["broken"]["state"] == "failed" and checkpoint.exists()
+    assert json.loads(gpufit(env, "status", "--json").stdout)["claims"] == []
+
+
+def test_a_resumed_job_queues_as_any_other_and_can_give_its_place_up_again(
+    kernel: Kernel, env: dict[str, str], home: Path, plain: str, hold: Path
+) -> None:
+    sent = started(kernel, "patient", hold, "--gpu cpu:0")
+    assert gpufit(env, "release", "patient").returncode == 0
+    assert kernel.finish(sent).ok
+    with running_kernel(env, home) as other:
+        held = other.send(
+            "%%gpufit train --name holder --gpu cpu:0\nimport time\nprint('holding')\nwhile True: time.sleep(0.1)\n"
+        )
+        other.until(held, "holding")
+        resumed = gpufit(env, "resume", "patient")
+        assert resumed.returncode == 0 and "patient waits: " in resumed.stdout, resumed
+        assert "holder holds cpu:0" in resumed.stdout
+        assert "nothing to save yet" in gpufit(env, "checkpoint", "patient").stderr
+        released = gpufit(env, "release", "patient")
+        assert released.returncode == 0 and "patient is released at step" in released.stdout, released
+        assert jobs(env)["patient"]["state"] == "released"
+        hold.touch()
+        kernel.check("%gpufit resume patient --gpu cpu:1")  # the very objects, also after a resume that came to nothing
+        assert kernel.check(DIGEST).stdout == plain
+        kernel.check("assert also is net")
+        other.interrupt()
+        other.finish(held)

@@ -30,6 +30,17 @@ def test_a_mistake_gets_one_sentence_and_never_ends_the_process(line: str, words
         parse_line(line)
 
 
+def test_checkpoint_saves_a_job_or_shows_what_was_saved() -> None:
+    options = parse_line("checkpoint bert")
+    assert (options.show, options.job) == (False, "bert")
+    options = parse_line("checkpoint show bert --json")
+    assert (options.show, options.job, options.json) == (True, "bert", True)
+    assert parse_line("checkpoint").job == "" and parse_line("checkpoint show").show
+    for line in ("checkpoint bert gpt", "checkpoint bert --json", "checkpoint show bert gpt"):
+        with pytest.raises(BadOption, match="checkpoint takes one job"):
+            parse_line(line)
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself(verb: str) -> None:
     with pytest.raises(HelpAsked, match=f"usage: gpufit {verb}"):
@@ -52,6 +63,9 @@ def test_no_verb_shows_them_all() -> None:
         (["train", "--detach"], "--d", True, ["--dry-run"]),
         (["train", "--gpu"], "", True, ["0", "1"]),
         (["attach"], "b", False, ["bert"]),
+        (["checkpoint"], "s", False, ["show"]),
+        (["resume"], "b", False, ["bert"]),
+        (["move", "bert", "--to"], "", False, ["0", "1"]),
         (["nonsense"], "", False, []),
     ],
 )

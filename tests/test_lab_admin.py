@@ -159,7 +159,7 @@ def test_makes_it_under_any_umask(machine: Site, as_root: None) -> None:
     assert machine.rule.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_dry_run_changes_nothing(machine: Site) -> None:
+def test_a_dry_run_changes_nothing(machine: Site, as_root: None) -> None:
     words = list(init(machine, dry_run=True))
 
     assert [word.split(":")[0] for word in words[:-1]] == [

@@ -44,7 +44,7 @@ def test_a_running_job() -> None:
 @pytest.mark.parametrize("state", ["estimating", "queued", "starting"])
 def test_one_that_has_not_begun_can_only_be_stopped(state: State) -> None:
     can = verbs(state)
-    assert can["stop"] == "" and can["checkpoint"] == can["release"] == f"It is {state}."
+    assert can["stop"] == "" and can["checkpoint"].startswith(f"It is {state}") and can["release"]
 
 
 @pytest.mark.parametrize("state", ["released", "failed", "stopped", "lost"])

@@ -12,6 +12,7 @@ import pytest
 from jupyter_gpufit import widget
 from jupyter_gpufit.errors import BadSetting, JobBusy
 from jupyter_gpufit.job import Job, JobPaths, create_job_files
+from jupyter_gpufit.possible import Verb
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.show import wants_card, with_card
 from jupyter_gpufit.units import GiB
@@ -92,7 +93,7 @@ def test_buttons_are_those_of_its_state(paths: JobPaths) -> None:
     assert enabled(made) == set()
 
 
-def press(made: widget.JobCard, verb: str, words: str) -> None:
+def press(made: widget.JobCard, verb: Verb, words: str) -> None:
     """Press a button, and wait for what is said."""
     heard = threading.Event()
     made._said.observe(lambda change: heard.set() if words in change["new"] else None, "value")

@@ -224,12 +224,14 @@ def fill_generator(generator: torch.Generator, state: bytes | None) -> None:
 
 
 def reduce_optimizer(optimizer: Optimizer, pickler: GraphPickler) -> Reduced:
-    return make_optimizer, (type(optimizer),), instance_state(optimizer), None, None, fill_instance
+    hooked = getattr(type(optimizer).step, "hooked", False)
+    return make_optimizer, (type(optimizer), hooked), instance_state(optimizer), None, None, fill_instance
 
 
-def make_optimizer(cls: type[Optimizer]) -> Optimizer:
+def make_optimizer(cls: type[Optimizer], hooked: bool) -> Optimizer:
     optimizer: Optimizer = object.__new__(cls)
-    optimizer._patch_step_function()  # step hooks hang on the class, and in this process nobody has put them there yet
+    if hooked:  # what only wraps another one, as accelerate's, is not
+        optimizer._patch_step_function()  # it hangs on the class, and in this process nobody has put it there yet
     return optimizer
 
 

@@ -6,16 +6,14 @@ import json
 import math
 from typing import Any
 
-from .wire import fields_of
-
 
 def to_json(value: Any) -> str:
     """A value of `wire` as JSON; nan and infinity, for which JSON has no words, as null."""
-    # The encoder asks for the fields of what it does not know: `asdict` before it would copy every leaf.
+    # The encoder asks for the fields of what it does not know; `asdict` would copy every leaf before.
     try:
-        return json.dumps(value, default=fields_of, allow_nan=False, separators=(",", ":"))
+        return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
     except ValueError:  # a display of the user's own may hold anything
-        record = json.loads(json.dumps(value, default=fields_of))
+        record = json.loads(json.dumps(value, default=vars))
         return json.dumps(_finite(record), allow_nan=False, separators=(",", ":"))
 
 

@@ -7,7 +7,7 @@ it, and with a job what can be done with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..devices import Device as BareDevice
@@ -151,14 +151,14 @@ def status_of(reading: Reading, history: Mapping[str, Sequence[Sample]], version
         version=version,
         devices=tuple(
             Device(
-                **fields_of(device),
+                **vars(device),
                 room=room,
                 parts=parts_of(device, room, reading.claims),
                 history=tuple(history.get(device.uuid, ())),
             )
             for device, room in zip(reading.devices, rooms, strict=True)
         ),
-        jobs=tuple(Job(**fields_of(job), can=possible(job, reading)) for job in reading.jobs),
+        jobs=tuple(Job(**vars(job), can=possible(job, reading)) for job in reading.jobs),
         claims=reading.claims,
         queue=reading.queue,
         remarks=reading.remarks,
@@ -193,9 +193,4 @@ def parts_of(device: BareDevice, room: RoomView, claims: Iterable[ClaimView]) ->
 
 def entry_of(entry: JournalEntry) -> Entry:
     """An entry of the journal as the API has it."""
-    return Entry(number=entry.seq, time=entry.time, event={"kind": entry.event.kind, **fields_of(entry.event)})
-
-
-def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a value, by name."""
-    return {name: getattr(value, name) for name in value.__dataclass_fields__ if name != "kind" or name in vars(value)}
+    return Entry(number=entry.seq, time=entry.time, event={"kind": entry.event.kind, **vars(entry.event)})

@@ -28,7 +28,14 @@ SIGNAL = signal.SIGRTMIN + 7
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LIBC = ctypes.CDLL(None)
 _PASSED_OVER = frozenset(sys.stdlib_module_names - {"__main__"}) | {"torch"}
-_NOT_TO_BE_CUT = frozenset({"jupyter_gpufit", "IPython", "traitlets"})
+_NOT_TO_BE_CUT = frozenset({"jupyter_gpufit", "IPython", "traitlets"}) | {
+    # which format a traceback: the error of a cell just at its limit must not be replaced by a second one
+    "pygments",
+    "stack_data",
+    "executing",
+    "asttokens",
+    "pure_eval",
+}
 
 
 class Budget:

@@ -206,7 +206,7 @@ class Worker:
     async def _mark_progress(self) -> None:
         from .telling import Telling
 
-        last, telling = (0, 0), Telling(self.output.log)
+        last, telling = (0, 0), Telling(self.output.log, self.machine.points)
         while True:
             await anyio.sleep(TICK)
             meter = self.machine.meter
@@ -323,26 +323,19 @@ class Worker:
 
     async def ask(self, verb: Verb, to: str) -> Answer:
         """Have the job saved: what will happen, or why not."""
+        from . import wishes
+
+        began = {"epoch": self.record.epoch, "after": self.journal.seq}
         try:
-            return await self._ask(verb, to)
+            if self.machine.running and self.machine.saver.is_open:
+                return await wishes.answer(self.machine, verb, to, began)
+            return self._ask_before(verb)
         except GpufitError as error:
             return Answer(False, error.why if isinstance(error, NotNow) else str(error))
 
-    async def _ask(self, verb: Verb, to: str) -> Answer:
-        from . import wishes
-
-        name, machine = self.job.name, self.machine
-        if not machine.running or not machine.saver.is_open:
-            return self._ask_before(verb)
-        data = {"epoch": self.record.epoch, "after": self.journal.seq}
-        if verb == "checkpoint":
-            data["number"] = wishes.checkpoint(machine)
-            return Answer(True, f"{name} is saved at its next safe point, and goes on.", data)
-        if verb == "release":
-            data["number"] = wishes.release(machine)
-            return Answer(True, f"{name} is saved at its next safe point, and then leaves its device.", data)
-        data["number"], there = await wishes.move(machine, to)
-        return Answer(True, f"{name} holds {there}, and moves there from its next safe point.", data)
+    def answered(self) -> None:
+        if isinstance(self._given_up, Released):
+            self._before_the_cell.cancel()
 
     def _ask_before(self, verb: Verb) -> Answer:
         name, state = self.job.name, self.record.state
@@ -350,7 +343,6 @@ class Worker:
             from .wishes import released
 
             self._given_up = released(name, self.record.checkpoint.step)
-            self._before_the_cell.cancel()
             return Answer(True, f"{name} gives up its place; its checkpoint stays.")
         raise NotNow(name, f"it is {state}, so there is nothing to save. To end it: gpufit stop {name}")
 

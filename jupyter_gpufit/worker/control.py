@@ -33,6 +33,7 @@ class Controlled(Protocol):
     def result(self) -> tuple[list[int], list[int]] | None: ...
     def collected(self) -> None: ...
     async def ask(self, verb: Verb, to: str) -> Answer: ...
+    def answered(self) -> None: ...  # what was asked may now end this very socket
 
 
 def runtime_dir(settings: Settings) -> Path:
@@ -154,6 +155,7 @@ async def _answer(client: UNIXSocketStream, worker: Controlled, request: Request
             worker.collected()
         case "checkpoint" | "release" | "move":
             await client.send((await worker.ask(request.verb, request.to)).encode())
+            worker.answered()
         case "collect":
             await _send_result(client, worker.result())
         case _:

@@ -73,7 +73,7 @@ def become(handover: Handover, env: Mapping[str, str]) -> NoReturn:
     """Replace this process's image by a worker that takes the job over; whatever else was open is closed by that."""
     record = os.memfd_create("gpufit-handover", 0)
     _write_all(record, json.dumps(asdict(handover)).encode())
-    kept = {record, handover.lock, *handover.memory, *(held.fd for held in _claims(handover))}
+    kept = {record, *_descriptors(handover)}
     for fd in _open_descriptors():
         # A driver's descriptor that came through would keep its context, and with it the device's memory.
         os.set_inheritable(fd, fd in kept or fd <= 2)
@@ -85,7 +85,7 @@ def kept(record: int) -> Handover:
     with open(record, "rb") as file:
         file.seek(0)
         handover = _read(file.read())
-    for fd in (handover.lock, *handover.memory, *(held.fd for held in _claims(handover))):
+    for fd in _descriptors(handover):
         os.set_inheritable(fd, False)
     return handover
 
@@ -113,8 +113,9 @@ def _read(body: bytes) -> Handover:
     return Handover(**known)
 
 
-def _claims(handover: Handover) -> Iterator[HeldClaim]:
-    yield from (held for held in (handover.claim, handover.left) if held is not None)
+def _descriptors(handover: Handover) -> Iterator[int]:
+    yield from (fd for fd in (handover.lock, *handover.memory) if fd >= 0)
+    yield from (held.fd for held in (handover.claim, handover.left) if held is not None)
 
 
 def _open_descriptors() -> list[int]:

@@ -44,7 +44,7 @@ class CellKeeps:
             self._writer.prepare(self._expected)
 
     def want(self, wanted: bool) -> None:
-        self._machine.program.pending = wanted
+        self._machine.points.want_save(wanted)
 
     def preflight(self) -> None:
         """As the cell begins: say what of its variables no checkpoint could hold."""

@@ -33,6 +33,7 @@ from .main_thread import MainThread
 from .messages import Note, StateChange, Why
 from .on_device import Meter, on_device
 from .output import Output
+from .points import Points
 from .saving import Saver, Settled, labels
 from .shell import WorkerShell, cell_with_magic_line
 from .steps import StepCounter
@@ -69,7 +70,8 @@ class WorkerMachine:
         self.keeps = CellKeeps(self)
         self.shell.on_rewritten = self._preflight
         self.saver = Saver(self.keeps, self.main, self.settled, self._waits, self._defect)
-        self.program.at_safe_point = self.saver.at_safe_point
+        self.points = Points(self.program, self.main, lambda: self.output.log)
+        self.points.save = self.saver.at_safe_point
 
     @property
     def foreseen(self) -> int | None:
@@ -172,8 +174,8 @@ class WorkerMachine:
         finally:
             self.running = False
             self.saver.close()
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.keeps.close)
+        if outcomes[-1] != Finished("done"):  # else nobody needs what is being written, and its end is this process's
+            await anyio.to_thread.run_sync(self.keeps.close)
         if not isinstance(outcomes[-1], Finished):
             await anyio.to_thread.run_sync(end_children)
             # Until this image is gone: whoever comes next must not find our context's memory still taken.

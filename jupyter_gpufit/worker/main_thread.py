@@ -80,10 +80,13 @@ class MainThread:
         finally:
             self._interruptible = False
 
+    def is_here(self) -> bool:
+        return threading.current_thread() is threading.main_thread()
+
     @contextmanager
     def ours(self) -> Iterator[None]:
         """Inside user code, a stretch of ours: an interrupt waits until it is over, and then strikes."""
-        assert threading.current_thread() is threading.main_thread()
+        assert self.is_here()
         before, self._interruptible = self._interruptible, False
         try:
             yield

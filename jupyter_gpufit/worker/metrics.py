@@ -2,8 +2,7 @@
 
 Once a second the control thread looks at the frames of the main thread that are the user's, the innermost first, and
 takes what is a number already: a float, a scalar of numpy or torch on the CPU, the last of a list of floats, an
-optimizer's learning rate. A tensor on a GPU is left alone: to read it would wait for the GPU, and to copy it from
-another thread could disturb a graph that is being captured.
+optimizer's learning rate. A tensor on a GPU is left alone, since reading it would wait; copies.py fetches it.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ class Reading:
 
     values: Mapping[str, float]
     nest: Nest  # the loops that are being run
+    elsewhere: bool = False  # there are more, on a GPU: see copies.py
 
 
 @dataclass
@@ -60,14 +60,23 @@ class Sampler:
         """Read what the thread's variables are now; takes well under a millisecond."""
         frames = [*_users_frames(sys._current_frames().get(self.thread))]
         values: dict[str, float] = {}
-        programs = []
+        programs, elsewhere = [], False
         for frame in frames:
             found = read(frame)
+            elsewhere = elsewhere or any(True for _ in _elsewhere(found))
             if (program := found.pop(_FRAME, None) or _of_cell(frame)) is not None:
                 programs.append(program)
             for name, value in itertools.chain(_numbers(found), _rates(frame)):
                 values.setdefault(name, value)
-        return Reading(self._chosen(values), nest_of(programs[::-1]))
+        return Reading(self._chosen(values), nest_of(programs[::-1]), elsewhere)
+
+    def elsewhere(self) -> dict[str, Any]:
+        """The tensors on a GPU that are single numbers and named like a metric, the innermost first."""
+        found: dict[str, Any] = {}
+        for frame in _users_frames(sys._current_frames().get(self.thread)):
+            for name, value in _elsewhere(read(frame)):
+                found.setdefault(name, value)
+        return found
 
     def loss(self, values: Mapping[str, float]) -> Loss | None:
         """The loss among the values; once found it stays the same variable while there is one of this name."""
@@ -204,6 +213,17 @@ def _of_torch(name: str, value: Any, *, named_only: bool) -> Iterator[tuple[str,
             yield "lr", rate
     except Exception:
         return  # half made, or of a kind that has no value (a fake one, a vmapped one)
+
+
+def _elsewhere(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if "torch" not in sys.modules:
+        return
+    import torch
+
+    for name, value in variables.items():
+        if type(value) is torch.Tensor and is_metric(name) and value.is_cuda and value.numel() == 1:
+            if value.is_floating_point() and not value.is_sparse:
+                yield name, value
 
 
 def _is_at_hand(value: Any) -> bool:

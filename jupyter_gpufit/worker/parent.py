@@ -82,6 +82,7 @@ class Waiting:
 
     def give_again(self, job: Job, paths: JobPaths, gpu: str = "") -> Started:
         """Hand over a job that has a checkpoint; raise NotResumable where somebody has it."""
+        start = noted_start(paths)
         try:
             lock = take_lock(paths, job.name)
             # Until the worker says how it fares, so that one that dies before it can is seen to be lost.
@@ -91,7 +92,6 @@ class Waiting:
             )
         except OSError as error:
             raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
-        start = noted_start(paths)
         return self._send(job, replace(start, env=environment_of(start), gpu=gpu, resumes=True, lock=lock))
 
     def _send(self, job: Job, handover: Handover) -> Started:

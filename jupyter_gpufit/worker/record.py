@@ -116,10 +116,10 @@ def take_lock(paths: JobPaths, name: str) -> int:
 
 def next_epoch(paths: JobPaths) -> int:
     """Number this start of a worker; only the holder of the job's lock may call it."""
-    from ..checkpoint.publish import publishing
-
     with ExitStack() as stack:
         if paths.checkpoints.is_dir():  # an older worker is about to publish, or will find that it no longer may
+            from ..checkpoint.publish import publishing
+
             stack.enter_context(publishing(paths.checkpoints))
         epoch = current_epoch(paths) + 1
         write_whole(paths.epoch, str(epoch))

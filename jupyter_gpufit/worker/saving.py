@@ -2,7 +2,7 @@
 
     asked -> program.pending -> safe point, in the main thread -> take -> buffer -> the training goes on -> durable
 
-`Saver` belongs to the control thread; the main thread enters it at safe points only (`_at_safe_point`). What is asked
+`Saver` belongs to the control thread; the main thread enters it at safe points only (`at_safe_point`). What is asked
 for while a checkpoint waits for its safe point joins it; what is asked for while one is being written waits for that,
 since it wants the training as it is then. A job that leaves stands still at its safe point until it is durable, and
 goes on if it cannot be.
@@ -57,10 +57,6 @@ class Keeps(Protocol):
 
     def save(self, why: Why) -> tuple[int, str, Future[Durable]]:
         """In the main thread: copy all of it; the step, the place, and when it is durable. Raises NotHere."""
-
-    def close(self) -> None:
-        """Stop what writes."""
-
 
 Leave: TypeAlias = Released | Moved
 Settled: TypeAlias = Callable[[Saved | CouldNotSave, LastCheckpoint | None], None]
@@ -264,6 +260,8 @@ class Saver:
 
     def at_safe_point(self) -> None:
         """Save what is wished for, if this place allows it; does not return where the job leaves."""
+        if not self._main.is_here():
+            return  # a thread of the cell's: the cell itself is somewhere else
         with self._main.ours():
             self._keeps.want(False)
             wish = self._wish

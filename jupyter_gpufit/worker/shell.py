@@ -114,6 +114,7 @@ class WorkerShell(InteractiveShell):
         if self.program is None or not isinstance(node, ast.Module):
             return node
         transformed = self.transform_cell(self.cell_source)  # type: ignore[no-untyped-call]
+        self.program.flags = self.compile.flags  # a `from __future__` of the first of several cells holds for the next
         made = self.program.cell(node, self.compile.get_code_name(self.cell_source, transformed, self.execution_count))
         if made is not node:
             self.on_rewritten()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 from ..estimate.pace import Pace
+from .copies import Copies
 from .live import Live, Memory, finite
 from .loops import Course
 from .messages import Metrics
 from .metrics import Curve, Sampler
+from .points import Points
 
 
 def _of_main_thread() -> Sampler:
@@ -26,28 +28,44 @@ class Telling:
     """Looks at the main thread from the control thread; see metrics, loops and variables for how."""
 
     log: IO[str]  # where a defect of ours is told
+    points: Points
     _sampler: Sampler = field(default_factory=_of_main_thread)
     _course: Course = field(default_factory=Course)
     _curve: Curve = field(default_factory=lambda: Curve(time.monotonic()))
     _told: dict[str, float | None] = field(default_factory=dict)
+    _fetched: dict[str, float] = field(default_factory=dict)  # from a GPU, the latest of each
+    _live: Live = field(default_factory=Live)
     _failed: bool = False
+
+    def __post_init__(self) -> None:
+        self._copies = Copies(self._sampler.elsewhere)
 
     def look(self, step: int, pace: Pace, memory: Memory) -> tuple[Live, Metrics | None]:
         """What there is to tell now, and what of it is worth a point of the curves."""
+        if not self.points.reading.acquire(blocking=False):
+            return replace(self._live, memory=memory), None  # it is being saved: the next look will do
         try:
-            return self._look(step, pace, memory)
+            self._live, metrics = self._look(step, pace, memory)
+            return self._live, metrics
         except Exception:  # the objects are the user's, and half made: no reason to end a training
             if not self._failed:
                 traceback.print_exc(file=self.log)
                 self._failed = True
             return Live(memory=memory), None
+        finally:
+            self.points.reading.release()
 
     def _look(self, step: int, pace: Pace, memory: Memory) -> tuple[Live, Metrics | None]:
         now, reading = time.monotonic(), self._sampler.look()
-        values = {name: finite(value) for name, value in reading.values.items()}
+        fetched = self._copies.arrived()
+        if reading.elsewhere and not self._copies.under_way:
+            self.points.want_copy(self._copies.take)
+        found = {**self._fetched, **fetched, **reading.values} if reading.elsewhere else reading.values
+        self._fetched = {**self._fetched, **fetched}
+        values = {name: finite(value) for name, value in found.items()}
         live = Live(
             progress=self._course.take(now, step, reading.nest, _rounded(pace.steps_per_second)),
-            loss=self._sampler.loss(reading.values),
+            loss=self._sampler.loss(found),
             metrics=tuple(values),
             mfu=_rounded(pace.mfu),
             memory=memory,

@@ -10,8 +10,21 @@ from ..devices import Device, find_device, read_devices_async
 from ..errors import NotNow
 from ..train import Moved, Released
 from .machine import WorkerMachine
-from .messages import StateChange
+from .messages import Answer, StateChange, Verb
 from .saving import labels
+
+
+async def answer(machine: WorkerMachine, verb: Verb, to: str, began: dict[str, int]) -> Answer:
+    """Have it done: what will happen, and, beside where the journal `began`, the wish's number in it."""
+    name = machine.name
+    if verb == "checkpoint":
+        number, words = checkpoint(machine), f"{name} is saved at its next safe point, and goes on."
+    elif verb == "release":
+        number, words = release(machine), f"{name} is saved at its next safe point, and then leaves its device."
+    else:
+        number, there = await move(machine, to)
+        words = f"{name} holds {there}, and moves there from its next safe point."
+    return Answer(True, words, {**began, "number": number})
 
 
 def checkpoint(machine: WorkerMachine) -> int:

@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 SIZE = ViewportSize(width=1100, height=900)
 TOKEN = "a-token"
 PANEL_TAB = '.lm-TabBar-tab[data-id="jupyter-gpufit-panel"]'
-HANGS = 15_000
+HANGS = 60_000
 
 expect.set_options(timeout=HANGS)
 
@@ -51,7 +51,7 @@ class Lab:
 
 
 @contextmanager
-def running_lab(home: Path, port: int = 0, **more: str) -> Iterator[Lab]:
+def running_lab(home: Path, *, port: int = 0, more: Mapping[str, str] | None = None) -> Iterator[Lab]:
     if not any(Path(place, "jupyter-gpufit", "package.json").exists() for place in jupyter_path("labextensions")):
         pytest.skip("NO BROWSER TEST RUNS: the panel is not installed. pip install -e .")
     no_news = home / ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
@@ -65,7 +65,7 @@ def running_lab(home: Path, port: int = 0, **more: str) -> Iterator[Lab]:
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
         "--LabApp.expose_app_in_browser=True",
     ]
-    env = environment(home, GPUFIT_LAB=str(home / "lab"), **more)
+    env = environment(home, GPUFIT_LAB=str(home / "lab"), **(more or {}))
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
@@ -80,6 +80,11 @@ def running_lab(home: Path, port: int = 0, **more: str) -> Iterator[Lab]:
             yield Lab(f"http://127.0.0.1:{port}", home)
         finally:
             server.terminate()
+            try:
+                server.wait(HANGS / 1000)
+            except subprocess.TimeoutExpired:
+                server.kill()  # or this would wait for it for ever
+                raise
 
 
 @pytest.fixture(scope="session")

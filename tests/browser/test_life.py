@@ -1,4 +1,4 @@
-"""The panel beside a real kernel and worker: while the cell blocks, after a reload, after a restart of either server."""
+"""The panel beside a real kernel and worker: while the cell blocks, after a reload, after a restart of either."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print("it had", step, "steps")"""
 
 def write_notebook(lab: Lab, name: str, options: str = "") -> None:
     (lab.home / f"{name}.enough").unlink(missing_ok=True)
-    cells = [
+    cells: list[dict[str, object]] = [
         {"id": f"c{i}", "cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
         for i, source in enumerate((LOADS, TRAINS.format(name=name, options=options)))
     ]

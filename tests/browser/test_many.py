@@ -55,7 +55,8 @@ def show(fake_nvml: FakeNvml, reading: int) -> None:
 def full_lab(tmp_path: Path, fake_nvml: FakeNvml, jobs: list[JobPaths]) -> Iterator[Lab]:
     show(fake_nvml, 0)
     pretended = {name: fake_nvml.env[name] for name in ("LD_LIBRARY_PATH", "FAKE_NVML_STATE", "FAKE_NVML_LOG")}
-    with running_lab(tmp_path, GPUFIT_DEVICES="gpu", GPUFIT_DATA=str(tmp_path / "data"), **pretended) as lab:
+    pretended |= {"GPUFIT_DEVICES": "gpu", "GPUFIT_DATA": str(tmp_path / "data")}
+    with running_lab(tmp_path, more=pretended) as lab:
         yield lab
 
 

@@ -113,3 +113,57 @@ def _jobs() -> list[dict[str, Any]]:
         ),
         a_job("distil", state="queued", since=NOW - 185, notebook="/home/lin/distil.ipynb", can=waiting),
     ]
+
+
+def a_notebook() -> dict[str, Any]:
+    """The notebook of bert-run, as it is while its cell runs."""
+    cells = [
+        _cell("markdown", "# Fine-tuning\nBERT on our own texts: two epochs, then a look at what it got wrong."),
+        _cell("code", "%load_ext jupyter_gpufit", count=1),
+        _cell("code", "from data import loaders\nfrom model import Classifier\n\n" + _MAKES, count=2),
+        _cell("code", "%%gpufit train --name bert-run\n" + _TRAINS, "".join(_lines())),
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+_MAKES = """model = Classifier("bert-large", classes=12)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+train, valid = loaders(batch=32)"""
+
+_TRAINS = """for epoch in range(2):
+    for step, (texts, labels) in enumerate(train):
+        loss = model(texts, labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step % 100 == 0:
+            print(f"step {step}: loss {loss:.4f}")"""
+
+
+def _lines(first: int = 2200, last: int = 3100) -> list[str]:
+    return [f"step {step}: loss {0.43 + 260 / step - 260 / 3100:.4f}\n" for step in range(first, last + 1, 100)]
+
+
+def _cell(kind: str, source: str, shown: str = "", count: int | None = None) -> dict[str, Any]:
+    cell: dict[str, Any] = {"id": f"cell-{len(source)}", "cell_type": kind, "source": source, "metadata": {}}
+    if kind == "code":
+        outputs = [{"output_type": "stream", "name": "stdout", "text": shown}] if shown else []
+        cell |= {"execution_count": count, "outputs": outputs}
+    return cell
+
+
+def a_log() -> list[dict[str, Any]]:
+    """The journal of bert-run."""
+    state = {"kind": "state", "state": "queued", "reason": "", "device": "", "epoch": 1}
+    bar = "\rvalidation: 100%|██████████| 240/240 [00:31<00:00, 7.62it/s]\n"
+    return [
+        {"kind": "note", "text": "estimated 33.1 GiB (31.4–36.0) on NVIDIA H100 80GB HBM3", "once": False},
+        state | {"reason": "ada's vit-large holds GPU 1 (all of it) for 38 min"},
+        state | {"state": "running", "device": "1"},
+        *({"kind": "text", "name": "stdout", "text": line} for line in _lines(100, 1500)),
+        {"kind": "text", "name": "stderr", "text": bar},
+        *({"kind": "text", "name": "stdout", "text": line} for line in _lines(1600, 3000)),
+        {"kind": "saved", "number": 3, "step": 3000, "where": "", "name": "", "bytes": 4 * GIB, "pause": 0.2},
+        *({"kind": "text", "name": "stdout", "text": line} for line in _lines(3100, 3100)),
+    ]

@@ -10,6 +10,8 @@ class Cell:
     text: str
     before: str = ""  # an earlier cell
     slow_to_start: bool = False  # seconds for each process
+    needs: str = ""  # a library that may not be here
+    clock: str = ""  # lines of output with this word tell of the time
 
 
 BEGIN = """
@@ -496,4 +498,45 @@ for epoch in range(2):
         say(loss)
 """,
     slow_to_start=True,
+)
+
+CELLS["hf trainer"] = Cell(
+    BEGIN
+    + DATA
+    + """
+import os
+os.environ["TQDM_DISABLE"]="1"
+import transformers
+from transformers import Trainer, TrainingArguments
+transformers.logging.set_verbosity_error()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.1), nn.Linear(8, 3))
+    def forward(self, x, labels=None):
+        out = self.l(x)
+        return {"loss": F.cross_entropy(out, labels), "logits": out}
+
+class Items(Dataset):
+    def __len__(self):
+        return len(X)
+    def __getitem__(self, i):
+        return {"x": X[i] + 0.01 * torch.randn(6) + 0.01 * random.random(), "labels": Y[i]}
+
+args = TrainingArguments(
+    output_dir="out", num_train_epochs=2, per_device_train_batch_size=4, gradient_accumulation_steps=2, seed=5,
+    learning_rate=1e-2, logging_steps=1, save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True)
+model = Net()
+trainer = Trainer(model=model, args=args, train_dataset=Items())
+result = trainer.train()
+loss = result.training_loss
+steps = result.global_step
+told = ("loss", "grad_norm", "learning_rate", "epoch")
+history = [{k: v for k, v in one.items() if k in told} for one in trainer.state.log_history]
+del trainer, result, args
+""",
+    slow_to_start=True,
+    needs="transformers",
+    clock="runtime",
 )

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -34,16 +35,27 @@ def test_it_ends_as_if_nothing_had_happened(name: str, matrix: Matrix) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["functions", "closures"])
+@pytest.mark.parametrize("name", ["functions", "nanogpt"])
 def test_it_is_killed_again_and_again(name: str, matrix: Matrix) -> None:
-    assert matrix.chain(name, [5] * 40) > 4
+    assert matrix.chain(name, [6 + number % 5 for number in range(40)]) > 1
+
+
+@pytest.mark.slow
+def test_the_loop_of_a_library_is_left_in_its_middle(matrix: Matrix) -> None:
+    pytest.importorskip("transformers")
+    row = matrix.row("hf trainer", 4)
+
+    assert not row.differences
+    assert row.tried >= 2  # the last batch of an epoch is given from inside an except block
 
 
 @pytest.mark.soak
 def test_every_point_of_every_cell(matrix: Matrix, capsys: pytest.CaptureFixture[str]) -> None:
     rows: list[Row] = []
-    for name in CELLS:
-        rows.append(matrix.row(name, 12 if CELLS[name].slow_to_start else None))
+    for name, cell in CELLS.items():
+        if cell.needs and find_spec(cell.needs) is None:
+            continue
+        rows.append(matrix.row(name, 12 if cell.slow_to_start else None))
         with capsys.disabled():
             print(*([f"\n{HEAD}"] if len(rows) == 1 else []), rows[-1], sep="\n", flush=True)  # noqa: T201
     chains = {name: matrix.chain(name, [3 + number % 7 for number in range(200)]) for name in QUICK}

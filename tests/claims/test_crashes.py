@@ -298,7 +298,7 @@ class Witness:
 
 def test_another_pid_namespace_sees_the_same(lab: Lab, players: list[Player]) -> None:
     """A claimant in a container that shares the directory: its pids mean nothing outside, and ours nothing inside."""
-    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    unshare = ["unshare", "--user", "--map-current-user", "--pid", "--fork", "--mount-proc"]
     if os.geteuid() == 0:
         unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*unshare, "true"], capture_output=True).returncode:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.kernels import Kernel
+from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def kernel(home: Path) -> Iterator[Kernel]:
+    """A kernel whose trainings wait long for their estimates: a machine that runs tests may be busy."""
+    with running_kernel(environment(home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="300"), home) as kernel:
+        yield kernel
 
 
 DEFINE = """
@@ -120,19 +128,19 @@ def test_a_cell_that_outgrows_its_estimate_says_how_to_go_on_and_gets_more_next_
 def test_an_interrupt_ends_the_estimate_at_once(kernel: Kernel, home: Path) -> None:
     sent = kernel.send("%%gpufit train\nimport torch, time\ntorch.ones(3, device='cuda')\ntime.sleep(600)")
     kernel.until(sent, "estimating")
-    trial_runs(home, until=1)
+    assert trial_runs(home, until=1) == 1
 
     began = time.monotonic()
     kernel.interrupt()
     ran = kernel.finish(sent)
 
-    assert not ran.ok and time.monotonic() - began < 3
+    assert not ran.ok and time.monotonic() - began < 60  # the estimate may take 300
     assert trial_runs(home, until=0) == 0
 
 
 def trial_runs(home: Path, until: int) -> int:
     """The workers' forked copies, as soon as there are so many, or after a while."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + TIMEOUT
     while (found := _forked_workers(home)) != until and time.monotonic() < end:
         time.sleep(0.01)
     return found

@@ -88,13 +88,14 @@ JOBS = {
 
 MEASURE = """
 import json, sys
+from jupyter_gpufit.nvml import read_gpus
 cell = sys.stdin.read()
+before = read_gpus()[0].used  # by the driver: the first question to CUDA makes the context, which is to be counted
 import torch
-free, total = torch.cuda.mem_get_info()
 exec(cell)
 torch.cuda.synchronize()
 stats = torch.cuda.memory_stats()
-used = free - torch.cuda.mem_get_info()[0]
+used = read_gpus()[0].used - before
 print(json.dumps({
     "allocated": torch.cuda.max_memory_allocated(),
     "reserved": torch.cuda.max_memory_reserved(),

@@ -16,23 +16,15 @@ WORST = 15.0  # percent below the truth, beyond which a claim would have been to
 
 def measured(name: str, options: str) -> dict[str, int]:
     """Run the job for real; peaks as torch and the driver count them."""
-    ran = subprocess.run(
-        [sys.executable, "-c", MEASURE],
-        input=JOBS[name],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env=os.environ | {"PYTORCH_ALLOC_CONF": options},
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    found: dict[str, int] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    return _figures(MEASURE, name, options)
 
 
 def estimated(name: str, options: str) -> dict[str, int]:
     """Estimate it in a process that never touches CUDA."""
-    code = "import sys; from tests.gpu.jobs import estimate; estimate(sys.stdin.read())"
+    return _figures("import sys; from tests.gpu.jobs import estimate; estimate(sys.stdin.read())", name, options)
+
+
+def _figures(code: str, name: str, options: str) -> dict[str, int]:
     ran = subprocess.run(
         [sys.executable, "-c", code],
         input=JOBS[name],

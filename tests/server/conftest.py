@@ -1,4 +1,4 @@
-"""A Jupyter server and a kernel of one user, on two CPU slots, for a module's tests."""
+"""A Jupyter server and a kernel of one user, on two CPU slots, for all tests of this folder: they are slow to start."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernels import environment
+from tests.kernels import Kernel, environment, running_kernel
 from tests.server.running import Server, running_server
 
 
-@pytest.fixture(scope="module")
-def env(home: Path) -> dict[str, str]:
-    return environment(home)
+@pytest.fixture(scope="package")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The user's home."""
+    return tmp_path_factory.mktemp("home")
 
 
-@pytest.fixture(scope="module")
-def server(home: Path, env: dict[str, str]) -> Iterator[Server]:
-    with running_server(env, home) as server:
+@pytest.fixture(scope="package")
+def server(home: Path) -> Iterator[Server]:
+    with running_server(environment(home), home) as server:
         yield server
+
+
+@pytest.fixture(scope="package")
+def kernel(home: Path) -> Iterator[Kernel]:
+    with running_kernel(environment(home, GPUFIT_SPARE_WORKER="1"), home) as kernel:
+        yield kernel

@@ -36,7 +36,7 @@ def test_a_training(server: Server, kernel: Kernel, tmp_path: Path) -> None:
         kernel.finish(kernel.send(CELL.format(go=str(tmp_path / "go"))))
 
         def shows_all(status: dict[str, Any]) -> bool:
-            job = status["jobs"][-1] if status["jobs"] else {"loss": None}
+            job: dict[str, Any] = status["jobs"][-1] if status["jobs"] else {"loss": None}
             return bool(job["loss"] and job["progress"]["total"] and job["progress"]["left"] and job["memory"])
 
         job = client.status(shows_all)["jobs"][-1]

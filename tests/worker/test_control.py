@@ -20,6 +20,7 @@ from jupyter_gpufit.job import Job
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.worker.client import Connection, ask
 from jupyter_gpufit.worker.control import Followers, runtime_dir, serve, socket_path
+from jupyter_gpufit.worker.messages import Answer, Verb
 from jupyter_gpufit.worker.record import Record
 
 JOB = Job(id="abc234", name="bert", source="", created=0.0, cwd="/")
@@ -47,6 +48,12 @@ class Recorded:
     def collected(self) -> None:
         self.asked.append("collected")
 
+    async def ask(self, verb: Verb, to: str) -> Answer:
+        self.asked.append(f"{verb} {to}".strip())
+        return Answer(verb != "release", "what will happen, or why not")
+
+    def answered(self) -> None: ...
+
 
 @asynccontextmanager
 async def serving(path: Path, worker: Recorded, followers: Followers) -> AsyncIterator[Record]:
@@ -66,7 +73,10 @@ def test_answers_each_verb(tmp_path: Path) -> None:
             assert (await ask(JOB, record, "interrupt")).ok
             assert (await ask(JOB, record, "end")).ok
             assert not (await ask(JOB, record, "collect")).ok
-        assert worker.asked == ["interrupt", "end"]
+            assert (await ask(JOB, record, "checkpoint")).why == "what will happen, or why not"
+            assert (await ask(JOB, record, "move", "cpu:1")).ok
+            assert not (await ask(JOB, record, "release")).ok
+        assert worker.asked == ["interrupt", "end", "checkpoint", "move cpu:1", "release"]
         assert not (tmp_path / "s").exists()
 
     anyio.run(run)

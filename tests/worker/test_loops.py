@@ -84,7 +84,7 @@ def test_data_without_a_length_is_no_failure() -> None:
             return index
 
     assert _extent(object()) == (None, None)
-    loader = DataLoader(Endless(), sampler=iter([0, 1]))  # type: ignore[arg-type]
+    loader = DataLoader(Endless(), sampler=iter([0, 1]))
     assert _extent(iter(loader)) == (None, None)
 
 

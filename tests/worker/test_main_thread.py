@@ -72,3 +72,35 @@ def test_an_interrupt_before_the_cell_is_kept_for_it_and_spares_our_own_code() -
 def test_an_exception_goes_to_the_caller_and_the_thread_serves_on() -> None:
     steps = "told.append(await main.call(lambda: outcome(lambda: 1 / 0))); told.append(await main.call(lambda: 'here'))"
     assert _run(steps) == "['ZeroDivisionError', 'here']"
+
+
+STRETCH = """
+import anyio, threading, time
+from jupyter_gpufit.worker.main_thread import MainThread
+
+main, reached = MainThread(), []
+
+def code():
+    try:
+        with main.user_code():
+            with main.ours():
+                main.interrupt()
+                time.sleep(0.05)  # a signal would be handled here
+                reached.append("the end of ours")
+            reached.append("the user's code")
+    except KeyboardInterrupt:
+        reached.append("struck")
+
+async def control():
+    await main.call(code)
+    main.leave()
+
+thread = threading.Thread(target=anyio.run, args=(control,))
+thread.start(); main.serve(); thread.join()
+print(*reached, sep=", ")
+"""
+
+
+def test_an_interrupt_during_a_stretch_of_ours_strikes_behind_it() -> None:
+    child = subprocess.run([sys.executable, "-c", STRETCH], capture_output=True, text=True, timeout=60)
+    assert child.stdout == "the end of ours, struck\n", child.stderr

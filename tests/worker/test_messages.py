@@ -8,6 +8,7 @@ from jupyter_gpufit.worker.messages import (
     PROTOCOL,
     Answer,
     Clear,
+    CouldNotSave,
     Display,
     Entry,
     Event,
@@ -17,6 +18,7 @@ from jupyter_gpufit.worker.messages import (
     Progress,
     Request,
     Result,
+    Saved,
     StateChange,
     Text,
     decode_entry,
@@ -35,6 +37,8 @@ from jupyter_gpufit.worker.messages import (
         Note("note"),
         Progress(3, 10, 20),
         StateChange("queued", "because", "cpu:0", 2),
+        Saved(3, 1204, "line 4 of the cell", "000001-000003", 100, 0.1, 0.9, "release"),
+        CouldNotSave(4, "No space left on device", "automatic"),
         Gap(7, "full"),
     ],
 )
@@ -56,5 +60,7 @@ def test_a_missing_key_is_refused() -> None:
 
 def test_requests_and_answers_read_back() -> None:
     assert Request.decode(Request("state").encode()) == Request("state", PROTOCOL)
+    assert Request.decode(Request("move", to="cpu:1").encode()).to == "cpu:1"
+    assert Request.decode(b'{"verb":"state","protocol":1}').to == ""  # of an earlier front
     answer = Answer(True, data={"state": "running"})
     assert Answer.decode(answer.encode()) == answer

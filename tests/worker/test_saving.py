@@ -97,6 +97,9 @@ class Stage:
 class AnyThread(MainThread):
     """Takes whichever thread comes for the main one."""
 
+    def is_here(self) -> bool:
+        return True
+
     def ours(self):  # type: ignore[no-untyped-def]
         from contextlib import nullcontext
 

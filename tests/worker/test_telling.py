@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
 
 from jupyter_gpufit.estimate.pace import Pace
+from jupyter_gpufit.worker import copies
 from jupyter_gpufit.worker.live import Live, Loss, Memory
+from jupyter_gpufit.worker.main_thread import MainThread
 from jupyter_gpufit.worker.messages import Metrics
 from jupyter_gpufit.worker.metrics import Reading
+from jupyter_gpufit.worker.points import Points
 from jupyter_gpufit.worker.telling import Telling
 
 MEMORY = Memory(used=1, peak=2, estimate=3)
@@ -22,16 +27,40 @@ class Sampled:
     """A sampler that finds what a test says."""
 
     values: dict[str, float]
+    elsewhere_too: bool = False
 
     def look(self) -> Reading:
-        return Reading(self.values, ())
+        return Reading(self.values, (), self.elsewhere_too)
+
+    def elsewhere(self) -> dict[str, Any]:
+        return {"loss": torch.tensor(0.125)}
 
     def loss(self, values: Any) -> Loss | None:
         return Loss(name="loss", value=values["loss"]) if "loss" in values else None
 
 
-def telling(sampled: Any) -> Telling:
-    return Telling(io.StringIO(), _sampler=sampled)
+class Program:
+    """A program at whose safe points a test calls."""
+
+    pending = False
+    at_safe_point: Callable[[], None]
+
+
+def telling(sampled: Any, program: Program | None = None) -> Telling:
+    points = Points(program or Program(), MainThread(), io.StringIO)
+    return Telling(io.StringIO(), points, _sampler=sampled)
+
+
+def test_does_not_look_while_the_program_is_being_saved() -> None:
+    sampled = Sampled({"loss": 0.5})
+    told = telling(sampled)
+    before, _ = told.look(1, Pace(), MEMORY)
+    sampled.values = {"loss": 0.25}
+    with told.points.reading:
+        during, metrics = told.look(2, Pace(), Memory(used=9, peak=9))
+        assert metrics is None and during.loss == before.loss and during.memory == Memory(used=9, peak=9)
+    after, _ = told.look(3, Pace(), MEMORY)
+    assert after.loss == Loss(name="loss", value=0.25)
 
 
 def test_tells_the_latest_and_makes_a_point_of_what_is_new() -> None:
@@ -46,12 +75,52 @@ def test_tells_the_latest_and_makes_a_point_of_what_is_new() -> None:
     assert told.look(8, Pace(), MEMORY)[1] == Metrics(8, {"loss": 0.25})
 
 
+class Event:
+    """A CUDA event that has happened when a test says so."""
+
+    happened = False
+
+    def record(self) -> None: ...
+
+    def query(self) -> bool:
+        return Event.happened
+
+
+def test_a_number_on_a_gpu_is_fetched_at_a_safe_point_and_waited_for_by_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)  # where a CPU tensor says it is
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(copies, "_pinned", lambda: torch.empty(copies.MOST))
+    monkeypatch.setattr(Event, "happened", False)
+    program = Program()
+    told = telling(Sampled({"acc": 0.5}, True), program)
+    assert told.look(1, Pace(), MEMORY)[1] == Metrics(1, {"acc": 0.5})
+    assert program.pending
+    program.at_safe_point()
+    assert told.look(2, Pace(), MEMORY)[1] is None and not program.pending  # still on its way
+    Event.happened = True
+    live, metrics = told.look(3, Pace(), MEMORY)
+    assert live.loss == Loss(name="loss", value=0.125) and metrics == Metrics(3, {"loss": 0.125, "acc": 0.5})
+    assert program.pending
+
+
+def test_nothing_is_copied_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    one = copies.Copies(lambda: {"loss": torch.tensor(1.0)})
+    one.take()
+    assert not one.under_way and one.arrived() == {}
+
+
 def test_a_cell_without_numbers_makes_no_points() -> None:
     assert telling(Sampled({})).look(1, Pace(), MEMORY)[1] is None
 
 
 def test_a_defect_of_ours_ends_no_training() -> None:
     class Broken:
+        elsewhere = None
+
         def look(self) -> Reading:
             raise ZeroDivisionError("ours")
 

@@ -33,6 +33,9 @@ class Functions:
         for code, one in source.functions.items():
             self._known.add(code, (source, one))
 
+    def know(self, code: CodeType, source: Source, one: Definition) -> None:
+        self._known.add(code, (source, one))
+
     def _other(self, code: CodeType) -> Any:
         if _is_torch_context(code):
             return _IN_CONTEXT

@@ -13,12 +13,13 @@ import importlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import CodeType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from .nodes import clone
-from .scopes import mangled
+from .scopes import Definition, mangled
 from .source import FUTURE_FLAGS, Source
 from .values import PROGRAM
 
@@ -36,7 +37,21 @@ GENERATORS: dict[str, dict[str, dict[str, str]]] = {
         "BatchSampler.__iter__": {"7fe3a2e8b04f8372": "2.13.0"},
     },
     "tqdm.std": {"tqdm.__iter__": {"9a92008fc9845755": "4.70.1"}},
+    "accelerate.data_loader": {
+        "DataLoaderShard.__iter__": {"77b896b76f3c73e9": "1.15.0"},
+        "SeedableRandomSampler.__iter__": {"1e8040721b7cbbf5": "1.15.0"},
+    },
 }
+
+# Functions with the loops of a library, by module; and the names they are called by, there and in a cell.
+FUNCTIONS: dict[str, dict[str, dict[str, str]]] = {
+    "transformers.trainer": {
+        "Trainer.train": {"9a3c2bcd066d8f99": "5.23.0"},
+        "Trainer._inner_training_loop": {"20ec4276e99fe7ae": "5.23.0"},
+        "Trainer._run_epoch": {"31aff00f34c302a2": "5.23.0"},
+    },
+}
+CALLED = {"transformers": {"train", "_inner_training_loop", "inner_training_loop", "_run_epoch"}}
 
 
 class Library:
@@ -46,7 +61,8 @@ class Library:
         self._homes: dict[str, dict[str, Any]] = {}
         self._exchanged: list[tuple[FunctionType, Any]] = []
         self._twins: dict[CodeType, FunctionType | None] = {}
-        self._wanted: set[str] = set()
+        self._wanted: set[str] = set()  # libraries that the cell imports
+        self._words: set[str] = set()
 
     def names(self, trees: Iterable[ast.Module]) -> set[str]:
         """The names of library functions that the cell may be left in; notes which libraries it imports."""
@@ -56,19 +72,36 @@ class Library:
                     self._wanted.update(one.name.partition(".")[0] for one in node.names)
                 elif isinstance(node, ast.ImportFrom) and node.module:
                     self._wanted.add(node.module.partition(".")[0])
-        return set()
+                    self._words.update(one.name for one in node.names)
+                elif isinstance(node, ast.Attribute):
+                    self._words.add(node.attr)
+        loaded = self._wanted | {module.partition(".")[0] for module in FUNCTIONS if module in sys.modules}
+        return {name for library, names in CALLED.items() if library in loaded for name in names}
 
     def begin(self) -> None:
         """Rewrite what is loaded, and what the cell is going to import."""
+        for module, functions in FUNCTIONS.items():
+            mentioned = any(word.endswith("Trainer") for word in self._words)  # it takes seconds to load
+            if module in sys.modules or (mentioned and module.partition(".")[0] in self._wanted):
+                with suppress(Exception):  # whatever it is, the cell will meet it
+                    importlib.import_module(module)
+                    for qualname, known in functions.items():
+                        self._enter_functions(module, qualname, known)
         for module, functions in GENERATORS.items():
             library = module.partition(".")[0]
             if module in sys.modules or library in self._wanted or library in sys.modules:
                 try:
                     importlib.import_module(module)
-                except ImportError:
-                    continue  # the cell will say so
+                except Exception:
+                    continue  # whatever it is, the cell will meet it
                 for qualname, known in functions.items():
                     self._rewrite(module, qualname, known)
+
+    def _enter_functions(self, module: str, qualname: str, known: dict[str, str]) -> None:
+        function = _find(module, qualname)
+        if isinstance(function, FunctionType) and self._is_known(module, qualname, function, known):
+            source = self._sources[self._learn(module, qualname, function, self._program.names)]
+            self._program.functions.know(function.__code__, source, source.definitions[0])
 
     def end(self) -> None:
         """Give all functions their own code back."""
@@ -82,23 +115,28 @@ class Library:
         function = _find(module, qualname)
         if not isinstance(function, FunctionType) or any(function is one for one, _ in self._exchanged):
             return
-        if text_hash(function) not in known:
-            version = getattr(sys.modules[module.partition(".")[0]], "__version__", "?")
-            self._program.on_note(
-                f"{module}.{qualname} of version {version} is not known: the cell cannot be checkpointed inside it."
-            )
+        if not self._is_known(module, qualname, function, known):
             return
         uid = self._learn(module, qualname, function)
         self._exchanged.append((function, function.__code__))
         function.__code__ = self._running(uid, function)
 
-    def _learn(self, module: str, qualname: str, function: FunctionType) -> str:
+    def _is_known(self, module: str, qualname: str, function: FunctionType, known: dict[str, str]) -> bool:
+        found = text_hash(function) in known
+        if not found:
+            version = getattr(sys.modules[module.partition(".")[0]], "__version__", "?")
+            self._program.on_note(
+                f"{module}.{qualname} of version {version} is not known: the cell cannot be checkpointed inside it."
+            )
+        return found
+
+    def _learn(self, module: str, qualname: str, function: FunctionType, names: frozenset[str] = frozenset()) -> str:
         # With the hash: at places of another text nothing must go on.
         uid = f"{_UID}{module}:{qualname}:{text_hash(function)}"
         if uid not in self._sources:
             flags = function.__code__.co_flags & FUTURE_FLAGS
-            source = Source(function.__code__.co_filename, _tree_of(function), flags, lambda one: uid)
-            source.prepare(frozenset())
+            source = Source(function.__code__.co_filename, _tree_of(function), flags, _named(uid))
+            source.prepare(names)
             self._sources[uid] = source
             self._homes[uid] = function.__globals__
         self._homes[uid][PROGRAM] = self._program
@@ -154,6 +192,12 @@ class Library:
 
     def home_of(self, uid: str) -> dict[str, Any] | None:
         return self._homes.get(uid)
+
+
+def _named(uid: str) -> Callable[[Definition], str]:
+    """The function itself has the uid; those inside it have others."""
+    qualname = uid.split(":")[2]
+    return lambda one: uid if one.qualname == qualname else f"{uid}:{one.qualname}:{one.key[1]}"
 
 
 def text_hash(function: FunctionType) -> str:

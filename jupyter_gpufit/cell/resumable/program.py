@@ -22,6 +22,7 @@ from .standing import activations, record_of
 from .units import cell_form, cell_stops
 from .values import PROGRAM, Record, Unit, hidden
 
+_ELSEWHERE = Unit("", "generator", "a generator", "", {}, {})
 _TIMED = "<timed exec>"  # what %%time calls the part of a cell that it runs
 
 
@@ -52,6 +53,10 @@ class Program:
         self._cell = ""
         self._standing: Any = None
         self._pid = os.getpid()
+
+    def __reduce__(self) -> Any:
+        # The user's code sends functions to processes of its own (joblib, ray): those stay there to their end.
+        return Program, ({},)
 
     # Before the cell -------------------------------------------------------------------------------------------------
 
@@ -104,11 +109,10 @@ class Program:
             self.on_note("The cell cannot be checkpointed: it awaits something itself.")
             return tree
         parsed = {name: self._parsed(name) for name in self._texts if name not in self._sources}
+        known = [*parsed.values(), tree]
+        of_libraries = self.library.names(known)
         if self._names is None:
-            known = [*parsed.values(), tree]
-            self._names = resumable_names(
-                (one for each in known for one in definitions(each)), known, self.library.names(known)
-            )
+            self._names = resumable_names((one for each in known for one in definitions(each)), known, of_libraries)
         names = self._names
         if not cell_stops(tree, names):
             return tree
@@ -134,6 +138,11 @@ class Program:
         """With what flags earlier cells were compiled: IPython keeps the `from __future__` of one for the next."""
         for one in _functions_of(files):
             self._flags[one.__code__.co_filename] = one.__code__.co_flags & FUTURE_FLAGS
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those of functions that can be left midway."""
+        return self._names or frozenset()
 
     def _prepare(self, filename: str, tree: ast.Module) -> None:
         assert self._names is not None
@@ -175,7 +184,7 @@ class Program:
     # What rewritten code calls ---------------------------------------------------------------------------------------
 
     def enter(self, uid: str) -> Frame:
-        return Frame(self, self._units[uid])
+        return Frame(self, self._units.get(uid, _ELSEWHERE))
 
     def enter_cell(self, uid: str) -> Frame:
         frame = Frame(self, self._units[uid])

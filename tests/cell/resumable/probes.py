@@ -712,3 +712,43 @@ for n in range(3):
         say("finally")
 """,
 )
+
+probe(
+    "generators that are methods",
+    """
+class Data:
+    __scale = 2
+    def __init__(self, n):
+        self.n = n
+    def __iter__(self):
+        for i in range(self.n):
+            yield from self.__twice(i)
+    def __twice(self, x):
+        yield x * self.__scale
+        yield super().__repr__()[:9]
+    @staticmethod
+    def pairs(xs):
+        last = None
+        def keep(x):
+            nonlocal last
+            last = x
+        for x in xs:
+            yield last, x
+            keep(x)
+    @property
+    def backwards(self):
+        for i in reversed(range(self.n)):
+            got = yield i
+    @classmethod
+    def of(cls, *sizes, **named):
+        for size in (*sizes, *named.values()):
+            yield cls(size)
+
+for data in Data.of(1, 2, last=3):
+    for a, b in Data.pairs(data):
+        say((a, b))
+    for i in data.backwards:
+        say(i)
+del data
+""",
+)

@@ -166,6 +166,20 @@ def test_a_generator_of_unknown_text_is_named() -> None:
     assert saved.startswith("The generator g (the cell, line 2)")
 
 
+def test_functions_still_go_to_processes_of_the_users_own() -> None:
+    text = """
+import cloudpickle, pickle
+def g(n):
+    for i in range(n):
+        yield from [i, -i]
+def f(n):
+    return list(g(n))
+for i in range(2):
+    say(pickle.loads(cloudpickle.dumps(f))(3))
+"""
+    assert rewritten(text).log == [[0, 0, 1, -1, 2, -2]] * 2
+
+
 def test_nothing_is_saved_outside_a_cell() -> None:
     with pytest.raises(NotHere):
         Program({}).records()

@@ -1,0 +1,62 @@
+"""Who is called at a program's next safe point: what saves it, and what copies a GPU's numbers for the curves."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from typing import IO, Protocol
+
+from .main_thread import MainThread
+
+
+class Stops(Protocol):
+    """A program that can be stopped at its safe points: cell.resumable's."""
+
+    pending: bool
+    at_safe_point: Callable[[], None]
+
+
+class Points:
+    """Two may wait for a safe point at once, and neither is called for the other's sake."""
+
+    def __init__(self, program: Stops, main: MainThread, log: Callable[[], IO[str]]) -> None:
+        self._program, self._main, self._log = program, main, log
+        self._saves = self._copies = False
+        self._guard = threading.Lock()  # else what another thread wants between our look and our word would be lost
+        self._copy: Callable[[], None] = lambda: None
+        self.save: Callable[[], None] = lambda: None
+        # Held while the program is read at a safe point. Before Python 3.13 the dictionary of a frame's variables is the
+        # same for all who read it, and variables.py empties it: another look must not come between.
+        self.reading = threading.Lock()
+        program.at_safe_point = self._at_safe_point
+
+    def want_save(self, wanted: bool) -> None:
+        """Have `save` called at the next safe point, or not."""
+        self._saves = wanted
+        self._arm()
+
+    def want_copy(self, copy: Callable[[], None]) -> None:
+        """Have this called there, once."""
+        self._copy, self._copies = copy, True
+        self._arm()
+
+    def _arm(self) -> None:
+        with self._guard:
+            self._program.pending = self._saves or self._copies
+
+    def _at_safe_point(self) -> None:
+        with self.reading:
+            if self._copies:
+                self._copies = False
+                with self._main.ours():
+                    self._do_copy()
+            if self._saves:
+                self.save()  # which may not return
+        self._arm()
+
+    def _do_copy(self) -> None:
+        try:
+            self._copy()
+        except Exception:  # it was for a curve: no reason to end a training
+            traceback.print_exc(file=self._log())

@@ -1,0 +1,63 @@
+"""Where the user's code is, in words, for a wish that finds no safe point."""
+
+from __future__ import annotations
+
+import linecache
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from jupyter_gpufit.worker.held_up import where_is
+
+CELL = """
+def slow(wait):
+    wait()
+
+class Net:
+    def forward(self, wait):
+        return [slow(wait) for _ in range(1)]
+
+def sort(wait):
+    return sorted([1], key=lambda one: wait())
+"""
+
+
+@contextmanager
+def standing_in(call: Callable[[dict[str, Any], Callable[[], object]], object]) -> Iterator[int]:
+    """A thread that runs code of a cell and stands in it."""
+    there, go = threading.Event(), threading.Event()
+    name = "<ipython-input-3-abc>"
+    linecache.cache[name] = (len(CELL), None, CELL.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {}
+    exec(compile(CELL, name, "exec"), namespace)
+
+    def wait() -> None:
+        there.set()
+        go.wait()
+
+    thread = threading.Thread(target=call, args=(namespace, wait))
+    thread.start()
+    assert there.wait(60) and thread.ident is not None
+    try:
+        yield thread.ident
+    finally:
+        go.set()
+        thread.join()
+        del linecache.cache[name]
+
+
+def test_names_the_functions_of_the_notebook_and_their_lines() -> None:
+    with standing_in(lambda cell, wait: cell["Net"]().forward(wait)) as ident:
+        words = where_is(ident)
+    assert "`slow` (line 3), called from a list comprehension (line 7)" in words
+
+
+def test_names_the_library_that_calls_back() -> None:
+    with standing_in(lambda cell, wait: cell["sort"](wait)) as ident:
+        words = where_is(ident)
+    assert words.startswith("inside `") and "a lambda (line 10)" in words
+
+
+def test_a_thread_that_is_gone_is_nowhere() -> None:
+    assert where_is(-1) == ""
