@@ -24,8 +24,10 @@ test: .venv/installed lint  ## everything, also what CI runs
 accuracy: .venv/installed  ## estimates beside all published measurements: the table, and whether the limits are met
 	$(BIN)/python bench/accuracy.py
 
+# POINTS=5: that many of each cell, spread evenly.
+POINTS ?=
 soak: .venv/installed  ## kill and resume at every safe point; prints the table and writes bench/results/soak.json
-	$(PYTEST) -m soak -s
+	SOAK_POINTS=$(POINTS) $(PYTEST) -m soak -s
 
 check: .venv/installed lint  ## lint, types and the fast tests
 	$(PYTEST) -m "not slow and not browser and not gpu and not soak"

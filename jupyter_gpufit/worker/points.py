@@ -26,8 +26,8 @@ class Points:
         self._guard = threading.Lock()  # else what another thread wants between our look and our word would be lost
         self._copy: Callable[[], None] = lambda: None
         self.save: Callable[[], None] = lambda: None
-        # Held while the program is read at a safe point. Before Python 3.13 the dictionary of a frame's variables is the
-        # same for all who read it, and variables.py empties it: another look must not come between.
+        # Held while the program is read at a safe point. Before Python 3.13 a frame's variables stand in one dictionary
+        # for all who read them, and variables.py empties it: another look must not come between.
         self.reading = threading.Lock()
         program.at_safe_point = self._at_safe_point
 

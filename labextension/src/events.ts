@@ -8,7 +8,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { Message } from './schema';
 
 const SOON = 500; // ms until the first try again
-const LATEST = 30_000; // ms between two tries in the end
+const LATEST = 10_000; // ms between two tries in the end
 
 export class Events implements IDisposable {
   constructor(private settings: ServerConnection.ISettings) {

@@ -11,7 +11,7 @@ import { Entry, Message } from './schema';
 
 const PAGE = 1000; // entries
 const INTERVAL = 1000; // ms between two questions while there is no WebSocket
-const LONGEST = 30_000; // ms between two tries while the server fails
+const LONGEST = 10_000; // ms between two tries while the server fails
 
 export class Follower implements IDisposable {
   /** Follow the job's journal from behind the entry `after`; -1000: from the last thousand on. */

@@ -17,7 +17,7 @@ import { StatusView } from './view';
 const PATIENT = 4_000; // ms for which a WebSocket may be silent before the server is asked
 const BEHIND = 10_000; // ms between two readings while the panel is hidden and a job goes on
 const RESTING = 30_000; // ms between two readings while there is nothing to tell of
-const LONGEST = 30_000; // ms between two tries while the server fails
+const LONGEST = 10_000; // ms between two tries while the server fails
 
 export class GpufitPanel extends Panel {
   constructor(

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ def running_lab(home: Path, *, port: int = 0, more: Mapping[str, str] | None = N
             else:
                 pytest.fail("JupyterLab did not start:\n" + "".join(log))
             Thread(target=server.stderr.read, daemon=True).start()  # a full pipe would stop the server
+            until_it_listens(port)
             yield Lab(f"http://127.0.0.1:{port}", home)
         finally:
             server.terminate()
@@ -85,6 +87,19 @@ def running_lab(home: Path, *, port: int = 0, more: Mapping[str, str] | None = N
             except subprocess.TimeoutExpired:
                 server.kill()  # or this would wait for it for ever
                 raise
+
+
+def until_it_listens(port: int) -> None:
+    """A Jupyter server tells its address before it listens there, and says nothing when it does."""
+    until = time.monotonic() + HANGS / 1000
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")

@@ -120,7 +120,7 @@ def test_the_menu_closes_by_escape_and_by_a_click_elsewhere(stage: Stage) -> Non
 
     button(stage.page, "Move digits").click()
     expect(items).to_have_count(3)
-    panel_of(stage.page).get_by_role("heading", name="Queue").click()
+    panel_of(stage.page).get_by_role("heading", name="jupyter_gpufit").click()
     expect(items).to_have_count(0)
     assert stage.asked == []
 

@@ -16,8 +16,14 @@ def test_shows_both_slots(page: Page, lab: Lab) -> None:
     for label in ("cpu:0", "cpu:1"):
         meter = panel.get_by_role("meter", name=f"Memory of {label}")
         expect(meter).to_have_attribute("aria-valuemax", str(2 * GIB))
-    expect(panel).to_contain_text("None yet. Put %%gpufit train on top of a cell")
+
+
+def test_says_that_there_is_nothing(stage: Stage) -> None:
+    panel = panel_of(stage.page)
+
+    expect(panel).to_contain_text("None can be seen here.")
     expect(panel).to_contain_text("Nobody waits.")
+    expect(panel).to_contain_text("None yet. Put %%gpufit train on top of a cell")
 
 
 def test_shows_what_a_gpu_tells(stage: Stage) -> None:

@@ -540,3 +540,56 @@ del trainer, result, args
     needs="transformers",
     clock="runtime",
 )
+
+CELLS["lightning"] = Cell(
+    BEGIN
+    + DATA
+    + """
+import logging, warnings
+warnings.simplefilter("ignore")
+import lightning as L
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+class Items(Dataset):
+    def __len__(self):
+        return len(X)
+    def __getitem__(self, i):
+        return X[i] + 0.01 * torch.randn(6) + 0.01 * random.random() + 0.01 * np.random.rand(), Y[i]
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 3))
+        self.seen = []
+    def training_step(self, batch, number):
+        x, y = batch
+        loss = F.cross_entropy(self.l(x.float()), y)
+        self.log("loss", loss, on_step=True, on_epoch=True)
+        self.seen.append(loss.item())
+        return loss
+    def validation_step(self, batch, number):
+        x, y = batch
+        loss = F.cross_entropy(self.l(x.float()), y)
+        self.log("val_loss", loss)
+        self.seen.append(loss.item())
+    def on_validation_epoch_end(self):
+        say(self.current_epoch, self.trainer.callback_metrics["val_loss"])
+    def configure_optimizers(self):
+        opt = torch.optim.AdamW(self.parameters(), lr=1e-2)
+        return [opt], [torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)]
+
+model = Net()
+trainer = L.Trainer(
+    max_epochs=3, accelerator="cpu", devices=1, accumulate_grad_batches=2, gradient_clip_val=1.0,
+    val_check_interval=0.5, enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=1)
+trainer.fit(model, DataLoader(Items(), 4, shuffle=True), DataLoader(Items(), 8))
+seen, steps = model.seen, trainer.global_step
+lr = [group["lr"] for group in trainer.optimizers[0].param_groups]
+adam = trainer.optimizers[0]
+metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+table = sorted(set(open(trainer.logger.log_dir + "/metrics.csv")))  # lines of steps that were lost are there twice
+del trainer
+""",
+    slow_to_start=True,
+    needs="lightning",
+)

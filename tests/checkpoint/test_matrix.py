@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import time
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,29 +52,34 @@ def test_the_loop_of_a_library_is_left_in_its_middle(matrix: Matrix) -> None:
 
 @pytest.mark.soak
 def test_every_point_of_every_cell(matrix: Matrix, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = int(os.environ.get("SOAK_POINTS") or 0) or None
     rows: list[Row] = []
+    chains: dict[str, int] = {}
     for name, cell in CELLS.items():
         if cell.needs and find_spec(cell.needs) is None:
             continue
-        rows.append(matrix.row(name, 12 if cell.slow_to_start else None))
+        rows.append(matrix.row(name, min(12, wanted or 12) if cell.slow_to_start else wanted))
         with capsys.disabled():
             print(*([f"\n{HEAD}"] if len(rows) == 1 else []), rows[-1], sep="\n", flush=True)  # noqa: T201
-    chains = {name: matrix.chain(name, [3 + number % 7 for number in range(200)]) for name in QUICK}
-    with capsys.disabled():
-        print("kills in one run:", chains)  # noqa: T201
-    _write(rows, chains)
+        _write(rows, chains)
+    for name in QUICK:
+        chains[name] = matrix.chain(name, [3 + number % 7 for number in range(200)])
+        with capsys.disabled():
+            print(f"{name}: killed {chains[name]} times in one run", flush=True)  # noqa: T201
+        _write(rows, chains)
 
     assert not [row for row in rows if row.differences]
 
 
 def _write(rows: list[Row], chains: dict[str, int]) -> None:
-    import torch
-
+    libraries = [
+        name for name in ("torch", "numpy", "tqdm", "transformers", "accelerate", "lightning") if find_spec(name)
+    ]
     found = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": {"system": f"{platform.system()} {platform.release()}", "cores": os.cpu_count()},
         "python": platform.python_version(),
-        "versions": {"torch": torch.__version__},
+        "versions": {name: version(name) for name in libraries},
         "results": {"rows": [vars(row) for row in rows], "kills in one run": chains},
     }
     RESULTS.write_text(json.dumps(found, indent=1) + "\n")

@@ -23,7 +23,11 @@ _IN_CONTEXT: Any = object()
 
 
 class Functions:
-    def __init__(self, register: Callable[[CodeType, Unit], None], unknown: Callable[[CodeType], None]) -> None:
+    def __init__(
+        self,
+        register: Callable[[CodeType, Unit], None],
+        unknown: Callable[[CodeType], tuple[Source, Definition] | None],
+    ) -> None:
         self._register, self._unknown = register, unknown
         self._known = Codes(self._other)  # the user's code -> where it is defined
         self._running: dict[str, CodeType] = {}
@@ -33,14 +37,10 @@ class Functions:
         for code, one in source.functions.items():
             self._known.add(code, (source, one))
 
-    def know(self, code: CodeType, source: Source, one: Definition) -> None:
-        self._known.add(code, (source, one))
-
     def _other(self, code: CodeType) -> Any:
         if _is_torch_context(code):
             return _IN_CONTEXT
-        self._unknown(code)
-        return None
+        return self._unknown(code)
 
     def variant(self, callee: Any, frame: Frame, k: int) -> Any:
         """None if it can only be called as it is."""

@@ -14,7 +14,6 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from types import CodeType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,25 @@ GENERATORS: dict[str, dict[str, dict[str, str]]] = {
     },
 }
 
+# Under either of its names.
+_LIGHTNING: dict[str, dict[str, dict[str, str]]] = {
+    "trainer.trainer": {
+        "Trainer.fit": {"30c9750f3f1b6786": "lightning 2.6.6", "f755b33ecbc2a0cb": "pytorch-lightning 2.6.6"},
+        "Trainer._fit_impl": {"5288d1ba3c063e1a": "2.6.6"},
+        "Trainer._run": {"6b7fa38f7340f413": "2.6.6"},
+        "Trainer._run_stage": {"7ac3f4a2372ec663": "2.6.6"},
+    },
+    "trainer.call": {"_call_and_handle_interrupt": {"e8fc47931d63cebb": "2.6.6"}},
+    "loops.fit_loop": {
+        "_FitLoop.run": {"32914184815883f4": "2.6.6"},
+        "_FitLoop.advance": {"8e291f9c9323df71": "2.6.6"},
+    },
+    "loops.training_epoch_loop": {"_TrainingEpochLoop.run": {"e8393a2170ccbe01": "2.6.6"}},
+}
+_IN_LIGHTNING = {
+    "fit", "_call_and_handle_interrupt", "trainer_fn", "_fit_impl", "_run", "_run_stage", "run", "advance"
+}  # fmt: skip
+
 # Functions with the loops of a library, by module; and the names they are called by, there and in a cell.
 FUNCTIONS: dict[str, dict[str, dict[str, str]]] = {
     "transformers.trainer": {
@@ -50,8 +68,14 @@ FUNCTIONS: dict[str, dict[str, dict[str, str]]] = {
         "Trainer._inner_training_loop": {"20ec4276e99fe7ae": "5.23.0"},
         "Trainer._run_epoch": {"31aff00f34c302a2": "5.23.0"},
     },
+    **{f"lightning.pytorch.{module}": functions for module, functions in _LIGHTNING.items()},
+    **{f"pytorch_lightning.{module}": functions for module, functions in _LIGHTNING.items()},
 }
-CALLED = {"transformers": {"train", "_inner_training_loop", "inner_training_loop", "_run_epoch"}}
+CALLED = {
+    "transformers": {"train", "_inner_training_loop", "inner_training_loop", "_run_epoch"},
+    "lightning": _IN_LIGHTNING,
+    "pytorch_lightning": _IN_LIGHTNING,
+}
 
 
 class Library:
@@ -62,7 +86,6 @@ class Library:
         self._exchanged: list[tuple[FunctionType, Any]] = []
         self._twins: dict[CodeType, FunctionType | None] = {}
         self._wanted: set[str] = set()  # libraries that the cell imports
-        self._words: set[str] = set()
 
     def names(self, trees: Iterable[ast.Module]) -> set[str]:
         """The names of library functions that the cell may be left in; notes which libraries it imports."""
@@ -72,21 +95,11 @@ class Library:
                     self._wanted.update(one.name.partition(".")[0] for one in node.names)
                 elif isinstance(node, ast.ImportFrom) and node.module:
                     self._wanted.add(node.module.partition(".")[0])
-                    self._words.update(one.name for one in node.names)
-                elif isinstance(node, ast.Attribute):
-                    self._words.add(node.attr)
         loaded = self._wanted | {module.partition(".")[0] for module in FUNCTIONS if module in sys.modules}
         return {name for library, names in CALLED.items() if library in loaded for name in names}
 
     def begin(self) -> None:
-        """Rewrite what is loaded, and what the cell is going to import."""
-        for module, functions in FUNCTIONS.items():
-            mentioned = any(word.endswith("Trainer") for word in self._words)  # it takes seconds to load
-            if module in sys.modules or (mentioned and module.partition(".")[0] in self._wanted):
-                with suppress(Exception):  # whatever it is, the cell will meet it
-                    importlib.import_module(module)
-                    for qualname, known in functions.items():
-                        self._enter_functions(module, qualname, known)
+        """Rewrite what is loaded, and what the cell is going to import: to import these draws no random numbers."""
         for module, functions in GENERATORS.items():
             library = module.partition(".")[0]
             if module in sys.modules or library in self._wanted or library in sys.modules:
@@ -97,11 +110,21 @@ class Library:
                 for qualname, known in functions.items():
                     self._rewrite(module, qualname, known)
 
-    def _enter_functions(self, module: str, qualname: str, known: dict[str, str]) -> None:
-        function = _find(module, qualname)
-        if isinstance(function, FunctionType) and self._is_known(module, qualname, function, known):
-            source = self._sources[self._learn(module, qualname, function, self._program.names)]
-            self._program.functions.know(function.__code__, source, source.definitions[0])
+    def function(self, code: CodeType) -> tuple[Source, Definition] | None:
+        """What a function is whose code this is, if it is one of those with a library's loops."""
+        for module, functions in FUNCTIONS.items():
+            known = functions.get(code.co_qualname)
+            if known is None or module not in sys.modules:
+                continue
+            function = _find(module, code.co_qualname)
+            if not isinstance(function, FunctionType) or function.__code__ is not code:
+                continue
+            if not self._is_known(module, code.co_qualname, function, known):
+                return None
+            self.begin()  # it has loaded others, whose generators it will use
+            source = self._sources[self._learn(module, code.co_qualname, function, self._program.names)]
+            return source, source.definitions[0]
+        return None
 
     def end(self) -> None:
         """Give all functions their own code back."""

@@ -16,7 +16,7 @@ from .frame import Frame
 from .functions import Functions, entered
 from .generators import Arrived
 from .library import Library
-from .scopes import definitions, is_async, resumable_names
+from .scopes import Definition, definitions, is_async, resumable_names
 from .source import FUTURE_FLAGS, Codes, Source
 from .standing import activations, record_of
 from .units import cell_form, cell_stops
@@ -162,10 +162,11 @@ class Program:
         self._units[unit.uid] = unit
         self._unit_of.add(code, unit)
 
-    def _unknown(self, code: CodeType) -> None:
-        """A function that the cell calls is not among those with a loop; asked once for each."""
+    def _unknown(self, code: CodeType) -> tuple[Source, Definition] | None:
+        """A function that the cell calls is not among the user's with a loop; asked once for each."""
         if code.co_filename in self._sources and code.co_name in (self._names or ()):
             self.on_note(f"{code.co_name}() was made in another way than its cell says: it has no safe points.")
+        return self.library.function(code)
 
     def _exchange(self, codes: dict[CodeType, CodeType]) -> None:
         """Give functions another code, wherever they are."""
