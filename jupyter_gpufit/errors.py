@@ -372,8 +372,8 @@ class TakenOver(CheckpointError):
 
     def __str__(self) -> str:
         return (
-            f"The checkpoint in {self.path} was not saved: worker {self.current} of this job has taken over, and this is"
-            f" worker {self.epoch}. Nothing needs to be done; stop this process if it still runs."
+            f"The checkpoint in {self.path} was not saved: worker {self.current} of this job has taken over, and this"
+            f" is worker {self.epoch}. Nothing needs to be done; stop this process if it still runs."
         )
 
 

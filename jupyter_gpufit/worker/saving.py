@@ -58,6 +58,7 @@ class Keeps(Protocol):
     def save(self, why: Why) -> tuple[int, str, Future[Durable]]:
         """In the main thread: copy all of it; the step, the place, and when it is durable. Raises NotHere."""
 
+
 Leave: TypeAlias = Released | Moved
 Settled: TypeAlias = Callable[[Saved | CouldNotSave, LastCheckpoint | None], None]
 Saying: TypeAlias = Callable[[Why, str], None]  # what a wish waits for, in words

@@ -66,11 +66,13 @@ def training(page: Page, lab: Lab, request: pytest.FixtureRequest) -> Iterator[s
     """A cell that blocks its kernel and trains, with the panel beside it; its name."""
     name = request.node.name.removeprefix("test_").replace("_", "-").removeprefix("a-").removeprefix("each-")[:12]
     write_notebook(lab, name)
-    open_panel(page, lab, f"/tree/{name}.ipynb")
-    run_all(page)
-    runs(page, name)
-    yield name
-    end(lab, name)
+    try:
+        open_panel(page, lab, f"/tree/{name}.ipynb")
+        run_all(page)
+        runs(page, name)
+        yield name
+    finally:
+        end(lab, name)  # or a worker would train for ever
 
 
 def end(lab: Lab, name: str) -> None:
@@ -135,18 +137,25 @@ def test_a_kernel_restart_leaves_the_training_alone(page: Page, lab: Lab, traini
     expect(job_card(page, training)).to_contain_text("done")
 
 
-def test_a_server_that_is_started_again_finds_the_job(page: Page, tmp_path: Path) -> None:
+@pytest.fixture
+def lasting(tmp_path: Path) -> Iterator[str]:
+    """The name of a job that its test's servers do not take along when they end."""
+    yield "lasting"
+    (tmp_path / "lasting.enough").touch()
+
+
+def test_a_server_that_is_started_again_finds_the_job(page: Page, tmp_path: Path, lasting: str) -> None:
     with running_lab(tmp_path) as lab:
-        write_notebook(lab, "lasting", "--detach")
-        open_panel(page, lab, "/tree/lasting.ipynb")
+        write_notebook(lab, lasting, "--detach")
+        open_panel(page, lab, f"/tree/{lasting}.ipynb")
         run_all(page)
-        runs(page, "lasting")
-        button(page, "Open log of lasting").click()
+        runs(page, lasting)
+        button(page, f"Open log of {lasting}").click()
         expect(page.get_by_role("log")).to_contain_text("step 50")
     expect(panel_of(page).get_by_role("status").first).to_contain_text("The Jupyter server does not answer.")
 
     with running_lab(tmp_path, port=int(lab.url.rpartition(":")[2])):
         expect(panel_of(page).get_by_role("status").first).to_be_empty()
-        end(lab, "lasting")
-        expect(job_card(page, "lasting")).to_contain_text("done")
+        end(lab, lasting)
+        expect(job_card(page, lasting)).to_contain_text("done")
         expect(page.get_by_role("log")).to_contain_text("it had")

@@ -295,7 +295,9 @@ def test_nothing_wakes_while_nothing_is_written() -> None:
         return [line for status in statuses for line in status.splitlines() if line.startswith("voluntary")]
 
     with captured():
-        until, before, after = time.monotonic() + 60, [""], []
+        until = time.monotonic() + 60
+        before: list[str] = [""]
+        after: list[str] = []
         while before != after:  # until both threads have come to rest: one that wakes now and then never does
             assert time.monotonic() < until, (before, after)
             before = switches()
