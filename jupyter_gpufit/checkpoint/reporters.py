@@ -1,4 +1,4 @@
-"""What a training reports through: bars, displays that it updates, log files, TensorBoard."""
+"""What a training reports through: bars, displays that it updates, log files, TensorBoard, Lightning's own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CannotArrive
@@ -15,6 +16,11 @@ from ..graph.kinds import Kind, Reduced
 if TYPE_CHECKING:
     from .pickler import SnapshotPickler
 
+_RICH_BARS = {
+    f"{lightning}.callbacks.progress.rich_progress.RichProgressBar"
+    for lightning in ("lightning.pytorch", "pytorch_lightning")
+}
+_CSV_WRITERS = {f"{fabric}.loggers.csv_logs._ExperimentWriter" for fabric in ("lightning.fabric", "lightning_fabric")}
 _CLOCKS = ("start_t", "last_print_t")  # of a bar, in seconds since 1970
 
 
@@ -26,6 +32,11 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_handler)
     if f"{cls.__module__}.{cls.__qualname__}" == "IPython.core.display_functions.DisplayHandle":
         return INSTANCE  # the id of a display, which the notebook still has
+    names = {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}
+    if names & _RICH_BARS:
+        return Kind(reduce=reduce_rich_bar)
+    if names & _CSV_WRITERS:
+        return Kind(reduce=reduce_csv_writer)
     writers = sys.modules.get("torch.utils.tensorboard.writer")
     if writers is not None and issubclass(cls, writers.SummaryWriter):
         return Kind(reduce=reduce_summary)
@@ -61,6 +72,48 @@ def fill_handler(handler: logging.Handler, own: dict[str, Any]) -> None:
     logging._addHandlerRef(handler)  # type: ignore[attr-defined]
     if handler.name:
         logging._handlers[handler.name] = handler  # type: ignore[attr-defined]
+
+
+# Lightning's bar is drawn by a console with locks. It is drawn anew, as Lightning does it where it resumes in an epoch.
+_DRAWN = ("progress", "_console", "_metric_component")
+
+
+def reduce_rich_bar(bar: Any, pickler: SnapshotPickler) -> Reduced:
+    own = {name: None if name in _DRAWN else value for name, value in vars(bar).items()}
+    shown = bar.progress is not None and not bar._progress_stopped
+    return make_instance, (type(bar),), (pickler.restoring, own, shown), None, None, fill_rich_bar
+
+
+def fill_rich_bar(bar: Any, state: tuple[Any, dict[str, Any], bool]) -> None:
+    restoring, own, shown = state
+    vars(bar).update(own)
+    if shown:
+        restoring.last.append(lambda: bar._init_progress(bar.trainer))
+
+
+# Lightning's metrics.csv is open only while it is written, and gets another head and longer lines when there is a new
+# metric: what a lost part of the training did to it does not fit what comes then.
+def reduce_csv_writer(writer: Any, pickler: SnapshotPickler) -> Reduced:
+    local = type(writer._fs).__name__ == "LocalFileSystem"
+    path = Path(writer.metrics_file_path).absolute() if local else None
+    content = path.read_bytes() if path is not None and path.is_file() else None
+    state = (pickler.restoring, INSTANCE.state(writer), path, content)
+    return make_instance, (type(writer),), state, None, None, fill_csv_writer
+
+
+def fill_csv_writer(writer: Any, state: tuple[Any, Any, Path | None, bytes | None]) -> None:
+    restoring, own, path, content = state
+    INSTANCE.fill(writer, own)
+    if path is not None:
+        restoring.last.append(lambda: _put_back(path, content))
+
+
+def _put_back(path: Path, content: bytes | None) -> None:
+    if content is None:
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
 
 
 # A SummaryWriter has a thread and a queue. Its files are cut back to what they held; a new one is begun beside them.

@@ -124,17 +124,45 @@ def _holds_refused(obj: Any, pickler: GraphPickler | None = None) -> bool:
     if id(obj) in clean:
         return False
     known: dict[type, Kind] = {}
-    todo, seen = deque(_inside(obj, STORABLE)), {id(obj): None}
-    while todo and len(seen) < _MANY:
-        value = todo.popleft()
-        if id(value) in seen or id(value) in clean:
+    seen, others, spoken = {id(obj): None}, deque[Any](), list[Any]()
+
+    def leads_there(todo: deque[Any]) -> bool:
+        own: dict[int, None] = {}
+        met = []
+        while todo and len(seen) + len(own) < _MANY:
+            value = todo.popleft()
+            if id(value) in own or id(value) in seen or id(value) in clean:
+                continue
+            kind = pickler.kind(type(value)) if pickler else kind_of(type(value), known)
+            if (pickler.stays(value) if pickler else stays(value)) or (kind is GENERIC and _knows_no_way(type(value))):
+                return True
+            if kind is STORABLE:
+                met.append(value)
+                continue
+            own[id(value)] = None
+            todo.extend(_inside(value, kind))
+        seen.update(own)
+        others.extend(met)
+        return False
+
+    if leads_there(deque(_inside(obj, STORABLE))):
+        return True
+    # What leads there through another of this kind does so no longer, if that one's __getstate__ leaves it out.
+    while others and len(seen) < _MANY:
+        other = others.popleft()
+        if id(other) in seen or any(other is one for one, _ in spoken):
             continue
-        seen[id(value)] = None
-        kind = pickler.kind(type(value)) if pickler else kind_of(type(value), known)
-        if (pickler.stays(value) if pickler else stays(value)) or (kind is GENERIC and _knows_no_way(type(value))):
+        if not leads_there(deque(_inside(other, STORABLE))):
+            seen[id(other)] = None
+            continue
+        try:
+            state = other.__getstate__()
+        except Exception:
             return True
-        todo.extend(_inside(value, kind))
-    clean.update(islice(seen, _MANY // 4) if todo else seen)  # unfinished, the walk tells only of the near ones
+        spoken.append((other, state))
+        if leads_there(deque([state])):
+            return True
+    clean.update(islice(seen, _MANY // 4) if len(seen) >= _MANY else seen)  # unfinished, it tells only of the near ones
     return False
 
 

@@ -102,13 +102,13 @@ def until_it_listens(port: int) -> None:
             time.sleep(0.02)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with running_lab(tmp_path_factory.mktemp("home")) as lab:
         yield lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
     with sync_playwright() as playwright:
@@ -131,7 +131,7 @@ def keep_picture(page: Page, request: pytest.FixtureRequest) -> None:
     page.screenshot(path=SCREENSHOTS / f"{request.node.name.removeprefix('test_')}.png")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def desk(browser: Browser, lab: Lab) -> Iterator[Stage]:
     """A page with the panel open that many tests use, since to load JupyterLab takes seconds."""
     page = browser.new_page(viewport=SIZE)
