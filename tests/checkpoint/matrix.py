@@ -52,7 +52,7 @@ class Matrix:
         row.differences += [f"rewritten: {one}" for one in differences(plain, whole)]
         for point in spread(row.points, wanted):
             self._try(cell, point, whole, row)
-        row.seconds = time.monotonic() - began
+        row.seconds = round(time.monotonic() - began, 1)
         return row
 
     def _try(self, cell: Cell, point: int, whole: Told, row: Row) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +70,40 @@ for e in range(2):
     from tqdm.std import tqdm
 
     assert "_gf_f" not in tqdm.__iter__.__code__.co_varnames
+
+
+def test_a_library_with_a_loop_is_loaded_where_the_cell_loads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+import random
+drawn = random.random()
+
+class Trainer:
+    def fit(self, say):
+        for i in range(3):
+            say((i, random.random()))
+"""
+    (tmp_path / "drawing_library.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    [fit] = re.findall(r"    def fit.*", text, re.DOTALL)
+    known = {"Trainer.fit": {hashlib.sha256(fit.encode()).hexdigest()[:16]: "1"}}
+    monkeypatch.setitem(library.FUNCTIONS, "drawing_library", known)
+    monkeypatch.setitem(library.CALLED, "drawing_library", {"fit"})
+    cell = """
+import random
+random.seed(1)
+from drawing_library import Trainer
+Trainer().fit(say)
+del Trainer
+"""
+    whole = plain(cell)
+    del sys.modules["drawing_library"]
+
+    ran = rewritten(cell)
+
+    assert ran.log == whole.log
+    assert ran.points == 4  # with the one behind the last item
 
 
 @pytest.mark.slow
@@ -150,7 +187,7 @@ del model, p, m
 def test_the_table_is_of_texts_that_are_here() -> None:
     assert all(
         re.fullmatch(r"[0-9a-f]{16}", one)
-        for known in library.GENERATORS.values()
+        for known in [*library.GENERATORS.values(), *library.FUNCTIONS.values()]
         for each in known.values()
         for one in each
     )
