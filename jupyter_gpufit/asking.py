@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from .errors import NoSuchJob, NotNow, WorkerDied
+from .errors import HasEnded, NoJobMeant, NotNow, WorkerDied
 from .job import Job, JobPaths, all_jobs, find_job
 from .settings import Settings
 from .show import saved
@@ -29,7 +29,7 @@ def running_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
     for job, paths in reversed(all_jobs(settings)):
         if read_record(paths).state not in (*LEFT, "lost"):
             return job, paths
-    raise NoSuchJob("(the newest that runs)")
+    raise NoJobMeant("runs")
 
 
 def why_not(verb: Verb, record: Record) -> str:
@@ -48,6 +48,8 @@ def why_not(verb: Verb, record: Record) -> str:
 async def asked(job: Job, paths: JobPaths, verb: Verb, to: str = "") -> AsyncIterator[str]:
     """Ask, and say what happens; raises NotNow where the job goes on as it was."""
     record = read_record(paths)
+    if record.state in (*LEFT, "lost"):
+        raise HasEnded(job.name, record.state, record.resumable)
     if why := why_not(verb, record):
         raise NotNow(job.name, why)
     answer = await ask(job, record, verb, to)

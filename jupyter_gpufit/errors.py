@@ -14,11 +14,13 @@ GpufitError
 │   └── CellFailedInTrial      an exception of the cell's own, while it was estimated
 ├── JobError
 │   ├── NoSuchJob
+│   │   └── NoJobMeant         none was named, and there is none that could be meant
 │   ├── NoSuchHold             nobody holds anything under this name, or waits
 │   ├── SeveralMeant           a name that several claims have
 │   ├── JobBusy                the verb needs a job that has ended
 │   ├── NotResumable           a job that runs, has ended well, or left no checkpoint
 │   ├── NotNow                 what a running job was asked for, and refused; it goes on
+│   ├── HasEnded               the verb needs a job that runs
 │   ├── CannotGoOn             a checkpoint could not be gone on from; it is still there
 │   ├── NotYours               files that another user could have written
 │   └── VersionDiffers         worker and front are of different versions
@@ -193,9 +195,19 @@ class NoSuchJob(JobError):
     known: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        if not self.wanted:
+            return "You have no jobs yet. Start one with %%gpufit train."
         if not self.known:
             return f"There is no job {self.wanted!r}: you have no jobs yet. Start one with %%gpufit train."
         return f"There is no job {self.wanted!r}.{did_you_mean(self.wanted, self.known)} `gpufit jobs` lists yours."
+
+
+@dataclass(eq=False)
+class NoJobMeant(NoSuchJob):
+    """No job was named, and there is none that the verb could mean; `wanted` is what it would do: "runs"."""
+
+    def __str__(self) -> str:
+        return f"No job of yours {self.wanted}. `gpufit jobs` lists yours."
 
 
 @dataclass(eq=False)
@@ -244,6 +256,22 @@ class NotNow(JobError):
 
     def __str__(self) -> str:
         return f"{self.name} goes on as it was: {self.why}"
+
+
+@dataclass(eq=False)
+class HasEnded(JobError):
+    name: str
+    state: str
+    resumable: bool
+
+    def __str__(self) -> str:
+        if self.resumable:
+            next_step = f"To go on from its checkpoint: gpufit resume {self.name}"
+        elif self.state == "done":
+            next_step = f"Its output and variables: %gpufit attach {self.name}"
+        else:
+            next_step = f"Its output: %gpufit attach {self.name}"
+        return f"{self.name} is {self.state}: it does not run, and there is nothing to save. {next_step}"
 
 
 @dataclass(eq=False)

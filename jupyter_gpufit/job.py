@@ -184,7 +184,7 @@ def chosen_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
         return find_job(settings, wanted)
     jobs = all_jobs(settings)
     if not jobs:
-        raise NoSuchJob("(the newest)")
+        raise NoSuchJob("")
     return jobs[-1]
 
 

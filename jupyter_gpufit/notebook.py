@@ -55,6 +55,7 @@ class Notebook:
         self._shipments: dict[str, Shipment] = {}
         self._started: dict[str, Started] = {}
         self._brought: set[str] = set()  # jobs whose variables are here
+        self._aside: dict[str, dict[str, Any]] = {}  # by job: trained objects whose names have another value here
         self._status = StatusReader()
         self._said: set[str] = set()
 
@@ -301,9 +302,12 @@ class Notebook:
     ) -> None:
         show = NotebookShow(self.shell, job, self._said)
         returned: list[Returned] = []
+        kept = self._shipments.get(job.id)
+        resumed = kept is not None and not kept.memory.fds  # whoever resumes a job wants its result
 
         def bring_back(reply: Reply) -> None:
             returned.append(self._bring_back(job, reply))
+            self._name_anew(job, returned[0], show, resumed)
             for left in returned[0].left_behind:
                 if left not in reply.left_behind:  # those the worker has told already
                     show(Note(str(left)))
@@ -356,6 +360,10 @@ class Notebook:
 
     def _has_them(self, job: Job, show: NotebookShow, again: bool) -> bool:
         """Whether this notebook has the job's variables already: bringing them twice would undo what came since."""
+        if again and (aside := self._aside.pop(job.id, None)) is not None:
+            self.shell.user_ns.update(aside)
+            show(Note(f"Of {job.name}, trained, are now: {', '.join(aside)}."))
+            return True
         if again or job.id not in self._brought:
             return False
         show(Note(f"The variables of {job.name} came earlier. To have them again: %gpufit attach --again {job.name}"))
@@ -374,6 +382,27 @@ class Notebook:
             return bring_into(self.shell.user_ns, reply)
         finally:
             rng.arrived(self.shell.user_ns)
+
+    def _name_anew(self, job: Job, returned: Returned, show: NotebookShow, resumed: bool) -> None:
+        """Say which names no longer lead to what was trained: of a resumed job they are bound to it again."""
+        parted = {name: value for name, value in returned.parted.items() if name not in (rng.NAME, modes.NAME)}
+        self._aside.pop(job.id, None)
+        if not parted:
+            return
+        names, one = ", ".join(parted), len(parted) == 1
+        if resumed:
+            self.shell.user_ns.update(parted)
+            now = "it is the trained one" if one else "they are the trained ones"
+            show(Note(f"{names} had been defined anew since; {now} of {job.name} now."))
+            return
+        self._aside[job.id] = parted
+        stay, trained = ("was", "the trained one") if one else ("were", "the trained ones")
+        show(
+            Note(
+                f"{names} {stay} defined anew while {job.name} ran, and not changed now. To have {trained} of"
+                f" {job.name} instead: %gpufit attach --again {job.name}"
+            )
+        )
 
     def _exit_code(self, job: Job) -> Callable[[], int | None]:
         started = self._started.get(job.id)

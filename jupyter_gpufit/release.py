@@ -47,8 +47,11 @@ async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIter
     worker = _worker(settings, found) if found.uid == me else None
     if worker is None:
         steps = _end(lab.path, found, settings.stop_patience, insist)
+    elif insist:
+        yield f"{worker[0].name} is ended unsaved; without --insist, it would be saved first."
+        steps = stop(*worker, settings.stop_patience)
     else:
-        steps = stop(*worker, settings.stop_patience) if insist else asked(*worker, "release")
+        steps = asked(*worker, "release")
     async for step in steps:
         yield step
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from .devices import read_devices_async
-from .errors import NoSuchJob, NotResumable
+from .errors import NoJobMeant, NotResumable
 from .job import Job, JobPaths, all_jobs, find_job
 from .place import refuse_impossible
 from .settings import Settings
@@ -66,12 +66,21 @@ def why_not(record: Record) -> str:
     return "" if record.checkpoint is not None else f"it is {record.state}, and left no checkpoint."
 
 
+def _instead(name: str, record: Record) -> str:
+    """What to do with a job that cannot be resumed."""
+    if record.state == "done":
+        return f"Its output and variables: %gpufit attach {name}"
+    if record.state not in (*LEFT, "lost"):
+        return f"To follow it: %gpufit attach {name}"
+    return "Run its cell again."
+
+
 async def prepare(settings: Settings, wanted: str, gpu: str = "") -> Resumption:
     """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
     job, paths = _chosen(settings, wanted)
     record = read_record(paths)
     if why := why_not(record):
-        raise NotResumable(job.name, why)
+        raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
     await _gone(record)
     try:
@@ -101,7 +110,7 @@ def _chosen(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
     for job, paths in reversed(all_jobs(settings)):
         if read_record(paths).resumable:
             return job, paths
-    raise NoSuchJob("(the newest that can be resumed)")
+    raise NoJobMeant("can be resumed")
 
 
 async def resume(settings: Settings, wanted: str, gpu: str = "") -> AsyncIterator[str]:

@@ -283,13 +283,15 @@ def _job(job: Job, record: Record) -> JobView:
 
 
 def _progress(record: Record) -> Progress:
-    """Of a job that does not run any more there is no pace."""
+    """Of a job that does not run any more there is no pace; of one that has ended, no total but what it took."""
     told = record.live.progress
     if told is None:
         return Progress(step=record.step)
     if record.state in ("running", "saving"):
         return told
-    return replace(told, step=max(record.step, told.step), per_second=None, left=None)
+    step = max(record.step, told.step)
+    total = None if record.state in ENDED and told.total != step else told.total
+    return replace(told, step=step, per_second=None, total=total, left=None)
 
 
 def _pid(record: Record) -> int | None:

@@ -133,10 +133,86 @@ def test_released_and_resumed_in_the_same_kernel_the_very_objects_are_trained(
     hold.touch()
     ran = kernel.check("%gpufit resume left")
     assert ran.stdout.startswith("step 15\n") and ran.stdout.endswith("step 30\n")
-    assert "not to the bit" not in ran.shown
+    assert "not to the bit" not in ran.shown and "repeat" not in ran.shown and "anew" not in ran.shown
     assert kernel.check(DIGEST).stdout == plain
     kernel.check("assert also is net")
-    assert "it has ended well" in kernel.run("%gpufit resume left").evalue
+    assert "it has ended well. Its output and variables: %gpufit attach" in kernel.run("%gpufit resume left").evalue
+    refused = gpufit(env, "checkpoint", "left")
+    assert refused.returncode == 2 and "left is done: it does not run" in refused.stderr
+    assert "goes on as it was" not in refused.stderr
+    assert "No job of yours runs." in gpufit(env, "checkpoint").stderr
+
+
+def test_names_that_were_defined_anew_are_bound_to_what_a_resume_has_trained(
+    kernel: Kernel, env: dict[str, str], plain: str, hold: Path
+) -> None:
+    sent = started(kernel, "anew", hold)
+    assert gpufit(env, "release", "anew").returncode == 0
+    assert kernel.finish(sent).ok
+    hold.touch()
+    kernel.check("first = net, loader, data\n" + SET_UP + "other = loader, data")
+    ran = kernel.check("%gpufit resume anew")
+    assert "net, opt, losses had been defined anew since; they are the trained ones of anew now." in ran.shown
+    assert kernel.check(DIGEST).stdout == plain
+    kernel.check("assert net is first[0] and opt.param_groups[0]['params'][0] is net[0].weight")
+    kernel.check("assert loader is other[0] and data is other[1]")  # not changed by the cell: the notebook's count
+
+
+def test_names_that_were_defined_anew_beside_a_detached_job_are_said_and_can_be_had(
+    kernel: Kernel, plain: str, hold: Path
+) -> None:
+    kernel.check(SET_UP)
+    kernel.check("%%gpufit train --name beside --detach\n" + CELL.format(hold=str(hold)))
+    kernel.check("first = net; net = losses = None")
+    hold.touch()
+    ran = kernel.check("%gpufit attach beside")
+    assert "net, losses were defined anew while beside ran" in ran.shown, ran.shown
+    kernel.check("assert net is None")
+    ran = kernel.check("%gpufit attach --again beside")
+    assert "Of beside, trained, are now: net, losses." in ran.shown, ran.shown
+    assert kernel.check(DIGEST).stdout == plain
+    kernel.check("assert net is first")
+
+
+def test_a_bar_on_stderr_is_released_and_goes_on(
+    kernel: Kernel, env: dict[str, str], home: Path, request: pytest.FixtureRequest
+) -> None:
+    hold = home / f"go-on-{request.node.name}"
+    kernel.check("import os, time; from tqdm import trange")
+    sent = kernel.send(
+        "%%gpufit train --name bar\nimport sys; w = sys.stdout.write\nfor i in trange(30):\n    w(f'step {i}\\n')\n"
+        f"    while i == 14 and not os.path.exists({str(hold)!r}): time.sleep(0.02)\n"
+    )
+    kernel.until(sent, "step 14\n")
+    said = gpufit(env, "release", "bar")
+    assert said.returncode == 0, said.stderr
+    assert kernel.finish(sent).ok
+    hold.touch()
+    ran = kernel.check("%gpufit resume bar")
+    assert ran.stdout.endswith("step 29\n") and "30/30" in ran.stderr
+
+
+def test_a_figure_and_a_disabled_scaler_are_released_and_go_on(
+    kernel: Kernel, env: dict[str, str], home: Path, request: pytest.FixtureRequest
+) -> None:
+    pytest.importorskip("matplotlib")
+    hold = home / f"go-on-{request.node.name}"
+    kernel.check(
+        "import os, time, torch, matplotlib; matplotlib.use('agg'); import matplotlib.pyplot as plt\n"
+        "fig, ax = plt.subplots(); line, = ax.plot([1, 2, 3]); scaler = torch.amp.GradScaler('cuda', enabled=False)"
+    )
+    sent = kernel.send(
+        "%%gpufit train --name fig\nfor i in range(9):\n"
+        "    line.set_ydata([i, i + 1, i + 2]); ax.relim(); ax.autoscale_view(); scaler.update(); print('step', i)\n"
+        f"    while i == 4 and not os.path.exists({str(hold)!r}): time.sleep(0.02)\n"
+    )
+    kernel.until(sent, "step 4\n")
+    said = gpufit(env, "release", "fig")
+    assert said.returncode == 0, said.stderr
+    assert kernel.finish(sent).ok
+    hold.touch()
+    assert kernel.check("%gpufit resume fig").stdout.endswith("step 8\n")
+    kernel.check("low, high = ax.get_ylim(); assert 7 < low < 8 and 10 < high < 11 and ax.figure is fig")
 
 
 def test_released_and_resumed_in_a_new_kernel_the_variables_come(
@@ -167,7 +243,9 @@ def test_killed_in_mid_loop_and_resumed_in_a_terminal_nothing_is_lost_to_the_bit
     again = gpufit(env, "resume", "killed")
     assert again.returncode == 2 and "it is running" in again.stderr
     hold.touch()
-    assert kernel.check("%gpufit attach killed").stdout.endswith("step 30\n")
+    ran = kernel.check("%gpufit attach killed")
+    assert ran.stdout.endswith("step 30\n")
+    assert "killed goes on from its checkpoint at step 14; what follows may repeat lines from above." in ran.shown
     assert kernel.check(DIGEST).stdout == plain
     kernel.check("assert also is net")
 

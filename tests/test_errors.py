@@ -41,6 +41,15 @@ def test_an_error_offers_what_was_probably_meant() -> None:
     assert "Did you mean bert or resnet?" in str(errors.NoSuchJob("bret", ("bert", "resnet")))
 
 
+def test_a_job_that_has_ended_is_not_said_to_go_on() -> None:
+    early = str(errors.HasEnded("early", "done", resumable=False))
+    assert early == (
+        "early is done: it does not run, and there is nothing to save. Its output and variables: %gpufit attach early"
+    )
+    assert str(errors.HasEnded("early", "released", resumable=True)).endswith("gpufit resume early")
+    assert str(errors.NoJobMeant("runs")) == "No job of yours runs. `gpufit jobs` lists yours."
+
+
 def test_never_fits_states_both_figures_and_a_way_out() -> None:
     text = str(errors.NeverFits(90 * GiB, "GPU 1", 80 * GiB))
     assert "90.0 GiB" in text and "80.0 GiB" in text and "smaller batch" in text

@@ -68,7 +68,7 @@ def test_the_newest_that_can_be_resumed_is_meant_and_its_step_is_said(settings: 
     a_job(settings, "gpt", "done")
     found = anyio.run(resume.prepare, settings, "")
     assert found.job.name == "bert" and "from step 1,204" in found.words(1e9 + 60)
-    with pytest.raises(NotResumable, match="gpt cannot be resumed: it has ended well"):
+    with pytest.raises(NotResumable, match="gpt cannot be resumed: it has ended well. Its output and var"):
         anyio.run(resume.prepare, settings, "gpt")
     with pytest.raises(NoSuchDevice):
         anyio.run(resume.prepare, settings, "bert", "cpu:9")
@@ -76,8 +76,10 @@ def test_the_newest_that_can_be_resumed_is_meant_and_its_step_is_said(settings: 
 
 def test_with_nothing_to_resume_it_is_said(settings: Settings) -> None:
     a_job(settings, "gpt", "stopped", None)
-    with pytest.raises(NoSuchJob):
+    with pytest.raises(NoSuchJob, match="No job of yours can be resumed"):
         anyio.run(resume.prepare, settings, "")
+    with pytest.raises(NotResumable, match="left no checkpoint. Run its cell again."):
+        anyio.run(resume.prepare, settings, "gpt")
 
 
 def test_whoever_has_the_lock_has_the_job(settings: Settings) -> None:

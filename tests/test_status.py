@@ -12,10 +12,11 @@ from jupyter_gpufit import status as status_module
 from jupyter_gpufit import table
 from jupyter_gpufit.claims.ledger import Published, publish
 from jupyter_gpufit.claims.record import Hold, Request
-from jupyter_gpufit.job import Job, JobPaths, create_job_files
+from jupyter_gpufit.job import Job, JobPaths, State, create_job_files
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.status import Status, StatusReader, read_status
 from jupyter_gpufit.units import GiB
+from jupyter_gpufit.worker.live import Live, Progress
 from jupyter_gpufit.worker.record import Record, read_record, write_record
 from tests.people import ADA, BOB, Town
 
@@ -166,3 +167,13 @@ def test_watching_goes_on_until_ctrl_c(town: Town) -> None:
     job.signal(signal.SIGTERM)
     refused = town.types("status", "--watch", "--json")
     assert refused.end() == 2 and "--watch shows a table" in refused.err.text
+
+
+@pytest.mark.parametrize(("state", "total"), [("done", None), ("failed", None), ("released", 45)])
+def test_a_job_that_has_ended_has_no_other_total_than_its_steps(state: State, total: int | None) -> None:
+    live = Live(progress=Progress(step=47, per_second=2.0, total=45, left=0.0))
+    told = status_module._progress(Record(state=state, since=LONG_AGO, step=48, live=live))
+    assert told == Progress(step=48, total=total)
+    live = Live(progress=Progress(step=47, per_second=2.0, total=48, left=0.5))
+    told = status_module._progress(Record(state=state, since=LONG_AGO, step=48, live=live))
+    assert told == Progress(step=48, total=48)

@@ -18,6 +18,7 @@ from ..graph.opening import Opener, Whole
 from ..graph.reply import split
 from ..graph.spans import MEMORY
 from ..graph.stream import Namespace
+from .figures import made_anew
 
 
 @dataclass
@@ -32,7 +33,8 @@ class Needed:
 
 
 def changed_by_now(arrival: Arrival) -> list[Any]:
-    return [obj for obj, kind, then in arrival.marks if not unchanged(then, kind.picture(obj))]
+    inner = made_anew(obj for obj, _, _ in arrival.marks)
+    return [obj for obj, kind, then in arrival.marks if id(obj) not in inner and not unchanged(then, kind.picture(obj))]
 
 
 def needed_of(arrival: Arrival, changed: list[Any], written: Mapping[int, Any]) -> Needed:

@@ -15,7 +15,7 @@ from ..graph.spans import Recorder
 from ..graph.stream import GraphPickler, Namespace
 
 _OF_TORCH = ("tensors", "loaders")
-_FAMILIES = ("suspended", "opened_files", "reporters")
+_FAMILIES = ("suspended", "opened_files", "reporters", "figures")
 _ADVICE = "No checkpoint can hold it: make it anew where it is used, or delete it before the loop."
 _MANY = 1000  # refusals, of which the first ten are shown
 

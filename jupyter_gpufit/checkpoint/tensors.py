@@ -161,7 +161,9 @@ def fill_generator(generator: torch.Generator, state: tuple[torch.Tensor, int]) 
 def reduce_scaler(scaler: GradScaler, pickler: GraphPickler) -> Reduced:
     """Between unscale_() and update() it keeps what it knows under the id() of each optimizer."""
     own = dict(vars(scaler))
-    known = own.pop("_per_optimizer_states", {})
+    known = own.pop("_per_optimizer_states", None)  # a disabled one has none
+    if known is None:
+        return make_instance, (type(scaler),), own, None, None, fill_attributes
     owners = {id(one): one for one in gc.get_objects() if isinstance(one, Optimizer)} if known else {}
     states = [(owners[number], state) for number, state in known.items() if number in owners]
     return make_instance, (type(scaler),), (own, known.default_factory, states), None, None, fill_scaler

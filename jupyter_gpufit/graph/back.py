@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
 from typing import Any
 
 from .arrival import open_graph
 from .memory import Memory, copy_differences
 from .opening import Adopted, Opener, Source, Whole
-from .paths import where
+from .paths import search, where
 from .reply import LeftBehind, Reply, split
 from .sources import make_known
 from .spans import Region
@@ -27,6 +29,9 @@ class Returned:
     names: tuple[str, ...]  # bound anew
     deleted: tuple[str, ...]
     left_behind: tuple[LeftBehind, ...]
+    changed: tuple[Any, ...] = field(default=(), repr=False)  # the kernel's objects that were filled anew
+    # Of names that have got another value since they were shipped: what they had then, where the worker changed it.
+    parted: Namespace = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def apply_reply(
     origins: Sequence[Any],
     opener: Opener,
     came_in: Source,
-    before: Callable[[], None],
+    before: Callable[[], object],
 ) -> Returned:
     """Read a reply, run `before`, fill the objects that changed, and bind names."""
     header, stream = split(reply.graph)
@@ -79,7 +84,8 @@ def apply_reply(
     for name in header["deleted"]:
         namespace.pop(name, None)
     left_behind += _told(lost, header["bound"], namespace)
-    return Returned(tuple(values), tuple(header["deleted"]), tuple(left_behind))
+    changed = tuple(change.obj for change in changes)
+    return Returned(tuple(values), tuple(header["deleted"]), tuple(left_behind), changed)
 
 
 def _read(
@@ -100,9 +106,46 @@ def _told(lost: list[Lost], bound: list[str], namespace: Namespace) -> Iterator[
         yield LeftBehind(name, path, one.why)
 
 
-def restore_bytes(memory: Memory, regions: Sequence[Region]) -> None:
-    """Copy the worker's bytes over the kernel's where they differ."""
+def restore_bytes(memory: Memory, regions: Sequence[Region]) -> list[Region]:
+    """Copy the worker's bytes over the kernel's where they differ; the regions where they did."""
     whole = Whole(memory, private=True)
-    for region in regions:
-        if region.writable:
-            copy_differences(region.address, ctypes.addressof(whole.buffer) + region.offset, region.nbytes)
+    start = ctypes.addressof(whole.buffer)
+    return [
+        region
+        for region in regions
+        if region.writable and copy_differences(region.address, start + region.offset, region.nbytes)
+    ]
+
+
+def parted(shipped: Namespace, now: Namespace, changed: Sequence[Any], regions: Sequence[Region]) -> Namespace:
+    """What names had when they were shipped, and have no more, as far as it leads to something that changed."""
+    objects = {id(obj) for obj in changed}
+    spans = sorted((region.address, region.address + region.nbytes) for region in regions)
+
+    def has_changed(obj: Any) -> bool:
+        if id(obj) in objects:
+            return True
+        address = _address(obj)
+        index = bisect_right(spans, address, key=lambda span: span[0]) - 1
+        return index >= 0 and address < spans[index][1]
+
+    return {
+        name: value
+        for name, value in shipped.items()
+        if (name not in now or now[name] is not value)
+        and not isinstance(value, (ModuleType, FunctionType, type))
+        and search({name: value}, has_changed)
+    }
+
+
+def _address(obj: Any) -> int:
+    """Where the bytes of an array or a tensor begin; -1: it has none."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    try:
+        if torch is not None and isinstance(obj, torch.Tensor):
+            return int(obj.data_ptr())
+        if numpy is not None and isinstance(obj, numpy.ndarray):
+            return int(obj.ctypes.data)
+    except Exception:  # a subclass that has no bytes of its own
+        return -1
+    return -1

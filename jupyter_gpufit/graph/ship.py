@@ -5,16 +5,16 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import CannotTravel, NoRoomToTravel
-from .back import Returned, apply_reply, restore_bytes
+from .back import Returned, apply_reply, parted, restore_bytes
 from .memory import Memory
 from .opening import Opener, Original
 from .paths import where
 from .reply import Reply
-from .spans import MEMORY, Layout, Recorder
+from .spans import MEMORY, Layout, Recorder, Region
 from .stream import GraphPickler, Namespace, Refusal, a_thing, deeply, without_collecting
 
 FORMAT = 1  # of a graph's header
@@ -28,6 +28,7 @@ class Shipment:
     memory: Memory
     names: tuple[str, ...]  # those asked for and those that their functions use
     sizes: dict[str, int]  # bytes per name; what two names share counts for the first
+    _values: Namespace = field(repr=False)  # what the names had
     _origins: list[Any] = field(repr=False)
     _layout: Layout = field(repr=False)
 
@@ -41,9 +42,18 @@ class Shipment:
         original = Original(self._layout.regions)
         opener.extend([(MEMORY, 0, 0)] * len(self._layout.table), [], original)
         came_in = reply.input_memory or self.memory
-        return apply_reply(
-            reply, namespace, self._origins, opener, original, lambda: restore_bytes(came_in, self._layout.regions)
+        regions: list[Region] = []
+        returned = apply_reply(
+            reply,
+            namespace,
+            self._origins,
+            opener,
+            original,
+            lambda: regions.extend(restore_bytes(came_in, self._layout.regions)),
         )
+        gone = {*returned.names, *returned.deleted}  # by the worker's own doing
+        shipped = {name: value for name, value in self._values.items() if name not in gone}
+        return replace(returned, parted=parted(shipped, namespace, returned.changed, regions))
 
 
 def ship(names: Iterable[str], namespace: Namespace) -> Shipment:
@@ -80,7 +90,8 @@ def _ship(names: list[str], namespace: Namespace) -> Shipment:
     }
     origins = [obj for _, obj in sorted(pickler.memo.copy().values(), key=lambda numbered: numbered[0])]
     graph = pickle.dumps(header, 5) + pickler.stream.getvalue()
-    return Shipment(graph, memory, tuple(sizes), sizes, origins, layout)
+    values = {name: namespace[name] for name in sizes}
+    return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout)
 
 
 def _write_names(pickler: GraphPickler, names: list[str]) -> dict[str, int]:

@@ -43,6 +43,7 @@ class Handover:
     gpu: str = ""  # of a resume: another device than the job was started for
     needed: int | None = None  # bytes that were estimated at the first start; a resume claims as much
     resumes: bool = False  # from the job's newest checkpoint; else the cell begins
+    repeats: bool = False  # of a resume: the job had gone on after its checkpoint, so that output may come again
     lock: int = -1  # descriptor of the job's lock, held; set by `receive`
     memory: list[int] = field(default_factory=list)  # descriptors of the variables' tensor bytes; set by `receive`
     claim: HeldClaim | None = None  # after a move: where the job goes on

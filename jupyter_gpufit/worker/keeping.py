@@ -120,6 +120,9 @@ class CellKeeps:
             restored = restore(opened.graph, opened.read, machine.program, machine.shell.user_ns, memory=memory)
         machine.memory, machine.modes = restored.arrival.memory, restored.extra
         machine.steps.start_at(about.step)
+        if machine.handover.repeats or found.remarks:
+            where = f"{machine.name} goes on from its checkpoint at step {about.step:,}"
+            machine.output.put(Note(f"{where}; what follows may repeat lines from above."))
         return restored.arrival
 
     def _check(self, about: About) -> None:

@@ -7,6 +7,7 @@ data loaders and progress bars. Nothing of the user's own is called but `len` of
 from __future__ import annotations
 
 import linecache
+import math
 import os
 import sys
 from collections import deque
@@ -18,7 +19,8 @@ from typing import Any
 from .live import Progress
 
 WINDOW = 600.0  # seconds over which the pace is taken: an evaluation between two epochs is part of it
-SETTLED = 0.005  # a total that changes by less stays what it was
+EVIDENCE = 600  # looks by which it is judged whether steps come at a constant rate
+SLACK = 0.01  # of the iterations seen: steps and iterators are not read at one instant
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def _extent(iterator: Any) -> tuple[int | None, int | None]:
 
 
 def _name(cls: type) -> str:
-    return cls.__name__ if cls.__module__ in ("builtins", "torch.utils.data.dataloader") else ""
+    return cls.__name__ if cls.__module__ in _MODULES else ""
 
 
 def _unknown(iterator: Any) -> tuple[int | None, int | None]:
@@ -101,6 +103,12 @@ def _of_loader(iterator: Any) -> tuple[int | None, int | None]:
     return max(0, whole - iterator._num_yielded), whole
 
 
+def _of_remembering(iterator: Any) -> tuple[int | None, int | None]:
+    """Of checkpoint.loaders, for a loader with workers; one that was saved starts when it is first used."""
+    position, whole = iterator._memory.position, len(iterator)
+    return max(0, whole - (iterator._num_yielded if position is None else position.yielded)), whole
+
+
 def _of_generator(iterator: GeneratorType[Any, Any, Any]) -> tuple[int | None, int | None]:
     """A progress bar's, which counts for itself."""
     code = iterator.gi_code
@@ -113,6 +121,7 @@ def _of_generator(iterator: GeneratorType[Any, Any, Any]) -> tuple[int | None, i
     return (None, None) if whole is None else (max(0, int(whole) - int(found.get("n", 0))), int(whole))
 
 
+_MODULES = ("builtins", "torch.utils.data.dataloader", "jupyter_gpufit.checkpoint.loaders")
 _EXTENTS = {
     "range_iterator": _of_range,
     "list_iterator": _of_sequence,
@@ -125,80 +134,105 @@ _EXTENTS = {
     "generator": _of_generator,
     "_SingleProcessDataLoaderIter": _of_loader,
     "_MultiProcessingDataLoaderIter": _of_loader,
+    "RememberingIter": _of_remembering,
 }
 
 
 @dataclass
 class Course:
-    """Follows a job's loops from look to look, and says how far it is."""
+    """Follows a job's loops from look to look, and says how far it is.
+
+    A total is told only of loops that all have a known length and take a step in every iteration, or in every so many
+    of them; else none is: a wrong one is worse.
+    """
 
     _main: tuple[tuple[str, int], ...] = ()  # the loops in which optimizer steps are taken, or those seen first
-    _wholes: dict[tuple[str, int], int] = field(default_factory=dict)
+    _before: tuple[tuple[str, int], ...] = ()  # those of the look before
+    _wholes: dict[tuple[str, int], int] = field(default_factory=dict)  # where an iterator tells it
     _marks: deque[tuple[float, int, int]] = field(default_factory=deque)  # time, iterations left, steps
+    _seen: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=EVIDENCE))  # iterations left, steps
     _step: int = 0
     _total: int | None = None
 
     def take(self, now: float, step: int, nest: Nest, per_second: float | None) -> Progress:
         """Take in what the loops are now; `per_second` is the pace of the optimizer's steps."""
-        self._remember(nest)
-        nest = _known(nest)
+        for loop in nest:
+            if loop.whole is not None:
+                self._wholes[loop.key] = loop.whole
+        known = _known(nest)
         stepped, self._step = step != self._step, step
-        keys = tuple(loop.key for loop in nest)
-        if keys and keys != self._main and (stepped or not self._main) and not _is_part(keys, self._main):
+        keys = tuple(loop.key for loop in known)
+        same, self._before = keys == self._before, keys
+        if keys and keys != self._main and ((stepped and same) or not self._main) and not _is_part(keys, self._main):
             self._main, self._total = keys, None
             self._marks.clear()
-        iterations = self._iterations_left(nest)
-        if iterations is None:
-            return Progress(step=step, per_second=per_second, total=self._total)
-        self._mark(now, iterations, step)
-        return Progress(
-            step=step, per_second=per_second, total=self._total_steps(iterations, step), left=self._seconds(iterations)
-        )
-
-    def _remember(self, nest: Nest) -> None:
-        for loop in nest:
-            seen = loop.whole if loop.whole is not None else loop.left
-            if seen is not None:
-                self._wholes[loop.key] = max(seen, self._wholes.get(loop.key, 0)) if loop.whole is None else seen
+            self._seen.clear()
+        iterations = self._iterations_left(known)
+        if iterations is not None and len(known) == len(nest):  # else a part of the loops has no known length
+            self._mark(now, iterations, step)
+            self._seen.append((iterations, step))
+            self._total = self._total_steps()
+        if self._total is not None and self._total < step:
+            self._total = None
+            self._seen.clear()
+        return Progress(step=step, per_second=per_second, total=self._total, left=self._seconds(now, step))
 
     def _iterations_left(self, nest: Nest) -> int | None:
-        """Of the innermost loop in which steps are taken, all runs of it together."""
+        """Of the innermost loop in which steps are taken, all runs of it together; None if that is not certain."""
         here = {loop.key: loop.left for loop in nest}
-        if not self._main or self._main[0] not in here:
-            return None
         left, run = 0, 1  # iterations left; iterations of one run of what is inside
-        for key in reversed(self._main):
-            items = here.get(key, 0)  # not there: it has ended, or not yet begun
-            if items is None:
-                return None
+        for number, key in reversed([*enumerate(self._main)]):
+            items = here.get(key)
+            if items is None or (items and run == 0):
+                return None  # it has ended or not yet begun: there is no telling which; or what is inside has no length
             left += items * run
-            run *= self._wholes.get(key, 0)
-        return left
+            run *= self._wholes.get(key, 0) if number else 1
+        return left if self._main else None
 
     def _mark(self, now: float, iterations: int, step: int) -> None:
         if self._marks and iterations > self._marks[-1][1]:
-            self._marks.clear()  # a loop of unknown length has begun again
+            self._marks.clear()  # the loops have begun again
+            self._seen.clear()
+            self._total = None
         self._marks.append((now, iterations, step))
         while len(self._marks) > 2 and self._marks[1][0] <= now - WINDOW:
             self._marks.popleft()
 
-    def _total_steps(self, iterations: int, step: int) -> int | None:
-        _, before, steps_before = self._marks[0]
-        done = before - iterations
-        if done < 2 or step == steps_before:
+    def _total_steps(self) -> int | None:
+        (before, steps_before), (iterations, step) = self._seen[0], self._seen[-1]
+        done, steps = before - iterations, step - steps_before
+        if steps < 2:
             return self._total
-        per_iteration = (step - steps_before) / done
-        if abs(step - steps_before - done) <= 1:
-            per_iteration = 1.0  # the look came between an item and its step
-        total = step + round(per_iteration * iterations)
-        # By one or two it differs from look to look; a figure that trembles looks wrong.
-        if self._total is None or not -max(2.0, SETTLED * total) <= total - self._total <= SETTLED * total:
-            self._total = total
-        return max(self._total, step)
+        each = round(done / steps)  # iterations to a step
+        if each > 1:  # gradients are accumulated
+            run = self._wholes.get(self._main[-1], 0)
+            if run == 0 or run % each or steps < 4 or (len(self._main) > 1 and done < run):
+                return None  # not to be divided, or not yet seen for a whole run
+        elif each < 1:
+            return None
+        ends = [taken * each + left for left, taken in self._seen]
+        if max(ends) - min(ends) > max(each + 1, SLACK * done):
+            return None  # not constant, or a loop was left early
+        if not max(ends) <= (whole := self._whole()) and max(ends) - min(ends) < each:
+            return None  # there were steps before these loops: whether the look came before this item's, is not known
+        total = max(max(ends), whole) // each
+        # Of the oldest looks, which are forgotten, one may have come just after a step.
+        return self._total if self._total == total + 1 else total
 
-    def _seconds(self, iterations: int) -> float | None:
-        (then, before, _), now = self._marks[0], self._marks[-1][0]
-        if before - iterations < 2 or now <= then:
+    def _whole(self) -> int:
+        """Iterations of the loops from their beginning; 0: not known."""
+        return math.prod(self._wholes.get(key, 0) for key in self._main)
+
+    def _seconds(self, now: float, step: int) -> float | None:
+        if not self._marks:
+            return None
+        (then, before, steps_before), (latest, iterations, _) = self._marks[0], self._marks[-1]
+        if self._total is not None:
+            steps, remaining = step - steps_before, self._total - step
+            if steps < 1 or now <= then or not remaining:
+                return None  # what comes after the last step has no known length
+            return max(0.1, round(remaining * (now - then) / steps, 1))
+        if step or latest != now or before - iterations < 2 or now <= then or not iterations:
             return None
         return round(iterations * (now - then) / (before - iterations), 1)
 

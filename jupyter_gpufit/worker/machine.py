@@ -268,6 +268,7 @@ class WorkerMachine:
             path=list(sys.path),
             memory=list(self.memory.fds),
             resumes=True,
+            repeats=False,
             claim=HeldClaim(moved.to.claim.id, moved.to.fds[0]),
             left=self._left,
         )

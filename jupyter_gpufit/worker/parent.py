@@ -85,14 +85,14 @@ class Waiting:
         start = noted_start(paths)
         try:
             lock = take_lock(paths, job.name)
+            before = read_record(paths)
             # Until the worker says how it fares, so that one that dies before it can is seen to be lost.
-            write_record(
-                paths,
-                replace(read_record(paths), state="starting", since=time.time(), reason="", worker=None, socket=""),
-            )
+            write_record(paths, replace(before, state="starting", since=time.time(), reason="", worker=None, socket=""))
         except OSError as error:
             raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
-        return self._send(job, replace(start, env=environment_of(start), gpu=gpu, resumes=True, lock=lock))
+        repeats = before.state != "released"
+        again = replace(start, env=environment_of(start), gpu=gpu, resumes=True, repeats=repeats, lock=lock)
+        return self._send(job, again)
 
     def _send(self, job: Job, handover: Handover) -> Started:
         try:

@@ -53,7 +53,8 @@ async def move(machine: WorkerMachine, to: str) -> tuple[int, str]:
     request = replace(machine.request, gpu=_targets(devices, to, machine.granted, machine.name))
     held = await claim_now(open_lab(machine.settings), request, machine.look, machine.granted)
     if isinstance(held, Waiting):
-        raise NotNow(machine.name, f"{to or 'no other device'} is not to be had at once ({held}).")
+        which = f"{to} is not" if to else "no other device is"
+        raise NotNow(machine.name, f"{which} to be had at once ({held}).")
     if not machine.running or machine.saver.leaving:  # since the claim was asked for
         held.give_back()
         raise NotNow(machine.name, "it is leaving its device already.")

@@ -85,6 +85,8 @@ def test_all_are_named_at_once() -> None:
         "import itertools; a, b = itertools.tee([1, 2]); c = itertools.count()",
         "big = [1 << 70, -(1 << 40), 140_000_000_000_000] * 100",
         "from IPython.display import DisplayHandle; shown = DisplayHandle()",
+        "import sys; w, f = sys.stdout.write, sys.stderr.flush",
+        TORCH + "scalers = [torch.amp.GradScaler('cpu', enabled=e) for e in (True, False)]",
         TORCH + "loss = model(torch.ones(2)).sum(); loss.backward(); total = 0.0 + loss",
         TORCH + "s, c = torch.eye(3).to_sparse(), torch.ones(2, dtype=torch.complex64).conj()",
         TORCH + "m, lazy, r = torch.empty(3, device='meta'), nn.LazyLinear(3), nn.LSTM(2, 2)",

@@ -160,7 +160,7 @@ def test_a_client_that_takes_nothing_is_disconnected_and_costs_no_memory(tmp_pat
             client.send({"follow": {"job": "long"}})
             server.until_logged("took nothing")
             assert server.memory() - before < 40 << 20
-            assert server.get("status")["problem"] == ""
+            assert server.status()["problem"] == ""
         with server.client() as client:  # whoever reads gets it all
             client.send({"follow": {"job": "long", "after": -30}})
             client.until(lambda message: message["type"] == "entries" and message["ended"])
