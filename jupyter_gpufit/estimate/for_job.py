@@ -93,7 +93,8 @@ async def estimate_in(
         try:
             return await call(estimate)
         except BaseException:
-            ours.send(b"x")  # not closing alone: a forked child has this end, too
+            with suppress(OSError):  # the estimate may have ended by itself in this very moment
+                ours.send(b"x")  # not closing alone: a forked child has this end, too
             raise
 
 
