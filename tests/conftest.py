@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread as pools
+import faulthandler
+import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +27,21 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ours")
 
 pytest_plugins = ["tests.fake_nvml.fixtures", "tests.towns"]
+
+_PATIENCE = 20.0  # for threads that are about to end
+
+
+def pytest_unconfigure() -> None:
+    """Fail, rather than wait for ever, when a test has left a thread that Python would wait for."""
+    waits_for = [t for t in threading.enumerate() if not t.daemon and t not in pools._threads_queues]
+    waits_for.remove(threading.current_thread())
+    for thread in waits_for:
+        thread.join(_PATIENCE)
+    if left := [thread.name for thread in waits_for if thread.is_alive()]:
+        sys.stderr.write(f"\nTests left threads that would keep Python from ending: {left}\n")
+        faulthandler.dump_traceback(all_threads=True)
+        sys.stdout.flush()
+        os._exit(1)
 
 
 @pytest.fixture(scope="module")

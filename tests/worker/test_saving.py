@@ -75,8 +75,9 @@ class Stage:
     async def safe_point(self) -> None:
         """The main thread comes to one, and goes on; or it stands there."""
         await self.until_wanted()
-        with anyio.move_on_after(0.2):
-            await anyio.to_thread.run_sync(self._reach, abandon_on_cancel=True)
+        reaching = threading.Thread(target=self._reach, daemon=True)  # after a release it stands there for ever
+        reaching.start()
+        await anyio.to_thread.run_sync(reaching.join, 0.2)
 
     def _reach(self) -> None:
         self.saver.at_safe_point()
@@ -124,7 +125,7 @@ async def training(disk: Disk | None = None, every: float = 0.0) -> AsyncIterato
 
     async with anyio.create_task_group() as group:
         group.start_soon(serve)
-        await anyio.wait_all_tasks_blocked()
+        await until(lambda: saver.is_open)
         yield stage
         group.cancel_scope.cancel()
     for future in disk.writing:
