@@ -1,10 +1,15 @@
 """How long a checkpoint of 1.5 GB stops a training, when it is durable, and how fast it is back; beside its peers.
 
-    python bench/checkpoint.py [--gb 1.48] [--rounds 5] [--dir DIRECTORY]
+    python bench/checkpoint.py [--gb 1.48] [--rounds 7] [--rest 2] [--dir DIRECTORY]
 
-The state is that of GPT-2 small with AdamW: 444 tensors of float32. Every round does everything once, each on a quiet
-disk (what the last one wrote is on it) and, to read, with the file out of the page cache. The floor is one file written
-with plain 16 MiB writes and one fsync, and read with plain 16 MiB reads into fresh memory. "Steps meanwhile" is what
+The state is that of GPT-2 small with AdamW: 444 tensors of float32. Every round does everything once, in another order,
+and all find the same machine: what was written before is on the disk and out of the page cache, a burst that the disk
+may have is not used up by the one before (so long as a rest lets it recover), and memory for new pages was touched
+before. The last decides: on a virtual machine a page that nobody has touched yet can cost ten times as much, so that
+whoever writes where pages were just freed would look ten times as fast. Shares are medians of each round's own.
+
+The floor is one file written with plain 16 MiB writes and one fsync, and read with plain 16 MiB reads into fresh
+memory. Beside it stands the same written past the page cache, from memory laid out for that. "Steps meanwhile" is what
 twelve steps of a training take longer than usual while the checkpoint is written.
 """
 
@@ -51,17 +56,18 @@ State = dict[str, torch.Tensor]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gb", type=float, default=1.48, help="10^9 bytes of state")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rest", type=float, default=2.0, help="seconds before each")
     parser.add_argument("--dir", default="/var/tmp", help="on the disk to be measured")
     chosen = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="gpufit-bench-", dir=chosen.dir))
     try:
-        measure(place, chosen.gb, chosen.rounds)
+        measure(place, chosen.gb, chosen.rounds, chosen.rest)
     finally:
         shutil.rmtree(place)
 
 
-def measure(place: Path, gb: float, rounds: int) -> None:
+def measure(place: Path, gb: float, rounds: int, rest: float) -> None:
     state = gpt2(gb)
     nbytes = sum(tensor.nbytes for tensor in state.values())
     times: Times = defaultdict(list)
@@ -75,8 +81,12 @@ def measure(place: Path, gb: float, rounds: int) -> None:
     try:
         for number in range(rounds + 1):
             found: dict[str, float] = {}
-            writes(place, state, writer, number, usual, found)
-            reads(place, state, found)
+            for way in in_turn(writes(place, state, writer, number, usual, found), number):
+                settle(place, nbytes, rest)
+                way()
+            for way in in_turn(reads(place, state, found), number):
+                settle(place, nbytes, rest)
+                way()
             if number:  # the first warms up
                 for name, seconds in found.items():
                     times[name].append(seconds)
@@ -87,19 +97,18 @@ def measure(place: Path, gb: float, rounds: int) -> None:
 
 def report(times: Times, nbytes: int, prepared: float) -> None:
     median = {name: statistics.median(found) for name, found in times.items()}
+    shares = {name: share_of_floor(times, name) for name in times if "pause" not in name and "steps" not in name}
     rows = []
     for name, seconds in median.items():
-        floor = median[FLOOR_READ if "restore" in name or "read" in name else FLOOR_WRITE]
-        bare = "pause" in name or "steps" in name
-        speed = "-" if bare else f"{nbytes / seconds / 1e9:.2f} GB/s"
-        share = "-" if bare else f"{100 * floor / seconds:.0f} %"
+        speed = f"{nbytes / seconds / 1e9:.2f} GB/s" if name in shares else "-"
+        share = f"{100 * shares[name]:.0f} %" if name in shares else "-"
         spread = f"{min(times[name]):.3f}-{max(times[name]):.3f}"
         rows.append((name, f"{seconds:.3f} s", spread, speed, share))
     show_table(("", "median", "min-max", "speed", "of the floor's"), rows)
     bars = {
         "pause at most 0.15 s": median["gpufit: pause"],
-        "durable at 80 % of the plain write": median[FLOOR_WRITE] / median["gpufit: durable"],
-        "restore at 70 % of the plain read": median[FLOOR_READ] / median["gpufit: restore, checked"],
+        "durable at 80 % of the plain write": shares["gpufit: durable"],
+        "restore at 70 % of the plain read": shares["gpufit: restore, checked"],
     }
     print(*(f"{name}: {value:.2f}" for name, value in bars.items()), sep="\n")
     sums = checksums()
@@ -114,11 +123,18 @@ def report(times: Times, nbytes: int, prepared: float) -> None:
             "bytes": nbytes,
             "load": os.getloadavg()[0],
             "seconds": seconds_found,
+            "of the floor's speed": shares,
             "bars": bars,
             "buffer made in seconds": prepared,
             "checksums GB/s": sums,
         },
     )
+
+
+def share_of_floor(times: Times, name: str) -> float:
+    """Of the floor's speed: the median of what each round shows, in which both met the same disk."""
+    floor = times[FLOOR_READ if "restore" in name or "read" in name else FLOOR_WRITE]
+    return statistics.median(floors / seconds for floors, seconds in zip(floor, times[name], strict=True))
 
 
 FLOOR_WRITE, FLOOR_READ = "plain write + fsync", "plain read"
@@ -142,16 +158,33 @@ def gpt2(gb: float) -> State:
     return state
 
 
-def writes(place: Path, state: State, writer: Writer, number: int, usual: float, found: dict[str, float]) -> None:
-    ways: list[Callable[[], None]] = [
+Way = Callable[[], None]
+
+
+def in_turn(ways: list[Way], number: int) -> list[Way]:
+    """Another one first in each round: a disk with a burst to spend, as most rented ones have, is fastest for it."""
+    return ways[number % len(ways) :] + ways[: number % len(ways)]
+
+
+def settle(place: Path, nbytes: int, rest: float) -> None:
+    """Let everyone find the same machine."""
+    forget(place)
+    memory = mmap.mmap(-1, 3 * nbytes)
+    for at in range(0, len(memory), mmap.PAGESIZE):
+        memory[at] = 1
+    memory.close()
+    gc.collect()
+    time.sleep(rest)
+
+
+def writes(place: Path, state: State, writer: Writer, number: int, usual: float, found: dict[str, float]) -> list[Way]:
+    return [
         lambda: plain(place, state, found),
+        lambda: past_the_cache(place, state, found),
         lambda: saved(place, state, found),
         lambda: dcp(place / "dcp", state, usual, found),
-        lambda: ours(state, writer, number, usual, found),
+        lambda: ours(place, state, writer, number, usual, found),
     ]
-    # In turn first: a disk with a burst to spend, as most rented ones have, is fastest for whoever comes first.
-    for way in ways[number % 4 :] + ways[: number % 4]:
-        way()
 
 
 def plain(place: Path, state: State, found: dict[str, float]) -> None:
@@ -164,6 +197,18 @@ def plain(place: Path, state: State, found: dict[str, float]) -> None:
             os.fsync(file.fileno())
 
 
+def past_the_cache(place: Path, state: State, found: dict[str, float]) -> None:
+    """One thread, from a buffer in which the bytes lie as in the file already."""
+    buffer = copied(state, {})
+    with fresh(place / "direct") as path, timed(found, "plain write past the page cache + fsync"):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+        os.posix_fallocate(fd, 0, len(buffer))
+        for at in range(0, len(buffer), STEP):
+            os.pwrite(fd, buffer[at : at + STEP], at)
+        os.fsync(fd)
+        os.close(fd)
+
+
 def saved(place: Path, state: State, found: dict[str, float]) -> None:
     with fresh(place / "torch.pt") as path, timed(found, "torch.save + fsync"):
         with path.open("wb") as file:
@@ -172,34 +217,37 @@ def saved(place: Path, state: State, found: dict[str, float]) -> None:
             os.fsync(file.fileno())
 
 
-def ours(state: State, writer: Writer, number: int, usual: float, found: dict[str, float]) -> None:
-    copies(state, found)
-    os.sync()
+def ours(place: Path, state: State, writer: Writer, number: int, usual: float, found: dict[str, float]) -> None:
+    copied(state, found)
     snapshot = snapshot_of(state)
     begin = time.process_time()
     saving = writer.save(snapshot, about(number))
     found[CPU] = time.process_time() - begin
     found["gpufit: pause"] = saving.paused
     found["gpufit: durable"] = saving.result().seconds
-    os.sync()
+    forget(place)
     saving = writer.save(snapshot_of(state), about(number, automatic=True))
     found[f"gpufit, automatic: {STEPS} steps meanwhile"] = slower_steps(usual)
     saving.result()
 
 
-def copies(state: State, found: dict[str, float]) -> None:
-    """The least that a pause can be."""
+def copied(state: State, found: dict[str, float]) -> memoryview:
+    """The state in memory that was touched before, in whole pages; copying it there is the least a pause can be."""
     global touched
+    nbytes = sum(tensor.nbytes for tensor in state.values())
     if touched is None:
-        touched = torch.zeros(sum(tensor.nbytes for tensor in state.values()), dtype=torch.uint8)
-    at = touched.data_ptr()
+        touched = mmap.mmap(-1, -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE)
+        touched.write(bytes(len(touched)))
+    to = (ctypes.c_char * len(touched)).from_buffer(touched)
+    at = ctypes.addressof(to)
     with timed(found, "memmove into touched memory, one thread: pause"):
         for tensor in state.values():
             ctypes.memmove(at, tensor.data_ptr(), tensor.nbytes)
             at += tensor.nbytes
+    return memoryview(touched)
 
 
-touched: torch.Tensor | None = None
+touched: mmap.mmap | None = None
 
 
 def dcp(path: Path, state: State, usual: float, found: dict[str, float]) -> None:
@@ -214,7 +262,7 @@ def dcp(path: Path, state: State, usual: float, found: dict[str, float]) -> None
         dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     for name in ("alone", "with steps"):
         shutil.rmtree(path, ignore_errors=True)
-        os.sync()
+        forget(path.parent)
         begin = time.perf_counter()
         response: Any = async_save(state, storage_writer=FileSystemWriter(path, sync_files=True))
         pause = time.perf_counter() - begin
@@ -226,27 +274,35 @@ def dcp(path: Path, state: State, usual: float, found: dict[str, float]) -> None
             found["DCP async_save: durable"] = time.perf_counter() - begin
 
 
-def reads(place: Path, state: State, found: dict[str, float]) -> None:
+def reads(place: Path, state: State, found: dict[str, float]) -> list[Way]:
+    return [
+        lambda: plain_read(place, state, found),
+        lambda: loaded(place, found),
+        lambda: restored(place, state, found),
+    ]
+
+
+def plain_read(place: Path, state: State, found: dict[str, float]) -> None:
     nbytes = sum(tensor.nbytes for tensor in state.values())
-    forget(place)
     with timed(found, FLOOR_READ), (place / "plain").open("rb", buffering=0) as file:
         into = memoryview(mmap.mmap(-1, nbytes))
         for at in range(0, nbytes, STEP):
             file.readinto(into[at : at + STEP])
-    del into
-    forget(place)
+
+
+def loaded(place: Path, found: dict[str, float]) -> None:
     with timed(found, "torch.load: read"):
-        loaded = torch.load(place / "torch.pt")
-    del loaded
-    gc.collect()
-    forget(place)
+        torch.load(place / "torch.pt")
+
+
+def restored(place: Path, state: State, found: dict[str, float]) -> None:
     with timed(found, "gpufit: restore, checked"):
         opened = newest(place / "checkpoints").opened
         assert opened is not None
         with opened:
-            restored = {name: torch.empty_like(tensor) for name, tensor in state.items()}
-            opened.read_many((number, bytes_of(tensor)) for number, tensor in enumerate(restored.values()))
-    assert all(torch.equal(restored[name], state[name]) for name in state)
+            again = {name: torch.empty_like(tensor) for name, tensor in state.items()}
+            opened.read_many((number, bytes_of(tensor)) for number, tensor in enumerate(again.values()))
+    assert all(torch.equal(again[name], state[name]) for name in state)
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -295,9 +351,10 @@ def slower_steps(usual: float) -> float:
 
 @contextmanager
 def fresh(path: Path) -> Iterator[Path]:
-    path.unlink(missing_ok=True)
-    os.sync()
-    yield path
+    """A file that was not there. The old one goes later: its blocks and pages would be the new one's, and quick."""
+    aside = path.with_suffix(".new")
+    yield aside
+    os.replace(aside, path)
 
 
 def forget(place: Path) -> None:

@@ -1,22 +1,33 @@
 """What the panel costs a Jupyter server, beside jupyterlab-nvdashboard and jupyter-resource-usage; and click to effect.
 
-Eight pretended GPUs, ten running jobs that write their state once a second. Each server runs alone; its CPU is what its
-process took, less nothing. The peers are asked as their own pages ask: nvdashboard's utilisation and memory charts each
-hold a WebSocket that is served ten times a second (its default), resource-usage is polled every five seconds.
+Eight pretended GPUs, ten running jobs that write their state once a second. The peers are asked as their own pages ask:
+nvdashboard's utilisation and memory charts each hold a WebSocket that is served ten times a second (its default),
+resource-usage is polled every five seconds.
+
+All servers run at the same time. Each one's CPU is what its process took while somebody looked. What other requests
+take is measured in short turns, one of each server to a round, in another order each round: the machine's own mood
+changes by the minute. "No extension" has two turns a round, and what they differ by is what this machine cannot tell
+apart. Whoever looks, and whoever writes the jobs' states, is a process of its own: beside a thread that unpacks
+messages, the clock would measure this program.
 """
 
 from __future__ import annotations
 
+import http.client
+import itertools
 import json
+import multiprocessing
 import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +38,7 @@ package_root()
 import psutil  # noqa: E402 - needs the path above
 import websocket  # noqa: E402
 
-from jupyter_gpufit.job import Job, create_job_files  # noqa: E402
+from jupyter_gpufit.job import Job, JobPaths, create_job_files  # noqa: E402
 from jupyter_gpufit.settings import Settings  # noqa: E402
 from jupyter_gpufit.worker.live import Live, Loss, Memory, Progress  # noqa: E402
 from jupyter_gpufit.worker.record import Record, take_lock, write_record  # noqa: E402
@@ -35,15 +46,18 @@ from tests.fake_nvml import FakeNvml, Gpu, Holder, build_library  # noqa: E402
 from tests.kernels import environment, running_kernel  # noqa: E402
 from tests.server.running import BASE, TOKEN, Client, Server, running_server  # noqa: E402
 
-Look = Callable[[Server, threading.Event], None]  # what somebody does until told to stop
+Look = Callable[[int, Event, Event], None]  # at this port: say when it has begun, and go on until told to stop
 
 DEVICES, JOBS = 8, 10
-SETTLE, WATCHED = 1.5, 20.0  # seconds
-TURNS, TURN = 4, 4.0  # of requests; seconds of each
-REQUESTS_EVERY = 0.02  # seconds between two of the other requests
-CLICKS = 40
+WATCHED = 20.0  # seconds
+ROUNDS, TURN = 10, 400  # requests in one turn
+REQUESTS_EVERY = 0.01  # seconds between two of the other requests
+RESAMPLES = 1000
+CLICKS, STOPS = 40, 10
+WITHOUT, AGAIN = "no extension", "no extension, again"
 PEERS = ("jupyterlab-nvdashboard", "jupyter-resource-usage")
-TARGETS = {"open, %": 1.0, "nobody looks, %": 0.1, "click to effect p95, s": 0.5}
+TARGETS = {"open, %": 1.0, "nobody looks, %": 0.1, "p99 more, ms": 1.0, "click to effect p95, s": 0.5}
+SPAWN = multiprocessing.get_context("spawn")
 
 # The pretended driver has neither NVLink nor PCIe counters; nvdashboard takes "not supported" for an answer.
 NO_LINKS = """
@@ -69,26 +83,24 @@ def jobs(settings: Settings) -> Iterator[None]:
     found = [Job(id=f"job{n:03}", name=f"train-{n}", source="", created=float(n), cwd="/") for n in range(JOBS)]
     paths = [create_job_files(settings, job) for job in found]
     locks = [take_lock(one, "bench") for one in paths]
-    stop = threading.Event()
-
-    def write() -> None:
-        step = 0
-        while not stop.wait(1.0):
-            step += 1
-            for one in paths:
-                write_record(one, running(step))
-
     for one in paths:
         write_record(one, running(0))
-    writer = threading.Thread(target=write)
+    writer = SPAWN.Process(target=write, args=(paths,), daemon=True)
     writer.start()
     try:
         yield
     finally:
-        stop.set()
+        writer.terminate()
         writer.join()
         for lock in locks:
             os.close(lock)
+
+
+def write(paths: Sequence[JobPaths]) -> None:
+    for step in itertools.count(1):
+        time.sleep(1.0)
+        for one in paths:
+            write_record(one, running(step))
 
 
 def running(step: int) -> Record:
@@ -104,100 +116,137 @@ def running(step: int) -> Record:
 # What somebody who looks does -----------------------------------------------------------------------------------------
 
 
-def nobody(server: Server, stop: threading.Event) -> None:
+def nobody(port: int, begun: Event, stop: Event) -> None:
+    begun.set()
     stop.wait()
 
 
-def our_panel(server: Server, stop: threading.Event) -> None:
-    listen(f"ws://127.0.0.1:{server.port}{BASE}jupyter-gpufit/api/events", stop)
+def our_panel(port: int, begun: Event, stop: Event) -> None:
+    listen([f"ws://127.0.0.1:{port}{BASE}jupyter-gpufit/api/events"], begun, stop)
 
 
-def nvdashboard(server: Server, stop: threading.Event) -> None:
-    charts = [
-        threading.Thread(target=listen, args=(f"ws://127.0.0.1:{server.port}{BASE}nvdashboard/{chart}", stop, FAST))
-        for chart in ("gpu_utilization", "gpu_usage")
-    ]
-    for chart in charts:
-        chart.start()
-    for chart in charts:
-        chart.join()
+def nvdashboard(port: int, begun: Event, stop: Event) -> None:
+    charts = ("gpu_utilization", "gpu_usage")
+    listen([f"ws://127.0.0.1:{port}{BASE}nvdashboard/{chart}" for chart in charts], begun, stop, FAST)
 
 
 FAST = {"updateFrequency": 100, "isPaused": False}
 
 
-def resource_usage(server: Server, stop: threading.Event) -> None:
-    while not stop.wait(5.0):
-        assert ask(server, "api/metrics/v1") < 60
+def resource_usage(port: int, begun: Event, stop: Event) -> None:
+    with asking(port) as ask:
+        while True:
+            ask("api/metrics/v1")
+            begun.set()
+            if stop.wait(5.0):
+                return
 
 
-def listen(url: str, stop: threading.Event, first: object = None) -> None:
-    connection = websocket.create_connection(url, header=[f"Authorization: token {TOKEN}"], timeout=5.0)
-    try:
-        if first is not None:
-            connection.send(json.dumps(first))
+def listen(urls: Sequence[str], begun: Event, stop: Event, first: object = None) -> None:
+    connections = []
+    with ExitStack() as stack:
+        for url in urls:
+            connection = websocket.create_connection(url, header=[f"Authorization: token {TOKEN}"], timeout=5.0)
+            stack.callback(connection.close)
+            if first is not None:
+                connection.send(json.dumps(first))
+            connections.append(connection)
         while not stop.is_set():
-            connection.recv()
+            for connection in connections:
+                connection.recv()
+            begun.set()
+
+
+@contextmanager
+def asking(port: int) -> Iterator[Callable[[str], float]]:
+    """Ask on one connection, as a browser does; the seconds that it takes."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60.0)
+
+    def ask(path: str) -> float:
+        start = time.perf_counter()
+        connection.request("GET", f"{BASE}{path}", headers={"Authorization": f"token {TOKEN}"})
+        answer = connection.getresponse()
+        answer.read()
+        taken = time.perf_counter() - start
+        assert answer.status == 200, answer.status
+        return taken
+
+    try:
+        yield ask
     finally:
         connection.close()
 
 
-def ask(server: Server, path: str) -> float:
-    """Seconds that a request takes."""
-    start = time.perf_counter()
-    answer = server.ask("GET", f"{BASE}{path}")
-    assert answer.status == 200, answer
-    return time.perf_counter() - start
-
-
-# Cost -----------------------------------------------------------------------------------------------------------------
-
-
-def cost(server: Server, look: Look) -> dict[str, float]:
-    """CPU of the server in percent of a core while somebody looks; and how long other requests take, then and else.
-
-    The requests are made in turns with and without somebody who looks: the machine's own mood changes by the minute.
-    """
-    process = psutil.Process(server.process.pid)
-    with looking(server, look):
-        before, start = process.cpu_times(), time.monotonic()
-        time.sleep(WATCHED)
-        after, seconds = process.cpu_times(), time.monotonic() - start
-    alone, beside = [], []
-    for _ in range(TURNS):
-        alone += requests(server)
-        with looking(server, look):
-            beside += requests(server)
-    busy = after.user + after.system - before.user - before.system
-    return {
-        "cpu, %": 100 * busy / seconds,
-        "p50 alone, ms": 1e3 * statistics.median(alone),
-        "p50, ms": 1e3 * statistics.median(beside),
-        "p99 alone, ms": 1e3 * p(99, alone),
-        "p99, ms": 1e3 * p(99, beside),
-    }
-
-
 @contextmanager
-def looking(server: Server, look: Look) -> Iterator[None]:
-    stop = threading.Event()
-    looker = threading.Thread(target=look, args=(server, stop))
+def looking(port: int, look: Look) -> Iterator[None]:
+    begun, stop = SPAWN.Event(), SPAWN.Event()
+    looker = SPAWN.Process(target=look, args=(port, begun, stop), daemon=True)
     looker.start()
     try:
-        time.sleep(SETTLE)
+        assert begun.wait(60.0), "whoever was to look did not"
         yield
     finally:
         stop.set()
         looker.join()
 
 
-def requests(server: Server) -> list[float]:
-    taken = []
-    until = time.monotonic() + TURN
-    while time.monotonic() < until:
-        taken.append(ask(server, "api"))
-        time.sleep(REQUESTS_EVERY)
+# Cost -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A server, and what somebody does with it."""
+
+    server: Server
+    look: Look
+
+
+def cpu(seen: Seen) -> float:
+    """What the server takes, in percent of a core, while somebody looks."""
+    process = psutil.Process(seen.server.process.pid)
+    with looking(seen.server.port, seen.look):
+        before, start = process.cpu_times(), time.monotonic()
+        time.sleep(WATCHED)
+        after, seconds = process.cpu_times(), time.monotonic() - start
+    return 100 * (after.user + after.system - before.user - before.system) / seconds
+
+
+def latencies(all_seen: Mapping[str, Seen]) -> dict[str, list[list[float]]]:
+    """Seconds that other requests take while somebody looks, round by round."""
+    taken: dict[str, list[list[float]]] = {name: [] for name in all_seen}
+    for number in range(ROUNDS):
+        names = list(all_seen)
+        random.Random(number).shuffle(names)
+        for name in names:
+            seen = all_seen[name]
+            with looking(seen.server.port, seen.look), asking(seen.server.port) as ask:
+                taken[name].append([paced(ask) for _ in range(TURN)])
     return taken
+
+
+def paced(ask: Callable[[str], float]) -> float:
+    time.sleep(REQUESTS_EVERY)
+    return ask("api")
+
+
+def compared(taken: Sequence[list[float]], without: Sequence[list[float]]) -> dict[str, float]:
+    """In ms; and how much longer than without, as an interval that nine of ten such measurements would give."""
+    resampled = random.Random(0)
+    more = []
+    for _ in range(RESAMPLES):
+        rounds = resampled.choices(range(len(taken)), k=len(taken))
+        more.append(1e3 * (p(99, pooled(taken, rounds)) - p(99, pooled(without, rounds))))
+    everything = pooled(taken, range(len(taken)))
+    return {
+        "p50, ms": 1e3 * statistics.median(everything),
+        "p99, ms": 1e3 * p(99, everything),
+        "p99 more, from": p(5, more),
+        "p99 more, to": p(95, more),
+    }
+
+
+def pooled(turns: Sequence[list[float]], rounds: Iterable[int]) -> list[float]:
+    return [one for number in rounds for one in turns[number]]
 
 
 def p(percent: int, values: Sequence[float]) -> float:
@@ -235,24 +284,34 @@ def clicks(home: Path) -> dict[str, float]:
 
             last = client.status(is_new)["jobs"][-1]["checkpoint"]["time"]
             shown.append(time.perf_counter() - start)
-        stopped = stop(server, client, id)
+        stops = [stop(server, client, id)]
         kernel.finish(sent)
+        for _ in range(STOPS - 1):
+            sent = kernel.send(CELL)
+            status = client.status(lambda status: status["jobs"][-1]["state"] == "running")
+            stops.append(stop(server, client, status["jobs"][-1]["id"]))
+            kernel.finish(sent)
     return {
         "answered p50, s": statistics.median(answered),
         "answered p95, s": p(95, answered),
         "effect p50, s": statistics.median(shown[1:]),  # the first starts the process that writes
         "effect p95, s": p(95, shown[1:]),
         "effect of the first, s": shown[0],
-        "stop, s": stopped,
+        "stop shown p95, s": p(95, [shown for shown, _ in stops]),
+        "stopped p50, s": statistics.median([stopped for _, stopped in stops]),
+        "stopped p95, s": p(95, [stopped for _, stopped in stops]),
     }
 
 
-def stop(server: Server, client: Client, id: str) -> float:
-    """From a click on Stop until the panel shows that the job has stopped."""
+def stop(server: Server, client: Client, id: str) -> tuple[float, float]:
+    """From a click on Stop until the panel shows that the job is being stopped, and that it has."""
+    time.sleep(1.0)  # the cell is in its loop
     start = time.perf_counter()
     assert server.post(f"jobs/{id}/stop").status == 202
+    client.status(lambda status: bool(status["jobs"][-1]["under_way"]) or status["jobs"][-1]["state"] == "stopped")
+    shown = time.perf_counter() - start
     client.status(lambda status: status["jobs"][-1]["state"] == "stopped")
-    return time.perf_counter() - start
+    return shown, time.perf_counter() - start
 
 
 def main() -> None:
@@ -269,7 +328,7 @@ def main() -> None:
         env |= {name: ours[name] for name in ("LD_LIBRARY_PATH", "FAKE_NVML_STATE")}
         stack.enter_context(jobs(settings))
         runs: list[tuple[str, str, Look]] = [
-            ("no extension", "", nobody),
+            (WITHOUT, "", nobody),
             ("ours, nobody looks", "jupyter_gpufit", nobody),
             ("ours, the panel open", "jupyter_gpufit", our_panel),
         ]
@@ -279,13 +338,18 @@ def main() -> None:
                 ("jupyterlab-nvdashboard, two charts", "jupyterlab_nvdashboard", nvdashboard),
                 ("jupyter-resource-usage", "jupyter_resource_usage", resource_usage),
             ]
-        results: dict[str, Any] = {}
+        all_seen: dict[str, Seen] = {}
         for name, extension, look in runs:
             changes = NO_LINKS if "nvdashboard" in extension else ""
-            with running_server(env, home, extension=extension, changes=changes) as server:
-                results[name] = cost(server, look)
-                print(f"{name}: {results[name]}", flush=True)
+            server = stack.enter_context(running_server(env, home, extension=extension, changes=changes))
+            all_seen[name] = Seen(server, look)
+        shares = {name: cpu(seen) for name, seen in all_seen.items()}
+        taken = latencies({**all_seen, AGAIN: all_seen[WITHOUT]})
         clicked = clicks(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+    results = {
+        name: {"cpu, %": shares.get(name, shares[WITHOUT]), **compared(turns, taken[WITHOUT])}
+        for name, turns in taken.items()
+    }
     heads = list(next(iter(results.values())))
     show_table(
         (f"{DEVICES} GPUs, {JOBS} jobs", *heads),

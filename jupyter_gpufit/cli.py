@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
             to = options.to if options.verb == "move" else ""
             return _interruptible(asked(job, paths, options.verb, to))
         case "resume":
-            return _interruptible(resume(settings, options.job, options.gpu))
+            return _interruptible(resume(settings, options.job, options.gpu, options.memory))
         case "attach":
             return anyio.run(_attach, options.job, settings)
         case "stop":

@@ -184,6 +184,9 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         "job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest that can be resumed)"
     )
     resume.add_argument("--gpu", default="", metavar="DEVICE", help="on this device (default: as it was started)")
+    resume.add_argument(
+        "--memory", type=_bytes, metavar="BYTES", help="claim this much (default: what its runs so far tell)"
+    )
     resume.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal always does")
     for one in (train, attach, resume):
         one.add_argument(

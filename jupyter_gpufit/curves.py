@@ -4,52 +4,83 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain, groupby
+
+from .kept import Point
 
 WIDTH, HEIGHT = 260, 56  # pixels
-MOST = 240  # points drawn: more than one to a pixel shows nothing new
-
-Point = tuple[float, float | None]  # None: not a finite number, a hole in the curve
-
-
-def picture(points: Sequence[Point], label: str, *, words: str, line: float | None = None) -> str:
-    """A curve from its least value to its largest; `words` are for a screen reader, `line` is a mark across."""
-    known = [(x, y) for x, y in thinned(points) if y is not None and math.isfinite(y)]
-    if len(known) < 2:
-        return ""
-    heights = [y for _, y in known] + ([line] if line is not None else [])
-    left, right, low, high = known[0][0], known[-1][0], min(heights), max(heights)
-
-    def place(x: float, y: float) -> str:
-        across = (x - left) / (right - left) if right > left else 1.0
-        up = (y - low) / (high - low) if high > low else 0.5
-        return f"{across * WIDTH:.1f},{3 + (1 - up) * (HEIGHT - 6):.1f}"
-
-    curve = " ".join(place(x, y) for x, y in known)
-    mark = (
-        f'<line x1="0" x2="{WIDTH}" y1="{place(left, line).split(",")[1]}" y2="{place(left, line).split(",")[1]}"'
-        ' stroke="var(--jp-warn-color1, #d80)" stroke-dasharray="4 3"/>'
-        if line is not None
-        else ""
-    )
-    return (
-        f'<figure style="margin:2px 12px 2px 0;display:inline-block"><figcaption style="font-size:85%;opacity:.75">'
-        f"{html.escape(label)}</figcaption>"
-        f'<svg role="img" aria-label="{html.escape(words)}" width="{WIDTH}" height="{HEIGHT}"'
-        f' viewBox="0 0 {WIDTH} {HEIGHT}">{mark}'
-        f'<polyline points="{curve}" fill="none" stroke="var(--jp-brand-color1, #1976d2)" stroke-width="1.5"/></svg>'
-        "</figure>"
-    )
-
-
-def thinned(points: Sequence[Point], most: int = MOST) -> list[Point]:
-    """At most so many of the points, evenly and with the last: a curve's newest value is the one that is read."""
-    if len(points) <= most:
-        return list(points)
-    step = (len(points) - 1) / (most - 1)
-    return [points[round(index * step)] for index in range(most)]
+MOST = 400  # points drawn: more than two to a pixel show nothing new
 
 
 def figure(value: float | None) -> str:
     """A value as people read it: four digits."""
-    return "not a number" if value is None else f"{value:.4g}"
+    return "not finite" if value is None else f"{value:.4g}"
+
+
+def picture(
+    points: Sequence[Point],
+    name: str,
+    value: str,
+    *,
+    words: str,
+    line: float | None = None,
+    written: Callable[[float], str] = figure,
+) -> str:
+    """A curve from its least value to its largest; `words` are for a screen reader, `line` is a mark across."""
+    known = [(x, y) for x, y in thinned(points) if y is not None and math.isfinite(y)]
+    said = f'<span style="opacity:.75">{html.escape(name)}</span> {html.escape(value)}'
+    if len(known) < 2:
+        return f'<p style="{_TEXT};margin:0 12px 2px 0">{said}</p>'
+    heights = [y for _, y in known]
+    span = f"{written(min(heights))} to {written(max(heights))}" if line is None and min(heights) < max(heights) else ""
+    return (
+        f'<figure style="margin:0 12px 2px 0;display:inline-block;width:{WIDTH}px;max-width:100%">'
+        f'<figcaption style="{_TEXT};display:flex;gap:8px;white-space:nowrap"><span style="flex:1;overflow:hidden;'
+        f'text-overflow:ellipsis">{said}</span><span style="opacity:.75">{span}</span></figcaption>'
+        f'<svg role="img" aria-label="{html.escape(words)}" width="100%" height="{HEIGHT}"'
+        f' viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">{_drawn(known, line)}</svg></figure>'
+    )
+
+
+_TEXT = "font-size:85%;line-height:1.5"
+
+
+def _drawn(known: Sequence[tuple[float, float]], line: float | None) -> str:
+    heights = [y for _, y in known] + ([line] if line is not None else [])
+    left, right, low, high = known[0][0], known[-1][0], min(heights), max(heights)
+
+    def across(x: float) -> float:
+        return WIDTH * ((x - left) / (right - left) if right > left else 1.0)
+
+    def down(y: float) -> float:
+        return 3 + (HEIGHT - 6) * (1 - ((y - low) / (high - low) if high > low else 0.5))
+
+    curve = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in known)
+    mark = (
+        f'<line x1="0" x2="{WIDTH}" y1="{down(line):.1f}" y2="{down(line):.1f}"'
+        ' stroke="var(--jp-warn-color1, #d80)" stroke-dasharray="4 3"/>'
+        if line is not None
+        else ""
+    )
+    return f'{mark}<polyline points="{curve}" fill="none" stroke="var(--jp-brand-color1, #1976d2)" stroke-width="1.5"/>'
+
+
+def thinned(points: Sequence[Point], most: int = MOST) -> list[Point]:
+    """At most so many: the ends, and of each stretch between them the least and the largest, so that a spike stays."""
+    if len(points) <= most:
+        return list(points)
+    left, right = points[0][0], points[-1][0]
+    stretches = (most - 2) // 2
+
+    def stretch(point: Point) -> int:
+        return int((point[0] - left) / (right - left) * (stretches - 1)) if right > left else 0
+
+    inner = (_least_and_largest(list(group)) for _, group in groupby(points[1:-1], stretch))
+    return [points[0], *chain.from_iterable(inner), points[-1]]
+
+
+def _least_and_largest(points: list[Point]) -> list[Point]:
+    known = [(y, at) for at, (_, y) in enumerate(points) if y is not None and math.isfinite(y)]
+    places = sorted({min(known)[1], max(known)[1]}) if known else [0]
+    return [points[at] for at in places]

@@ -65,9 +65,9 @@ def read_devices(settings: Settings) -> tuple[Device, ...]:
 
 async def read_devices_async(settings: Settings) -> tuple[Device, ...]:
     """`read_devices` in a thread, since the driver may take seconds to answer, or hang with a broken GPU."""
-    from anyio import to_thread  # whoever awaits has it loaded; the others start faster without
+    from .aside import aside  # whoever awaits has asyncio loaded; the others start faster without
 
-    return await to_thread.run_sync(read_devices, settings, abandon_on_cancel=True)
+    return await aside(lambda: read_devices(settings))
 
 
 def parse_slots(text: str) -> tuple[Device, ...]:

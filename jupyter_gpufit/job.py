@@ -115,6 +115,11 @@ class JobPaths:
         return self.root / "checkpoints"
 
     @property
+    def picked(self) -> Path:
+        """Which of its numbers its user wants drawn."""
+        return self.root / "picked.json"
+
+    @property
     def result(self) -> Path:
         return self.root / "result"
 

@@ -1,7 +1,8 @@
 """Going on with a job from its newest checkpoint: after a release, a kill, a reboot, an error or a stop.
 
-A new worker takes the job's lock, and with it the next epoch; then the job estimates, queues and runs as any other. It
-runs the text and the environment that it was started with, whatever has become of the notebook's cell since.
+A new worker takes the job's lock, and with it the next epoch; then the job queues and runs as any other, for as much
+as its runs so far tell that it needs. It runs the text and the environment that it was started with, whatever has
+become of the notebook's cell since.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import anyio
 
 from .devices import read_devices_async
 from .errors import NoJobMeant, NotResumable
+from .estimate.for_resume import SoFar, needed_again
 from .job import Job, JobPaths, all_jobs, find_job
-from .place import refuse_impossible
+from .place import candidates, refuse_impossible
 from .settings import Settings
 from .train import request_for
 from .units import format_duration
@@ -31,6 +33,7 @@ from .worker.watch import changes
 
 STARTING = 90.0  # seconds that a worker may take to import torch on a busy machine
 LEAVING = 30.0  # seconds that a worker which has ended its job may take to end itself
+RAN_OUT = "OutOfMemoryError"  # so begins the reason of a job that took more than it had claimed
 IN_THE_QUEUE = 2.0  # seconds in the queue after which nobody is kept waiting for the job to start
 
 
@@ -40,9 +43,8 @@ class Resumption:
 
     job: Job
     paths: JobPaths
-    start: Handover
+    start: Handover  # as it was first, and where and with how much it goes on
     checkpoint: LastCheckpoint
-    gpu: str  # another device than it was started for; empty: as then
     seq: int  # the journal's last entry: what follows is the resumed job's
 
     @property
@@ -53,7 +55,7 @@ class Resumption:
         ago = format_duration(max(0.0, now - self.checkpoint.time))
         return (
             f"{self.job.name} goes on from step {self.checkpoint.step:,}, saved {ago} ago, with the text it was started"
-            " with (edits to its cell since then are for the next run)."
+            f" with (edits to its cell since then are for the next run). It {self.start.why}."
         )
 
 
@@ -75,21 +77,40 @@ def _instead(name: str, record: Record) -> str:
     return "Run its cell again."
 
 
-async def prepare(settings: Settings, wanted: str, gpu: str = "") -> Resumption:
+async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> Resumption:
     """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
     job, paths = _chosen(settings, wanted)
     record = read_record(paths)
     if why := why_not(record):
         raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
-    await _gone(record)
+    if record.state != "lost":  # lost: nobody holds the lock, also where its process was only stopped or cut off
+        await _gone(record)
     try:
         start = noted_start(paths)
     except (FileNotFoundError, ValueError, TypeError) as error:
         raise NotResumable(job.name, f"how it was started cannot be read ({paths.start}).") from error
-    request = request_for(job, start.needed or job.options.memory)
-    refuse_impossible(replace(request, gpu=gpu or request.gpu), await read_devices_async(settings))
-    return Resumption(job, paths, start, record.checkpoint, gpu, last_seq(paths.journal))
+    devices = await read_devices_async(settings)
+    request = replace(request_for(job, memory), gpu=gpu or job.options.gpu)
+    so_far = await anyio.to_thread.run_sync(_so_far, job, paths, record, start)
+    needed = needed_again(memory, job.options, so_far, candidates(request, devices))
+    refuse_impossible(replace(request, needed=needed.memory), devices)
+    start = replace(start, gpu=gpu, needed=needed.memory, why=needed.reason, outgrew=so_far.outgrew)
+    return Resumption(job, paths, start, record.checkpoint, last_seq(paths.journal))
+
+
+def _so_far(job: Job, paths: JobPaths, record: Record, start: Handover) -> SoFar:
+    """What its runs until now tell of what it will need."""
+    from .checkpoint.files import newest_listed  # kernels that resume nothing start faster without
+
+    assert record.checkpoint is not None
+    claimed = start.needed if start.needed is not None or start.why else job.options.memory
+    newest, live = newest_listed(paths.checkpoints), record.live.memory
+    peak = max(newest.about.peak if newest is not None else 0, live.peak if live is not None else 0)
+    ran_out = record.state == "failed" and record.reason.startswith(RAN_OUT)
+    # What it had grown to when it failed is no peak either: it would have gone on growing.
+    outgrew = max(start.outgrew, claimed, peak) if ran_out and claimed is not None else start.outgrew
+    return SoFar(claimed, peak, max(record.step, record.checkpoint.step), outgrew)
 
 
 async def _gone(record: Record) -> None:
@@ -113,12 +134,12 @@ def _chosen(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
     raise NoJobMeant("can be resumed")
 
 
-async def resume(settings: Settings, wanted: str, gpu: str = "") -> AsyncIterator[str]:
+async def resume(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> AsyncIterator[str]:
     """Have the job go on by itself, saying so, until it runs or waits in the queue."""
-    found = await prepare(settings, wanted, gpu)
+    found = await prepare(settings, wanted, gpu, memory)
     waiting = Waiting.spawn(found.env, found.start.python)
     try:
-        started = waiting.give_again(found.job, found.paths, gpu)
+        started = waiting.give_again(found.job, found.paths, found.start)
     except BaseException:
         waiting.dismiss()
         raise

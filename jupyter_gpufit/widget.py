@@ -9,16 +9,18 @@ from __future__ import annotations
 import html
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import anyio
-from ipywidgets import HTML, Button, Dropdown, HBox, Layout, VBox
+from ipywidgets import HTML, Box, Button, Layout, ToggleButton, VBox
 
 from .buttons import on_job
 from .curves import figure, picture
 from .errors import GpufitError
 from .job import Job, JobPaths
+from .kept import Curve, Curves
+from .picked import MOST, pick, picked, shown
 from .possible import Verb, why_not
 from .settings import Settings
 from .show import Status
@@ -26,8 +28,8 @@ from .status import read_job
 from .units import format_bytes, format_duration
 from .worker.messages import Event, Metrics, Progress, StateChange
 
-POINTS = 1000  # kept of each curve
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
+LONGEST_CHIP = 30  # characters of a number's name
 LABELS: dict[Verb, str] = {
     "checkpoint": "Checkpoint",
     "release": "Release",
@@ -43,15 +45,18 @@ class JobCard:
     def __init__(self, job: Job, paths: JobPaths, settings: Settings) -> None:
         self._job, self._paths, self._settings = job, paths, settings
         self._line = Status(job)
-        self._curves: dict[str, deque[tuple[float, float | None]]] = {}
-        self._memory: deque[tuple[float, float | None]] = deque(maxlen=POINTS)
+        self._curves = Curves()
         self._drawn = 0.0  # time.monotonic()
+        self._guard = threading.RLock()  # events come in one thread, a click in another
         self._head, self._pictures, self._said = HTML(), HTML(), HTML()
-        self._choice = Dropdown(options=[], layout=Layout(width="10em", display="none"), description_allow_html=False)
-        self._choice.observe(lambda _: self.draw(), "value")
+        self._chips: dict[str, ToggleButton] = {}
+        self._latest = _chip("latest only", "Draw the latest thousand points, and not the whole run.")
+        self._latest.observe(lambda _: self.draw(), "value")
+        self._choice = Box(layout=Layout(flex_flow="row wrap", display="none"))
         self._buttons = {verb: self._button(verb) for verb in LABELS}
+        buttons = Box([*self._buttons.values()], layout=Layout(flex_flow="row wrap"))
         self.box = VBox(
-            [self._head, self._pictures, HBox([*self._buttons.values(), self._choice]), self._said],
+            [self._head, self._choice, self._pictures, buttons, self._said],
             layout=Layout(border="1px solid var(--jp-border-color2, #ddd)", padding="4px 8px"),
         )
         self.draw()
@@ -64,54 +69,72 @@ class JobCard:
             self._say(f"This card stands still: {error!r}")
 
     def _take(self, event: Event, when: float) -> None:
-        self._line.take(event, when)
-        match event:
-            case Metrics(step, values):
-                for name, value in values.items():
-                    self._curves.setdefault(name, deque(maxlen=POINTS)).append((float(step), value))
-            case Progress(_, used):
-                self._memory.append((when, float(used)))
-        if isinstance(event, StateChange):
-            self.draw()
-        elif isinstance(event, Metrics | Progress) and time.monotonic() - self._drawn > EVERY:
-            self.draw()
+        with self._guard:
+            self._line.take(event, when)
+            self._curves.take(event, when)
+            soon = isinstance(event, Metrics | Progress) and time.monotonic() - self._drawn > EVERY
+            if soon or isinstance(event, StateChange):
+                self.draw()
 
     def draw(self) -> None:
         """Show what is known now."""
-        self._drawn = time.monotonic()
-        view = read_job(self._job, self._paths)
-        self._offer()
-        _set(self._head, _head(self._line.line(), view.progress.total, view.progress.step, view.progress.left))
-        _set(self._pictures, self._loss() + self._memory_line(view.memory.estimate if view.memory else None))
-        for verb, button in self._buttons.items():
-            why = why_not(view, verb)
-            button.disabled, button.tooltip = bool(why), why or _TELLS[verb]
+        with self._guard:
+            self._drawn = time.monotonic()
+            view = read_job(self._job, self._paths)
+            names = shown(self._curves.metrics, picked(self._paths))
+            self._offer(names)
+            estimate = view.memory.estimate if view.memory else None
+            _set(self._head, _head(self._line.line(), view.progress.total, view.progress.step, view.progress.left))
+            _set(self._pictures, "".join(map(self._metric, names)) + self._memory(estimate))
+            for verb, button in self._buttons.items():
+                why = why_not(view, verb)
+                button.disabled, button.tooltip = bool(why), why or _TELLS[verb]
 
-    def _offer(self) -> None:
-        """Let it be chosen which of several curves is drawn."""
-        names = tuple(self._curves)
-        if names != self._choice.options:
-            chosen = self._choice.value or next((name for name in names if "loss" in name.lower()), None)
-            self._choice.options = names
-            self._choice.value = chosen if chosen in names else (names[0] if names else None)
-        self._choice.layout.display = "" if len(names) > 1 else "none"
+    # Curves -----------------------------------------------------------------------------------------------------------
 
-    def _loss(self) -> str:
-        name = self._choice.value
-        points = self._curves.get(name) if name else None
-        if not name or not points:
+    def _offer(self, drawn: tuple[str, ...]) -> None:
+        """Let it be picked which of several numbers are drawn, and from when on."""
+        for name in list(self._curves.metrics)[:MOST]:
+            if name not in self._chips:
+                self._chips[name] = chip = _chip(name, f"Draw {name}, here and in the panel.")
+                chip.observe(self._pick, "value")
+        for name, chip in self._chips.items():
+            if chip.value != (name in drawn):  # it was picked elsewhere
+                chip.unobserve(self._pick, "value")
+                chip.value = name in drawn
+                chip.observe(self._pick, "value")
+        several = list(self._chips.values()) if len(self._chips) > 1 else []
+        offered = (*several, *([self._latest] if self._curves.older else []))
+        if offered != self._choice.children:
+            self._choice.children = offered
+            self._choice.layout.display = "" if offered else "none"
+
+    def _pick(self, _: Any) -> None:
+        try:
+            pick(self._paths, [name for name, chip in self._chips.items() if chip.value])
+        except GpufitError as error:
+            self._say(str(error))
+        self.draw()
+
+    def _metric(self, name: str) -> str:
+        curve = self._curves.metrics[name]
+        at, value = curve.latest[-1]
+        latest = figure(value)
+        return picture(self._points(curve), name, latest, words=f"{name}: {latest} at step {at:.0f}")
+
+    def _memory(self, estimate: int | None) -> str:
+        curve = self._curves.memory
+        if not curve.latest:
             return ""
-        latest = figure(points[-1][1])
-        return picture(points, f"{name} {latest}", words=f"{name}: {latest} at step {points[-1][0]:.0f}") or (
-            f"<p>{html.escape(name)} {latest}</p>"
+        used = format_bytes(curve.latest[-1][1] or 0.0) + (
+            f" of {format_bytes(estimate)} estimated" if estimate else ""
+        )
+        return picture(
+            self._points(curve), "memory", used, words=f"memory: {used}", line=estimate, written=format_bytes
         )
 
-    def _memory_line(self, estimate: int | None) -> str:
-        if not self._memory:
-            return ""
-        used = format_bytes(self._memory[-1][1] or 0.0)
-        label = f"memory {used}" + (f" of {format_bytes(estimate)} estimated" if estimate else "")
-        return picture(self._memory, label, words=label, line=estimate)
+    def _points(self, curve: Curve) -> list[tuple[float, float | None]]:
+        return curve.points(whole=not (self._latest.value and self._curves.older))
 
     # Buttons ----------------------------------------------------------------------------------------------------------
 
@@ -128,7 +151,10 @@ class JobCard:
         thread.start()
 
     def _say(self, text: str) -> None:
-        _set(self._said, f'<span role="status" style="font-size:90%;opacity:.8">{html.escape(text)}</span>')
+        _set(
+            self._said,
+            f'<span role="status" style="font-size:90%;line-height:1.5;opacity:.8">{html.escape(text)}</span>',
+        )
 
 
 _TELLS: dict[Verb, str] = {
@@ -156,13 +182,22 @@ def _do(job: Job, verb: Verb, settings: Settings, say: Callable[[str], None], af
     after()
 
 
+def _chip(text: str, tells: str) -> ToggleButton:
+    return ToggleButton(
+        description=text[:LONGEST_CHIP],
+        tooltip=tells,
+        layout=Layout(width="auto", height="22px", padding="0 8px"),
+        style={"font_size": "85%"},
+    )
+
+
 def _set(widget: HTML, value: str) -> None:
     if widget.value != value:  # each change is a message to every page that shows it
         widget.value = value
 
 
 def _head(line: str, total: int | None, step: int, left: float | None) -> str:
-    parts = [f'<div style="overflow-wrap:anywhere">{html.escape(line)}</div>']
+    parts = [f'<div style="overflow-wrap:anywhere;line-height:1.5">{html.escape(line)}</div>']
     if total:
         share = min(1.0, step / total)
         told = f"step {step:,} of {total:,}" + (f", {format_duration(left)} left" if left is not None else "")
@@ -172,6 +207,6 @@ def _head(line: str, total: int | None, step: int, left: float | None) -> str:
             'background:var(--jp-layout-color3, #ddd)">'
             f'<div style="width:{100 * share:.1f}%;height:100%;border-radius:3px;'
             'background:var(--jp-brand-color1, #1976d2)"></div></div>'
-            f'<div style="font-size:85%;opacity:.75">{html.escape(told)}</div>'
+            f'<div style="font-size:85%;line-height:1.5;opacity:.75">{html.escape(told)}</div>'
         )
     return "".join(parts)

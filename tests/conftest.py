@@ -15,10 +15,14 @@ import hypothesis
 import pytest
 
 from tests.kernels import Kernel, environment, running_kernel
+from tests.terminal import kill_workers
 
 # A test run in the background of a shell inherits ignored signals, and hands them on to every process it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# The package is compiled once, and not again in each of the hundreds of processes that the tests start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long an example takes says something about the machine only, and a run that fails must fail again when repeated.
 hypothesis.settings.register_profile(
@@ -51,7 +55,30 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kernel(home: Path) -> Iterator[Kernel]:
-    """One kernel for a module's tests, on two CPU slots, with a spare worker so that each cell starts at once."""
-    with running_kernel(environment(home, GPUFIT_SPARE_WORKER="1"), home) as kernel:
+def env(home: Path) -> dict[str, str]:
+    """The environment of this module's user, who waits neither for imports nor for estimates.
+
+    A trial would run every cell twice, and wait where the cell waits; those who test estimates have another user.
+    """
+    return environment(home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="0")
+
+
+@pytest.fixture(scope="module")
+def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
+    """One kernel for a module's tests."""
+    with running_kernel(env, home) as kernel:
         yield kernel
+
+
+@pytest.fixture(scope="module")
+def second_kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
+    """Another notebook of the same user."""
+    with running_kernel(env, home) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def no_worker_outlives_its_test(home: Path) -> Iterator[None]:
+    """A failed test must not leave a worker that holds a slot: every test after it would wait."""
+    yield
+    kill_workers(home)

@@ -91,7 +91,12 @@ class Kernel:
         self.manager.interrupt_kernel()
 
     def restart(self) -> None:
+        """Restart it as Jupyter does: what it is asked to do first, it must do by itself."""
+        provisioner: Any = self.manager.provisioner
+        ending = provisioner.process
+        self.manager.shutdown_wait_time = TIMEOUT  # and not 5 s, after half of which it would be terminated
         self.manager.restart_kernel(now=False)
+        assert ending.returncode == 0
         self.client.wait_for_ready(timeout=TIMEOUT)
         self.check("%load_ext jupyter_gpufit")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -256,28 +257,44 @@ def test_leaving_with_a_code_fails_without_advice_about_the_kernel(kernel: Kerne
 
 def test_there_is_no_history_in_the_worker(kernel: Kernel) -> None:
     kernel.check("1 + 1")
-    for name in ("In", "Out"):
-        ran = kernel.run(f"%%gpufit train\n{name}[1]\n")
-        assert ran.ename == "NameError" and name in ran.evalue
+    ran = kernel.check(
+        "%%gpufit train\nfor look in (lambda: In[1], lambda: Out[1]):\n"
+        "    try: look()\n    except NameError as error: print(error.name)\n"
+    )
+    assert ran.stdout == "In\nOut\n"
+
+
+# What leads to a bar, by the words that it is drawn with.
+SHIPPED_BARS = {
+    "notebook": "from tqdm.notebook import tqdm as bar",
+    "auto": "from tqdm.auto import tqdm as bar",
+    "autonotebook": "from tqdm.autonotebook import tqdm as bar",
+    "trange": "from tqdm.notebook import trange\ndef bar(them, **options): return trange(len(them), **options)",
+}
+IMPORTED_BARS = {
+    "shipped module": "bar = module.tqdm",
+    "attribute": "import tqdm, tqdm.notebook; bar = tqdm.tqdm_notebook",
+    "notebook": "from tqdm.notebook import tqdm as bar",
+    "auto": "from tqdm.auto import tqdm as bar",
+}
 
 
 @pytest.mark.parametrize(
-    ("before", "inside"),
-    [
-        ("from tqdm.notebook import tqdm as bar", ""),
-        ("from tqdm.auto import tqdm as bar", ""),
-        ("from tqdm.autonotebook import tqdm as bar", ""),
-        ("from tqdm.notebook import trange\ndef bar(them, **options): return trange(len(them), **options)", ""),
-        ("import tqdm.notebook as module", "bar = module.tqdm\n"),
-        ("import tqdm", "import tqdm.notebook\nbar = tqdm.tqdm_notebook\n"),
-        ("", "from tqdm.notebook import tqdm as bar\n"),
-        ("", "from tqdm.auto import tqdm as bar\n"),
-    ],
+    ("before", "inside"), [(SHIPPED_BARS, {}), ({}, IMPORTED_BARS)], ids=["shipped", "imported in the cell"]
 )
-def test_a_progress_bar_for_notebooks_is_drawn_as_text(kernel: Kernel, before: str, inside: str) -> None:
-    kernel.check(f"import warnings; warnings.simplefilter('ignore')\n{before}")
-    ran = kernel.check(f"%%gpufit train\n{inside}for _ in bar(range(3), mininterval=0, desc='epochs'): pass\n")
-    assert "\r" in ran.stderr and "3/3" in ran.stderr and "epochs" in ran.stderr
+def test_a_progress_bar_for_notebooks_is_drawn_as_text(
+    kernel: Kernel, before: dict[str, str], inside: dict[str, str]
+) -> None:
+    kernel.check("import warnings, tqdm.notebook as module; warnings.simplefilter('ignore'); bars = {}")
+    for name, cell in before.items():
+        kernel.check(f"{cell}\nbars[{name!r}] = bar")
+    make = "".join(f"{cell}\nbars[{name!r}] = bar\n" for name, cell in inside.items())
+    ran = kernel.check(
+        f"%%gpufit train\n{make}for name, bar in bars.items():\n"
+        "    for _ in bar(range(3), mininterval=0, desc=name): pass\n"
+    )
+    for name in before | inside:
+        assert re.search(rf"\r{name}: 100%.* 3/3 ", ran.stderr), (name, ran.stderr)
     kernel.check("import tqdm.notebook\nassert tqdm.notebook.tqdm is tqdm.notebook.tqdm_notebook")
 
 

@@ -6,18 +6,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
+from tests.cell.resumable import trainers
+from tests.kernels import TIMEOUT, Kernel, running_kernel
+from tests.terminal import gpufit, jobs, typing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
 
 # A training with a shuffled loader, dropout and momentum, whose numbers depend on every draw. It says each step, so
 # that a test waits for a step and not for a time, and stands at `HOLD` until a file is there.
@@ -43,51 +41,10 @@ DIGEST = (
 )
 
 
-def user(home: Path, **more: str) -> dict[str, str]:
-    """The environment of a user who waits neither for imports nor for estimates."""
-    return environment(home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="0", **more)
-
-
-@pytest.fixture
-def env(home: Path) -> dict[str, str]:
-    return user(home)
-
-
-@pytest.fixture(scope="module")
-def kernel(home: Path) -> Iterator[Kernel]:
-    with running_kernel(user(home), home) as kernel:
-        yield kernel
-
-
 @pytest.fixture
 def hold(home: Path, request: pytest.FixtureRequest) -> Path:
     """While this file is not there, the cell stands at its 14th step."""
     return home / f"go-on-{request.node.name}"
-
-
-def gpufit(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "jupyter_gpufit.cli", *arguments],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-
-
-def jobs(env: dict[str, str]) -> dict[str, dict[str, Any]]:
-    listed = gpufit(env, "jobs", "--json")
-    assert listed.returncode == 0, listed.stderr
-    return {job["name"]: job for job in json.loads(listed.stdout)}
-
-
-@pytest.fixture(autouse=True)
-def _no_worker_outlives_its_test(env: dict[str, str]) -> Iterator[None]:
-    yield
-    for job in jobs(env).values():
-        if job["pid"] is not None:
-            with suppress(ProcessLookupError):
-                os.kill(job["pid"], signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +88,8 @@ def test_released_and_resumed_in_the_same_kernel_the_very_objects_are_trained(
     assert job["state"] == "released" and job["pid"] is None
     assert json.loads(gpufit(env, "status", "--json").stdout)["claims"] == []
     hold.touch()
-    ran = kernel.check("%gpufit resume left")
+    ran = kernel.check("%gpufit resume --memory 2GiB left")
+    assert "It needs 2.0 GiB: so --memory says." in ran.shown
     assert ran.stdout.startswith("step 15\n") and ran.stdout.endswith("step 30\n")
     assert "not to the bit" not in ran.shown and "repeat" not in ran.shown and "anew" not in ran.shown
     assert kernel.check(DIGEST).stdout == plain
@@ -216,18 +174,17 @@ def test_a_figure_and_a_disabled_scaler_are_released_and_go_on(
 
 
 def test_released_and_resumed_in_a_new_kernel_the_variables_come(
-    home: Path, env: dict[str, str], plain: str, hold: Path
+    second_kernel: Kernel, env: dict[str, str], plain: str, hold: Path
 ) -> None:
-    with running_kernel(env, home) as kernel:
-        sent = started(kernel, "restarted", hold)
-        assert gpufit(env, "release", "restarted").returncode == 0
-        assert kernel.finish(sent).ok
-        kernel.restart()
-        hold.touch()
-        ran = kernel.check("%gpufit resume")
-        assert "restarted goes on from step 14" in ran.shown and ran.stdout.startswith("step 15\n")
-        assert kernel.check(DIGEST).stdout == plain
-        kernel.check("assert opt.param_groups[0]['params'][0] is net[0].weight and epoch == 2")
+    sent = started(second_kernel, "restarted", hold)
+    assert gpufit(env, "release", "restarted").returncode == 0
+    assert second_kernel.finish(sent).ok
+    second_kernel.restart()
+    hold.touch()
+    ran = second_kernel.check("%gpufit resume")
+    assert "restarted goes on from step 14" in ran.shown and ran.stdout.startswith("step 15\n")
+    assert second_kernel.check(DIGEST).stdout == plain
+    second_kernel.check("assert opt.param_groups[0]['params'][0] is net[0].weight and epoch == 2")
 
 
 def test_killed_in_mid_loop_and_resumed_in_a_terminal_nothing_is_lost_to_the_bit(
@@ -269,58 +226,44 @@ def test_moved_to_the_other_slot_in_the_same_cell(kernel: Kernel, env: dict[str,
 
 
 def test_a_full_device_is_refused_and_two_jobs_with_room_swap(
-    kernel: Kernel, env: dict[str, str], home: Path, plain: str, hold: Path
+    kernel: Kernel, second_kernel: Kernel, env: dict[str, str], plain: str, hold: Path
 ) -> None:
-    with running_kernel(env, home) as other:
-        first = started(kernel, "first", hold, "--gpu cpu:0 --memory 1GiB")
-        second = started(other, "second", hold, "--gpu cpu:1")
-        refused = gpufit(env, "move", "first")
-        assert (
-            refused.returncode == 2 and "holds cpu:1" in refused.stderr and "first goes on as it was" in refused.stderr
-        )
-        assert jobs(env)["first"]["state"] == "running"
-        hold.touch()
-        assert other.finish(second).ok and kernel.finish(first).ok
-        hold.unlink()
-        first = started(kernel, "one", hold, "--gpu cpu:0 --memory 1GiB")
-        second = started(other, "two", hold, "--gpu cpu:1 --memory 1GiB")
-        swapping = [
-            subprocess.Popen([sys.executable, "-m", "jupyter_gpufit.cli", "move", name], env=env)
-            for name in ("one", "two")
-        ]
-        assert [one.wait(TIMEOUT) for one in swapping] == [0, 0]
-        found = jobs(env)
-        assert (found["one"]["device"], found["two"]["device"]) == ("cpu:1", "cpu:0")
-        hold.touch()
-        assert kernel.finish(first).ok and other.finish(second).ok
-        assert kernel.check(DIGEST).stdout == other.check(DIGEST).stdout == plain
+    first = started(kernel, "first", hold, "--gpu cpu:0 --memory 1GiB")
+    second = started(second_kernel, "second", hold, "--gpu cpu:1")
+    refused = gpufit(env, "move", "first")
+    assert refused.returncode == 2 and "holds cpu:1" in refused.stderr and "first goes on as it was" in refused.stderr
+    assert jobs(env)["first"]["state"] == "running"
+    hold.touch()
+    assert second_kernel.finish(second).ok and kernel.finish(first).ok
+    hold.unlink()
+    first = started(kernel, "one", hold, "--gpu cpu:0 --memory 1GiB")
+    second = started(second_kernel, "two", hold, "--gpu cpu:1 --memory 1GiB")
+    swapping = [typing(env, "move", name) for name in ("one", "two")]
+    said = [one.communicate(timeout=TIMEOUT) for one in swapping]
+    assert [one.returncode for one in swapping] == [0, 0], said
+    found = jobs(env)
+    assert (found["one"]["device"], found["two"]["device"]) == ("cpu:1", "cpu:0")
+    hold.touch()
+    assert kernel.finish(first).ok and second_kernel.finish(second).ok
+    assert kernel.check(DIGEST).stdout == second_kernel.check(DIGEST).stdout == plain
 
 
 def test_three_buttons_at_once_and_an_interrupt_break_nothing(
     kernel: Kernel, env: dict[str, str], plain: str, hold: Path
 ) -> None:
     sent = started(kernel, "pressed", hold)
-    pressing = [
-        subprocess.Popen(
-            [sys.executable, "-m", "jupyter_gpufit.cli", verb, "pressed"],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for verb in ("checkpoint", "checkpoint", "release")
-    ]
+    pressing = [typing(env, verb, "pressed") for verb in ("checkpoint", "checkpoint", "release")]
     ended = [(one.communicate(timeout=TIMEOUT), one.returncode) for one in pressing]
     assert kernel.finish(sent).ok and jobs(env)["pressed"]["state"] == "released", ended
     assert ended[2][1] == 0, ended
     sent = kernel.send("%gpufit resume pressed")
     kernel.until(sent, "running on")
-    saving = subprocess.Popen([sys.executable, "-m", "jupyter_gpufit.cli", "checkpoint", "pressed"], env=env)
+    saving = typing(env, "checkpoint", "pressed")
     kernel.until(sent, "saving")
     kernel.interrupt()
     ran = kernel.finish(sent)
     assert ran.ename == "KeyboardInterrupt" and "to go on from there: %gpufit resume pressed" in ran.shown
-    saving.wait(TIMEOUT)
+    saving.communicate(timeout=TIMEOUT)
     assert jobs(env)["pressed"]["state"] == "stopped"
     hold.touch()
     assert kernel.check("%gpufit resume pressed").stdout.endswith("step 30\n")
@@ -358,9 +301,7 @@ def test_a_cell_without_a_safe_point_says_what_holds_it_up(kernel: Kernel, env: 
         "found = [slow(n) for n in range(2)]\n"
     )
     kernel.until(sent, "in slow")
-    asking = subprocess.Popen(
-        [sys.executable, "-m", "jupyter_gpufit.cli", "checkpoint", "stuck"], env=env, stdout=subprocess.PIPE, text=True
-    )
+    asking = typing(env, "checkpoint", "stuck")
     kernel.until(sent, "inside `slow` (line 5), called from a list comprehension (line 6)")
     kernel.interrupt()
     assert kernel.finish(sent).ename == "KeyboardInterrupt"
@@ -382,9 +323,9 @@ def test_what_cannot_be_saved_is_said_before_the_training(kernel: Kernel, env: d
 
 
 def test_the_clock_saves_by_itself_and_the_workers_of_a_loader_end_with_the_release(
-    home: Path, hold: Path, tmp_path: Path
+    home: Path, env: dict[str, str], hold: Path, tmp_path: Path
 ) -> None:
-    env = user(home, GPUFIT_CHECKPOINT_EVERY="0.3", GPUFIT_DATA=str(tmp_path / "data"))
+    env = env | {"GPUFIT_CHECKPOINT_EVERY": "0.3", "GPUFIT_DATA": str(tmp_path / "data")}
     with running_kernel(env, home) as kernel:
         kernel.check(
             "import os, time, torch\nclass Numbers(torch.utils.data.Dataset):\n    def __len__(self): return 64\n"
@@ -409,14 +350,16 @@ def test_the_clock_saves_by_itself_and_the_workers_of_a_loader_end_with_the_rele
         kernel.check("assert seen == list(range(64)) and len(pids) == 4, (seen, pids)")
 
 
-def test_a_full_disk_is_said_and_the_training_goes_on(home: Path, hold: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_said_and_the_training_goes_on(
+    home: Path, env: dict[str, str], hold: Path, tmp_path: Path
+) -> None:
     if os.getuid() != 0:
         pytest.skip("NEEDS ROOT: mounts a small tmpfs to fill it")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", tmp_path], capture_output=True)
     if mounted.returncode:
         pytest.skip(f"CANNOT MOUNT a small tmpfs here: {mounted.stderr.decode().strip()}")
     try:
-        env = user(home, GPUFIT_DATA=str(tmp_path))
+        env = env | {"GPUFIT_DATA": str(tmp_path)}
         with running_kernel(env, home) as kernel:
             kernel.check("import os, time, torch\nbig = torch.zeros(4 << 20)")
             sent = kernel.send(
@@ -440,12 +383,7 @@ def test_of_two_resumes_at_once_one_goes_on(kernel: Kernel, env: dict[str, str],
     sent = started(kernel, "twice", hold)
     assert gpufit(env, "release", "twice").returncode == 0
     assert kernel.finish(sent).ok
-    resuming = [
-        subprocess.Popen(
-            [sys.executable, "-m", "jupyter_gpufit.cli", "resume", "twice"], env=env, stderr=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
+    resuming = [typing(env, "resume", "twice") for _ in range(2)]
     said = [one.communicate(timeout=TIMEOUT)[1] for one in resuming]
     assert sorted(one.returncode for one in resuming) == [0, 2]
     assert any("runs already" in words or "it is " in words for words in said)
@@ -479,26 +417,56 @@ def test_a_checkpoint_that_is_broken_is_said_and_kept(kernel: Kernel, env: dict[
 
 
 def test_a_resumed_job_queues_as_any_other_and_can_give_its_place_up_again(
-    kernel: Kernel, env: dict[str, str], home: Path, plain: str, hold: Path
+    kernel: Kernel, second_kernel: Kernel, env: dict[str, str], plain: str, hold: Path
 ) -> None:
     sent = started(kernel, "patient", hold, "--gpu cpu:0")
     assert gpufit(env, "release", "patient").returncode == 0
     assert kernel.finish(sent).ok
-    with running_kernel(env, home) as other:
-        held = other.send(
-            "%%gpufit train --name holder --gpu cpu:0\nimport time\nprint('holding')\nwhile True: time.sleep(0.1)\n"
-        )
-        other.until(held, "holding")
-        resumed = gpufit(env, "resume", "patient")
-        assert resumed.returncode == 0 and "patient waits: " in resumed.stdout, resumed
-        assert "holder holds cpu:0" in resumed.stdout
-        assert "nothing to save yet" in gpufit(env, "checkpoint", "patient").stderr
-        released = gpufit(env, "release", "patient")
-        assert released.returncode == 0 and "patient is released at step" in released.stdout, released
-        assert jobs(env)["patient"]["state"] == "released"
-        hold.touch()
-        kernel.check("%gpufit resume patient --gpu cpu:1")  # the very objects, also after a resume that came to nothing
-        assert kernel.check(DIGEST).stdout == plain
-        kernel.check("assert also is net")
-        other.interrupt()
-        other.finish(held)
+    held = second_kernel.send(
+        "%%gpufit train --name holder --gpu cpu:0\nimport time\nprint('holding')\nwhile True: time.sleep(0.1)\n"
+    )
+    second_kernel.until(held, "holding")
+    resumed = gpufit(env, "resume", "patient")
+    assert resumed.returncode == 0 and "patient waits: " in resumed.stdout, resumed
+    assert "holder holds cpu:0" in resumed.stdout
+    assert "nothing to save yet" in gpufit(env, "checkpoint", "patient").stderr
+    released = gpufit(env, "release", "patient")
+    assert released.returncode == 0 and "patient is released at step" in released.stdout, released
+    assert jobs(env)["patient"]["state"] == "released"
+    hold.touch()
+    kernel.check("%gpufit resume patient --gpu cpu:1")  # the very objects, also after a resume that came to nothing
+    assert kernel.check(DIGEST).stdout == plain
+    kernel.check("assert also is net")
+    second_kernel.interrupt()
+    second_kernel.finish(held)
+
+
+def test_a_trainer_that_is_not_known_is_left_by_its_own_resume(
+    kernel: Kernel, env: dict[str, str], home: Path, hold: Path
+) -> None:
+    trainers.write(home / "libraries")
+    kernel.check(f"import sys; sys.path.insert(0, {str(home / 'libraries')!r})\nseen = []")
+    sent = kernel.send(
+        "%%gpufit train --name unknown\n"
+        "import os, time\n"
+        "from transformers.trainer import Trainer\n"
+        "from transformers.trainer_callback import TrainerCallback\n"
+        "class Sees(TrainerCallback):\n"
+        "    def on_step_end(self, args, state, control, **_):\n"
+        "        seen.append(state.global_step)\n"
+        "        print('step', state.global_step)\n"
+        "        time.sleep(0.05)\n"
+        f"        if os.path.exists({str(hold)!r}): state.global_step = 10**9\n"
+        "end = Trainer([Sees()]).train(steps=10**9)\n"
+    )
+    kernel.until(sent, "step 2\n")
+    assert "own resume: not exact to the bit" in gpufit(env, "release", "unknown").stdout
+    assert kernel.finish(sent).ok
+    assert "own resume: not exact to the bit" in gpufit(env, "checkpoint", "show", "unknown").stdout
+
+    hold.touch()
+    ran = kernel.check("%gpufit resume unknown")
+
+    assert "Trainer.train goes on by the library's own resume" in ran.stdout + ran.shown
+    kernel.check("assert end == 10**9 and seen == list(range(1, len(seen) + 1)), seen\nsys.path.pop(0)")
+    assert not list(home.rglob("own-resume-*"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +14,22 @@ import pytest
 
 from jupyter_gpufit import resume
 from jupyter_gpufit.asking import why_not
+from jupyter_gpufit.checkpoint.layout import lay_out
+from jupyter_gpufit.checkpoint.manifest import About
+from jupyter_gpufit.checkpoint.publish import Publisher, publishing
+from jupyter_gpufit.checkpoint.request import Request
+from jupyter_gpufit.checkpoint.snapshot_values import Snapshot
+from jupyter_gpufit.checkpoint.windows import in_one
 from jupyter_gpufit.clean import clean
-from jupyter_gpufit.errors import JobBusy, NoSuchDevice, NoSuchJob, NotResumable
+from jupyter_gpufit.errors import JobBusy, NeverFits, NoSuchDevice, NoSuchJob, NotResumable
 from jupyter_gpufit.job import Job, JobPaths, State, create_job_files
+from jupyter_gpufit.process import ProcessId
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.status import read_jobs
 from jupyter_gpufit.table import jobs as table_of
-from jupyter_gpufit.worker.handover import Handover, note_start
+from jupyter_gpufit.units import GiB
+from jupyter_gpufit.worker.handover import Handover, note_start, noted_start
+from jupyter_gpufit.worker.live import Live, Memory
 from jupyter_gpufit.worker.record import (
     LastCheckpoint,
     Record,
@@ -74,6 +85,63 @@ def test_the_newest_that_can_be_resumed_is_meant_and_its_step_is_said(settings: 
         anyio.run(resume.prepare, settings, "bert", "cpu:9")
 
 
+def test_a_lost_jobs_process_is_not_waited_for(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume, "LEAVING", 600.0)
+    paths = a_job(settings, "bert", "running")  # by a worker that is stopped, and cut off from its lock
+    write_record(paths, replace(read_record(paths), state="running", worker=ProcessId.of(os.getpid())))
+
+    async def prepare() -> None:
+        with anyio.fail_after(60):
+            await resume.prepare(settings, "bert")
+
+    anyio.run(prepare)
+
+
+def test_it_goes_on_with_what_its_runs_tell_that_it_needs(settings: Settings) -> None:
+    def prepared(record: Record, memory: int | None = None) -> resume.Resumption:
+        write_record(paths, record)
+        return anyio.run(resume.prepare, settings, "bert", "cpu:1", memory)
+
+    paths = a_job(settings, "bert", "released")
+    released = Record(state="released", since=1e9, checkpoint=SAVED, step=1204)
+    assert prepared(released).start.why == "needs a whole device: nobody can tell how much it takes"
+    seen = prepared(replace(released, live=Live(memory=Memory(used=1, peak=2 * GiB))))
+    assert (seen.start.needed, seen.start.gpu) == (2.5 * GiB, "cpu:1")
+    assert seen.words(1e9 + 60).endswith(" It needs 2.5 GiB: 2.0 GiB measured so far, and a reserve.")
+    _publish(paths, peak=3 * GiB)
+    assert prepared(released).start.needed == 3.75 * GiB
+    said = prepared(released, memory=GiB).start
+    assert (said.needed, said.why) == (GiB, "needs 1.0 GiB: so --memory says")
+    with pytest.raises(NeverFits):
+        prepared(released, memory=5 * GiB)
+
+
+def test_after_it_ran_out_of_a_claim_it_goes_on_with_a_whole_device(settings: Settings) -> None:
+    paths = a_job(settings, "bert", "failed")
+    note_start(paths, replace(noted_start(paths), needed=GiB))
+    grown = Live(memory=Memory(used=1, peak=2 * GiB))
+    reason = "OutOfMemoryError: the slot's 1 GiB"
+    ran_out = Record(state="failed", since=1e9, reason=reason, checkpoint=SAVED, step=1204, live=grown)
+    write_record(paths, ran_out)
+    found = anyio.run(resume.prepare, settings, "bert").start
+    assert (found.needed, found.outgrew, found.why) == (None, 2 * GiB, "needs a whole device: 2.0 GiB were too little")
+    note_start(paths, found)  # as a worker does; it was released in the queue
+    write_record(paths, replace(ran_out, state="released", reason=""))
+    assert anyio.run(resume.prepare, settings, "bert").start.needed is None
+
+
+def _publish(paths: JobPaths, peak: int) -> None:
+    """A checkpoint that knows how much its training had taken."""
+    snapshot = Snapshot(b"graph", ())
+    layout = lay_out("000001-000001", snapshot, {}, ())
+    memory = bytearray(layout.nbytes)
+    for image, head in zip(layout.images, layout.heads, strict=True):
+        memory[image.start : image.start + image.head] = head
+    known = About(step=1204, epoch=1, time=1e9, where="", device="", peak=peak)
+    request = Request.of("000001-000001", known, 3, snapshot, layout, "")
+    Publisher(paths.checkpoints).publish(request, in_one(memoryview(memory)))
+
+
 def test_with_nothing_to_resume_it_is_said(settings: Settings) -> None:
     a_job(settings, "gpt", "stopped", None)
     with pytest.raises(NoSuchJob, match="No job of yours can be resumed"):
@@ -97,6 +165,31 @@ def test_each_start_is_an_epoch(settings: Settings) -> None:
     assert [next_epoch(paths), next_epoch(paths)] == [1, 2]
     paths.checkpoints.mkdir(mode=0o700)
     assert next_epoch(paths) == current_epoch(paths) == 3
+
+
+@pytest.mark.slow
+def test_a_new_epoch_waits_for_a_publish_that_has_looked_at_the_old_one(settings: Settings) -> None:
+    paths = a_job(settings, "bert", "released")
+    paths.checkpoints.mkdir(mode=0o700)
+    code = f"""
+from pathlib import Path
+from jupyter_gpufit.job import JobPaths
+from jupyter_gpufit.worker.record import next_epoch
+next_epoch(JobPaths(Path({str(paths.root)!r})))
+"""
+    with publishing(paths.checkpoints):  # an older worker between its look and its rename
+        later = subprocess.Popen([sys.executable, "-c", code])
+        until = time.monotonic() + 60
+        while later.poll() is None and not _waits_for_a_lock(later.pid):
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        assert later.poll() is None and current_epoch(paths) == 0
+    assert later.wait(60) == 0 and current_epoch(paths) == 1
+
+
+def _waits_for_a_lock(pid: int) -> bool:
+    lines = map(str.split, Path("/proc/locks").read_text().splitlines())
+    return any("->" in words and str(pid) in words for words in lines)
 
 
 def test_a_record_keeps_its_checkpoint_and_a_killed_worker_leaves_it(settings: Settings) -> None:

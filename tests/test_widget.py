@@ -12,6 +12,7 @@ import pytest
 from jupyter_gpufit import widget
 from jupyter_gpufit.errors import BadSetting, JobBusy
 from jupyter_gpufit.job import Job, JobPaths, create_job_files
+from jupyter_gpufit.kept import LATEST, OLDER
 from jupyter_gpufit.possible import Verb
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.show import wants_card, with_card
@@ -71,15 +72,47 @@ def test_draws_the_loss_and_the_memory_against_its_estimate(paths: JobPaths) -> 
     points = [Metrics(step, {"acc": 0.5, "val_loss": 1.0 / step}) for step in range(1, 5)]
     made = card(paths, *points, Progress(1, GiB, GiB), Progress(2, GiB, GiB))
     shown = html(made)
-    assert "val_loss 0.25" in shown and shown.count("<polyline") == 2
-    assert "memory 1.0 GiB of 2.0 GiB estimated" in shown
-    made._choice.value = "acc"
-    assert "acc 0.5" in html(made)
+    assert "val_loss</span> 0.25" in shown and shown.count("<polyline") == 2
+    assert "memory</span> 1.0 GiB of 2.0 GiB estimated" in shown
+
+
+def chips(made: widget.JobCard) -> dict[str, bool]:
+    """What can be picked, and whether it is drawn."""
+    return {chip.description: chip.value for chip in made._choice.children}
+
+
+def test_what_is_drawn_can_be_picked_and_is_kept_for_the_job(paths: JobPaths) -> None:
+    record(paths, "running")
+    points = [Metrics(step, {"acc": 0.5, "loss": 1.0 / step}) for step in range(1, 5)]
+    made, again = card(paths, *points), card(paths, *points)
+    html(made)
+    assert chips(made) == {"acc": False, "loss": True}
+    made._chips["acc"].value = True
+    assert "acc</span> 0.5" in html(made) and "loss</span> 0.25" in html(made)
+    made._chips["loss"].value = False
+    assert "acc</span> 0.5" in html(made) and "loss</span>" not in html(made)
+    # A card in another notebook, and the same one after a restart of the kernel, show the same.
+    for other in (again, card(paths, *points)):
+        assert "acc</span> 0.5" in html(other) and "loss</span>" not in html(other)
+        assert chips(other) == {"acc": True, "loss": False}
+
+
+def test_of_one_number_there_is_nothing_to_pick(paths: JobPaths) -> None:
+    made = card(paths, Metrics(1, {"loss": 1.0}), Metrics(2, {"loss": 0.5}))
+    html(made)
+    assert chips(made) == {} and made._choice.layout.display == "none"
+
+
+def test_a_long_run_is_drawn_whole_or_its_latest_part(paths: JobPaths) -> None:
+    made = card(paths, *(Metrics(step, {"loss": float(step)}) for step in range(3000)))
+    assert "0 to 2999" in html(made) and chips(made) == {"latest only": False}
+    made._latest.value = True
+    assert "2000 to 2999" in html(made)
 
 
 def test_a_loss_that_is_not_a_number_is_said(paths: JobPaths) -> None:
     record(paths, "running")
-    assert "loss not a number" in html(card(paths, Metrics(1, {"loss": 1.0}), Metrics(2, {"loss": None})))
+    assert "loss</span> not finite" in html(card(paths, Metrics(1, {"loss": 1.0}), Metrics(2, {"loss": None})))
 
 
 def test_buttons_are_those_of_its_state(paths: JobPaths) -> None:
@@ -136,7 +169,7 @@ def test_a_whole_journal_is_replayed_at_once(paths: JobPaths) -> None:
     start = time.monotonic()
     made = card(paths, *(Metrics(step, {"loss": 1.0 / step}) for step in range(1, 5000)))
     assert time.monotonic() - start < 5.0
-    assert len(made._curves["loss"]) == widget.POINTS
+    assert len(made._curves.metrics["loss"].points()) <= LATEST + OLDER
 
 
 def test_where_there_is_a_card() -> None:

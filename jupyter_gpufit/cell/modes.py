@@ -147,14 +147,26 @@ def _write_plots(matplotlib: Any, changed: dict[str, Any]) -> None:
 
 
 def _read_filters(_: Any) -> list[Any]:
-    # A category of the notebook's own would not be found at the other end.
-    return [one for one in warnings.filters if one[2].__module__ != "__main__"]
+    return [one for one in warnings.filters if not _notebooks_own(one) and not _sympys(one)]
+
+
+def _notebooks_own(one: Any) -> bool:
+    """Whether its category would not be found at the other end."""
+    return str(one[2].__module__) == "__main__"
+
+
+def _sympys(one: Any) -> bool:
+    """Whether it is sympy's own, which would load sympy at the other end, and that takes longer than many a cell.
+
+    An optimizer loads torch's compiler, and with it sympy, which sets its filter itself wherever it is loaded.
+    """
+    return str(one[0]) == "once" and str(one[2].__module__).startswith("sympy.")
 
 
 def _write_filters(_: Any, filters: list[Any]) -> None:
-    kept = [one for one in warnings.filters if one[2].__module__ == "__main__"]
+    filters = [*filter(_notebooks_own, warnings.filters), *filters, *filter(_sympys, warnings.filters)]
     warnings.resetwarnings()  # which also makes Python forget what it has shown under the old ones
-    warnings.filters[:] = [*kept, *filters]  # type: ignore[index]  # a list, though declared as a Sequence
+    warnings.filters[:] = filters  # type: ignore[index]  # a list, though declared as a Sequence
 
 
 _Form: TypeAlias = tuple[str | None, str | None, Literal["%", "{", "$"]]

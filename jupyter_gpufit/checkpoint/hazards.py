@@ -18,7 +18,7 @@ Memo = Mapping[int, tuple[int, Any]]  # a pickler's: its objects by their id()
 Roots = Callable[[], Mapping[str, Any]]
 # In a pickle, an int of five or six bytes; each byte may begin one, for a float's may look like one.
 _LONG = re.compile(rb"(?=\x8a(?:\x05(.{5})|\x06(.{6})))", re.DOTALL)
-_OURS = ("gpufit", "IPython", "Tmonitor")
+_HARMLESS = ("gpufit", "IPython", "Tmonitor", "MLflow")  # threads; MLflow's send what was logged, wherever they stand
 
 
 def check_moment() -> None:
@@ -33,7 +33,7 @@ def check_moment() -> None:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             raise NotHere("torch.distributed is in use, and a training of several processes cannot be saved yet.")
     for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.main_thread() and not thread.name.startswith(_OURS):
+        if not thread.daemon and thread is not threading.main_thread() and not thread.name.startswith(_HARMLESS):
             raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
 
 

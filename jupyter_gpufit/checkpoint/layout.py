@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from .manifest import GRAPH, STATE, Manifest, StoredBlob, kept_file
 from .snapshot_values import DTYPES, Blob, Snapshot
 
 ALIGN = 64  # bytes; where the tensors of a file begin, so that their copies start on a cache line
+BLOCK = mmap.PAGESIZE  # bytes; where files begin in the buffer, so that they can be written past the page cache
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def lay_out(name: str, snapshot: Snapshot, linked: Mapping[int, StoredBlob], sta
     images = [Image(GRAPH, 0, len(snapshot.graph), len(snapshot.graph), (), ())]
     heads = [snapshot.graph]
     for file, numbers in files.items():
-        image, head = _image(file, _aligned(images[-1].start + images[-1].nbytes), snapshot.blobs, numbers)
+        image, head = _image(file, _aligned(images[-1].start + images[-1].nbytes, BLOCK), snapshot.blobs, numbers)
         images.append(image)
         heads.append(head)
     return Layout(tuple(images), tuple(heads), linked, images[-1].start + images[-1].nbytes)
@@ -73,8 +75,8 @@ def _image(file: str, start: int, blobs: Sequence[Blob], numbers: list[int]) -> 
     return Image(file, start, len(head) + end, len(head), tuple(numbers), at), head
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
+def _aligned(size: int, to: int = ALIGN) -> int:
+    return -(-size // to) * to
 
 
 def unchanged(

@@ -229,13 +229,30 @@ def _path(file: Any) -> str:
     return path
 
 
-# A csv.writer holds nothing but its file's write(), a csv.reader nothing but its lines.
+# A csv.writer holds nothing but its file's write(), a csv.reader nothing but its lines and how many they were.
 def reduce_csv(obj: Any, pickler: SnapshotPickler) -> Reduced:
     if isinstance(obj, _READER):
         lines = next(one for one in gc.get_referents(obj) if hasattr(one, "__next__"))
-        return make_csv_reader, (lines, _form(obj))
+        lines = lines.lines if isinstance(lines, Counted) else lines
+        return make_csv_reader, (lines, _form(obj), obj.line_num)
     write = next(one for one in gc.get_referents(obj) if callable(one) and hasattr(one, "__self__"))
     return make_csv_writer, (write.__self__, _form(obj))
+
+
+class Counted:
+    """The lines that are left, behind so many empty ones: a reader's line_num cannot be set, but it counts."""
+
+    def __init__(self, lines: Any, read: int) -> None:
+        self.lines, self._read = lines, read
+
+    def __iter__(self) -> Counted:
+        return self
+
+    def __next__(self) -> Any:
+        if self._read:
+            self._read -= 1
+            return ""
+        return next(self.lines)
 
 
 def _form(obj: Any) -> dict[str, Any]:
@@ -246,8 +263,11 @@ def make_csv_writer(file: Any, form: dict[str, Any]) -> Any:
     return csv.writer(file, **form)
 
 
-def make_csv_reader(lines: Any, form: dict[str, Any]) -> Any:
-    return csv.reader(lines, **form)
+def make_csv_reader(lines: Any, form: dict[str, Any], read: int) -> Any:
+    made = csv.reader(Counted(lines, read), **form)
+    for _ in range(read):
+        next(made)
+    return made
 
 
 _KINDS: dict[type, Kind] = {

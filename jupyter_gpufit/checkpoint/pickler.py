@@ -15,7 +15,7 @@ from ..graph.spans import Recorder
 from ..graph.stream import GraphPickler, Namespace
 
 _OF_TORCH = ("tensors", "loaders")
-_FAMILIES = ("suspended", "opened_files", "reporters", "figures")
+_FAMILIES = ("suspended", "opened_files", "reporters", "trackers", "figures")
 _ADVICE = "No checkpoint can hold it: make it anew where it is used, or delete it before the loop."
 _MANY = 1000  # refusals, of which the first ten are shown
 
@@ -23,9 +23,10 @@ _MANY = 1000  # refusals, of which the first ten are shown
 class Unready(Exception):
     """An object that cannot be saved at this safe point, and can be at a later one."""
 
-    def __init__(self, obj: Any, why: str) -> None:
+    def __init__(self, obj: Any, why: str, instead: str) -> None:
         super().__init__(why)
         self.obj, self.why = obj, why  # "a tensor that ..."
+        self.instead = instead  # ".item()", which gives its value
 
 
 class Restoring:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cell import modes, rng
-from . import torch_settings
+from . import torch_settings, trackers
 
 # What the process was given, and what it is for: these are the new process's own.
-_NOT_CARRIED = ("CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED", "GPUFIT_", "TORCHINDUCTOR_CACHE_DIR")
+_NOT_CARRIED = ("CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED", "GPUFIT_", "TORCHINDUCTOR_CACHE_DIR", "WANDB_SERVICE")
 _OURS = __package__.split(".")[0]
 
 
@@ -57,6 +57,7 @@ Settings = dict[str, Any]
 def read() -> Settings:
     """To be called in the main thread: some of these belong to a thread."""
     found: Settings = {"generators": rng.states(), "modes": modes.modes(), "signals": _signals(), "loggers": _loggers()}
+    found["trackers"] = trackers.live()
     if "torch" in sys.modules:
         found["torch"] = torch_settings.read()
         if on_gpu():

@@ -5,7 +5,6 @@ Nothing here counts on a moment: killed anywhere, it leaves a `.tmp` directory, 
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -13,24 +12,23 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from .checksum import Run, Section, Sums, runs
+from .checksum import Run, Section, Sums
+from .image_file import ImageFile, create, write_at
+from .layout import Image
 from .manifest import MANIFEST, Manifest, StoredBlob, StoredFile, order_of
 from .reading import OWN_FILE, names, sums_of
-from .request import Request, sizes
+from .request import Answer, Request, sizes
+from .windows import Window, Windows
 
 THREADS = 2  # one waits for the disk while the other sums
-_ASIDE = re.compile(r"\.\d{6,}-\d{6,}\.\d+\.[0-9a-f]+\.tmp")
-_START_WRITING = 2  # SYNC_FILE_RANGE_WRITE
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-_libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+_ASIDE = re.compile(r"\.\d{6,}-\d{6,}\.(\d+)\.[0-9a-f]+\.tmp")  # with the pid of who writes
 
 
 class Outdated(Exception):
@@ -44,28 +42,33 @@ class Unlinked(Exception):
     """A file that was to be linked is not there, or is not what was written."""
 
 
-def remove_leftovers(directory: Path) -> None:
-    """Take away what killed writers left. Only the holder of the job's lock starts a writer: nobody is at work."""
+def remove_leftovers(directory: Path, training: int) -> None:
+    """Take away what killed writers left. Only the holder of the job's lock starts a writer: nobody is at work, but
+    perhaps the training's own process, which streams.
+    """
     with suppress(FileNotFoundError):
         for entry in os.scandir(directory):
-            if _ASIDE.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            found = _ASIDE.fullmatch(entry.name)
+            if found and int(found[1]) != training and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
 class Publisher:
     """Writes the checkpoints of one worker into one directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, waited_for: bool = False) -> None:
+        """`waited_for`: a training stands still meanwhile, so that nothing is written with low priority."""
         self.directory = directory
+        self._waited_for = waited_for
         self._sound: set[tuple[int, ...]] = set()  # files to be linked that were written or read by this process
 
-    def publish(self, request: Request, memory: memoryview) -> None:
-        """Write the request's images, which lie in `memory`; when this returns, a power cut loses nothing of them."""
+    def publish(self, request: Request, windows: Windows) -> None:
+        """Write the request's images as their windows pass by; when this returns, a power cut loses nothing of them."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         aside = _aside(self.directory, request.name)
         aside.mkdir(mode=0o700)
         try:
-            manifest = self._write(aside, request, memory)
+            manifest = self._write(aside, request, windows)
             _write_small(aside / MANIFEST, manifest.to_json().encode())
             _sync(aside)
             with publishing(self.directory):
@@ -76,30 +79,26 @@ class Publisher:
             shutil.rmtree(aside, ignore_errors=True)
             raise
 
-    def _write(self, aside: Path, request: Request, memory: memoryview) -> Manifest:
+    def _write(self, aside: Path, request: Request, windows: Windows) -> Manifest:
         files: dict[str, StoredFile] = {}
         blobs = list(request.blobs)
         for file, checkpoint in request.linked.items():
             files[file] = self._link(aside, self.directory / checkpoint, file, request.blobs)
-        with ThreadPoolExecutor(THREADS, initializer=_give_way if request.about.automatic else None) as pool:
-            opened = [_create(aside / image.file) for image in request.images]
-            try:
-                for fd, image in zip(opened, request.images, strict=True):
-                    _reserve(fd, image.nbytes)  # of all files before a byte is written: a full disk shows at once
-                for fd, image in zip(opened, request.images, strict=True):
-                    part = memory[image.start : image.start + image.nbytes]
-                    sums = _write_image(pool, fd, part, image.sections(sizes(blobs)))
-                    files[image.file] = StoredFile(image.nbytes, image.head, sums.of(0))
-                    for place, number in enumerate(image.blobs, start=1):
-                        blobs[number] = replace(blobs[number], checksum=sums.of(place))
-                for fd in opened:
-                    os.fsync(fd)
-                    self._sound.add(_identity(os.fstat(fd)))
-                    if request.about.automatic:  # nobody will read it soon, and the training's data may
-                        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                for fd in opened:
-                    os.close(fd)
+        with ExitStack() as stack:
+            opened = [stack.enter_context(closing(ImageFile(aside / image.file))) for image in request.images]
+            for image_file, image in zip(opened, request.images, strict=True):
+                image_file.reserve(image.nbytes)  # of all before a byte is written: a full disk shows at once
+            # Entered last: its threads have ended when the files are closed, also where one of them failed.
+            pool = stack.enter_context(_threads(request.about.automatic and not self._waited_for))
+            for image_file, image in zip(opened, request.images, strict=True):
+                sums = _write_image(pool, image_file, image, image.sections(sizes(blobs)), windows)
+                files[image.file] = StoredFile(image.nbytes, image.head, sums.of(0))
+                for place, number in enumerate(image.blobs, start=1):
+                    blobs[number] = replace(blobs[number], checksum=sums.of(place))
+            for image_file in opened:
+                self._sound.add(_identity(image_file.sync()))
+                if request.about.automatic:
+                    image_file.forget()
         return Manifest(request.name, request.about, files, tuple(blobs))
 
     def _link(self, aside: Path, source: Path, file: str, blobs: Sequence[StoredBlob]) -> StoredFile:
@@ -122,6 +121,30 @@ class Publisher:
         except (FileNotFoundError, KeyError, ValueError) as error:
             raise Unlinked(f"{source / file} is gone ({error})") from error
         return before
+
+
+def answer_to(request: Request, directory: Path, publish: Callable[[], None]) -> Answer:
+    """Publish it, and put how it went into words that cross to another process."""
+    try:
+        publish()
+        return Answer()
+    except Outdated as outdated:
+        return Answer("outdated", current=outdated.current)
+    except Unlinked as unlinked:
+        return Answer(str(unlinked), unlinked=True)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        return Answer(why, error.errno or errno.EIO, str(error.filename or ""), request.needed, _free(directory))
+    except Exception as error:  # whatever it is, the training shall hear of it and go on
+        return Answer(f"{type(error).__name__}: {error}")
+
+
+def _free(directory: Path) -> int:
+    try:
+        found = os.statvfs(directory if directory.exists() else directory.parent)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 @contextmanager
@@ -166,48 +189,32 @@ def _rename_to_new(aside: Path, target: Path) -> None:
     os.rename(aside, target)
 
 
-def _create(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-
-
 def _write_small(path: Path, data: bytes) -> None:
-    fd = _create(path)
+    fd = create(path)
     try:
-        _write_at(fd, memoryview(data), 0)
+        write_at(fd, memoryview(data), 0)
         os.fsync(fd)
     finally:
         os.close(fd)
 
 
-def _write_image(pool: ThreadPoolExecutor, fd: int, data: memoryview, sections: Sequence[Section]) -> Sums:
+def _threads(low_priority: bool) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, initializer=_give_way if low_priority else None)
+
+
+def _write_image(
+    pool: ThreadPoolExecutor, file: ImageFile, image: Image, sections: Sequence[Section], windows: Windows
+) -> Sums:
     sums = Sums(sections)
 
-    def write(run: Run) -> None:
-        part = data[run.start : run.end]
-        sums.take(run, part)
-        _write_at(fd, part, run.start)
-        # The disk begins now and not at the fsync: it works while the rest is summed and copied.
-        _libc.sync_file_range(fd, run.start, len(part), _START_WRITING)
+    def write(window: Window, run: Run) -> None:
+        sums.take(run, window.bytes_of(run))
+        file.write(*window.blocks_of(run, image.nbytes))
 
-    for _ in pool.map(write, runs(sections)):
-        pass
+    for window in windows(image, sections):
+        for _ in pool.map(partial(write, window), window.runs):
+            pass
     return sums
-
-
-def _write_at(fd: int, data: memoryview, at: int) -> None:
-    while data:
-        wrote = os.pwrite(fd, data, at)
-        data, at = data[wrote:], at + wrote
-
-
-def _reserve(fd: int, nbytes: int) -> None:
-    # Not posix_fallocate: where a file system cannot reserve, it would write into every block instead.
-    while nbytes and _libc.fallocate(fd, 0, 0, nbytes):
-        number = ctypes.get_errno()
-        if number in (errno.EOPNOTSUPP, errno.ENOSYS):
-            return
-        if number != errno.EINTR:
-            raise OSError(number, os.strerror(number))
 
 
 def _link_or_copy(fd: int, source: Path, target: Path) -> None:
@@ -216,7 +223,7 @@ def _link_or_copy(fd: int, source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
             raise
-        copy = _create(target)  # a file system without hard links
+        copy = create(target)  # a file system without hard links
         try:
             at, size = 0, os.fstat(fd).st_size
             while at < size:

@@ -23,6 +23,7 @@ class Restoring:
     """What objects hand over while they are made, to be done when all are there."""
 
     last: list[Callable[[], None]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def restore(graph: bytes, read: Read, program: Any, namespace: Namespace, *, mem
         for finish in restoring.last:
             finish()
         arrival = arrival_again(needed, namespace, before, memory, whole)
-    remarks = tuple(modules.changed_files(header["modules"]))
+    remarks = (*modules.changed_files(header["modules"]), *restoring.remarks)
     found = Restored(arrival, extra, remarks, lambda: process.put(settings))
     if program is not None:
         program.resume(records)

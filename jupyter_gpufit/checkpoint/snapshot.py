@@ -11,7 +11,8 @@ need of the arrival, and the sets that need help with their order.
     reporters    bars, log files, TensorBoard              process      what belongs to no variable
     modules      what cells have put into them             orders       of sets
     arrived      what the reply will need                  hazards      what would silently go another way
-    blobs        bytes out and in
+    blobs        bytes out and in                          autograd     which graphs of tensors can be held
+    trackers     runs of W&B and MLflow
 
 Objects that cannot be saved are named, all at once (CannotSave); what can be saved later only defers (NotHere).
 """
@@ -145,13 +146,18 @@ class _Whole:
         try:
             pickler.dump(value)
         except Unready as error:
-            place = where(self._roots(), error.obj)
-            raise NotHere(f"{place[1] if place else 'something'} is {error.why}.") from error
+            raise NotHere(self._put_off(error)) from error
         except pickler.passed_on:
             raise
         except Exception as error:  # in the middle of the stream, which is broken from here on
             pickler.refusals.append(Refusal(pickler.name, value, f"{a_thing(value)} that cannot be copied ({error})."))
             self._refuse(self._told(pickler))
+
+    def _put_off(self, error: Unready) -> str:
+        name, path = where(self._roots(), error.obj) or ("", "something")
+        variable, _, function = name.partition(" of ")
+        line = self.program.where_set(variable, function.removesuffix("()"))
+        return f"{path} is {error.why}. If only its value is wanted, keep its {error.instead}{line and f' in {line}'}."
 
     def _roots(self) -> dict[str, Any]:
         """The variables, and those of the functions that are running, under names that a user understands."""
@@ -163,7 +169,7 @@ class _Whole:
                     roots[f"{name} of {function}()"] = value
         for record in self.records:
             roots |= {f"the loop over {_loop(one)}": one for one in record.its.values()}
-            roots |= {f"`with` a {type(one).__name__}": one for one in record.cms.values()}
+            roots |= {_held(one): one for one in record.cms.values()}
         return roots
 
     def _told(self, pickler: SnapshotPickler) -> list[Problem]:
@@ -212,6 +218,12 @@ def _contents(record: Record) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:
             continue
+
+
+def _held(one: Any) -> str:
+    if isinstance(one, BaseException):
+        return f"the {type(one).__name__} that is being handled"
+    return f"`with` a {type(one).__name__}"
 
 
 def _loop(iterator: Any) -> str:

@@ -10,7 +10,7 @@ import ctypes
 import mmap
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +32,9 @@ class NoRoom(Exception):
 class Staging:
     """The buffer. Whoever has a view of it must have let go before it grows."""
 
-    def __init__(self) -> None:
+    def __init__(self, free: Callable[[], int] | None = None) -> None:
+        """`free`: how many bytes of memory this process may still take; by default free_memory()."""
+        self._free = free or free_memory
         self.fd = os.memfd_create("gpufit-checkpoint", os.MFD_CLOEXEC)
         self.size = 0  # bytes of host memory it takes
         self.address = 0
@@ -40,12 +42,10 @@ class Staging:
 
     def reserve(self, nbytes: int) -> None:
         """Make it at least so large. Raises NoRoom rather than let the system kill the training for want of memory."""
-        if nbytes <= self.size:
+        if not (more := self.growth(nbytes)):
             return
-        size = -(-nbytes // _GRAIN) * _GRAIN
-        free = free_memory()
-        if size - self.size > free:
-            raise NoRoom(size - self.size, free)
+        self.check(more)
+        size = self.size + more
         os.ftruncate(self.fd, size)
         self._map = mmap.mmap(self.fd, size)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
@@ -54,6 +54,15 @@ class Staging:
         # Untouched memory would make the pause four times as long. All of it: the mapping is new.
         in_threads(self._touch, range(0, size, PIECE))
         self.size = size
+
+    def check(self, nbytes: int) -> None:
+        """Raise NoRoom where so many bytes more are not to be had."""
+        if nbytes and nbytes > (free := self._free()):  # asked only where it matters: it takes a millisecond
+            raise NoRoom(nbytes, free)
+
+    def growth(self, nbytes: int) -> int:
+        """By how many bytes it must grow to hold so many."""
+        return max(0, -(-nbytes // _GRAIN) * _GRAIN - self.size)
 
     def view(self, start: int, nbytes: int) -> memoryview:
         assert self._map is not None and start + nbytes <= self.size

@@ -21,6 +21,8 @@ def find(cls: type) -> Kind | None:
 
 def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
     program = pickler.program
+    if (parts := generators.expression(generator)) is not None:
+        return generators.expressed, parts
     if pickler.name and generator.gi_frame is not None and program.unit_of(generator.gi_code) is None:
         # In a variable, it will be there at the next safe point, too; one that a loop has comes to its end.
         line = generator.gi_frame.f_lineno

@@ -19,7 +19,8 @@ from ..graph.instances import make_instance, reduce_generic, reduce_instance
 from ..graph.kinds import Kind, Reduced
 from ..graph.opening import Opener
 from ..graph.refusals import why_not
-from ..graph.tensors import _OF_TORCH, has_live_graph, is_plain, make_meta
+from ..graph.tensors import _OF_TORCH, is_plain, make_meta
+from .autograd import give_spent_graph, graph_of, look_at, looked_at
 from .pickler import Unready
 
 if TYPE_CHECKING:
@@ -48,15 +49,21 @@ def find(cls: type) -> Kind | None:
 
 def reduce_tensor(t: torch.Tensor, pickler: SnapshotPickler) -> Reduced:
     with _untouched():
-        if t.grad_fn is not None and has_live_graph(t):
-            raise Unready(t, f"a tensor that still carries its autograd graph ({t.grad_fn.name()})")
+        graph, computed_by = graph_of(t)
+        if graph == "live":
+            if (shown := looked_at(t)) is not None:
+                look = (tuple(t.size()), t.stride(), t.storage_offset())
+                return look_at, (shown, *look), dict(t.__dict__) or None, None, None, fill_attributes
+            what = f"a tensor that still carries its autograd graph ({computed_by})"
+            raise Unready(t, what, f".{'item' if t.numel() == 1 else 'detach'}()")
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
             return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
         if not is_plain(t):
-            return reduce_generic(t.detach() if t.grad_fn is not None else t, pickler)
+            return reduce_generic(t if graph == "none" else t.detach(), pickler)
         looks = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride(), t.is_inference())
-        hooks = (t._backward_hooks, getattr(t, "_post_accumulate_grad_hooks", None)) if t.is_leaf else (None, None)
-        state = (t.requires_grad, t.grad if t.is_leaf else None, dict(t.__dict__) or None, hooks)
+        leaf = graph == "none"
+        hooks = (t._backward_hooks, getattr(t, "_post_accumulate_grad_hooks", None)) if leaf else (None, None)
+        state = (t.requires_grad, computed_by, t.grad if leaf else None, dict(t.__dict__) or None, hooks)
         return make_tensor, (type(t), t.untyped_storage(), looks), state, None, None, fill_tensor
 
 
@@ -68,10 +75,12 @@ def make_tensor(cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...]
 
 
 def fill_tensor(t: torch.Tensor, state: tuple[Any, ...]) -> None:
-    requires_grad, grad, own, (hooks, late_hooks) = state
+    requires_grad, computed_by, grad, own, (hooks, late_hooks) = state
     with _untouched():
         t.__dict__.update(own or {})
-        if requires_grad:
+        if computed_by:
+            give_spent_graph(t, computed_by)
+        elif requires_grad:
             t.requires_grad_(True)
         if grad is not None:
             t.grad = grad

@@ -1,35 +1,50 @@
 """The training's side of a checkpoint: copy into the buffer, hand it to the process that writes, and go on.
 
 The pause is the copy. One checkpoint at a time: the buffer is one, so a second save waits until the first is durable,
-and says how long it waited; whoever saves unasked looks at `busy` first and lets it be.
+and says how long it waited; whoever saves unasked looks at `busy` first and lets it be. Where the host's memory has no
+room for the buffer, the training stands still instead until all of it is on the disk (see streaming.py).
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
-import os
-import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
 
-from ..errors import CheckpointError, NotSaved, TakenOver
-from ..units import format_bytes
+from ..units import MiB
 from .checksum import Run, Section, Sums, runs
 from .files import Checkpoint, newest_listed, open_listed
 from .layout import Layout, lay_out, unchanged
 from .manifest import About, Manifest, name_of, order_of
+from .publish import Publisher, answer_to, prune
 from .reading import in_threads, names
+from .refused import no_room, not_saved
 from .request import Answer, Request
 from .snapshot_values import Blob, Snapshot
 from .staging import NoRoom, Staging, copy_all
+from .streaming import Stream, room_for
+from .writing import Writing
 
-PATIENCE = 10.0  # seconds that the writing process has to end by itself
+AT_ONCE = 64 * MiB  # bytes by which the buffer grows in no time
+USUAL_SPEED = 0.5e9  # bytes per second to a disk of which nothing is known yet
+
+
+class TooSmall(Exception):
+    """The buffer is to be made larger before a save, beside the training: `prepare(nbytes)`."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+
+class TooLong(Exception):
+    """The save would stop the training for longer than it may."""
+
+    def __init__(self, nbytes: int, seconds: float) -> None:
+        self.nbytes, self.seconds = nbytes, seconds
 
 
 class Saving(Future[Checkpoint]):
@@ -39,26 +54,30 @@ class Saving(Future[Checkpoint]):
         super().__init__()
         self.waited = 0.0  # seconds for the checkpoint before it
         self.paused = 0.0  # seconds that copying took
-        self.copied = 0  # bytes into the buffer; what was linked is not among them
+        self.copied = 0  # bytes into the buffer, or through the window; what was linked is not among them
         self.set_running_or_notify_cancel()
 
 
 class Writer:
     """Saves snapshots of one training into its job's directory. Failures come in the Future: the training goes on."""
 
-    def __init__(self, directory: Path, epoch: int, keep: int) -> None:
+    def __init__(self, directory: Path, epoch: int, keep: int, free: Callable[[], int] | None = None) -> None:
+        """`free`: how much memory this process may still take; by default what the system and its limits say."""
         self.directory = directory.absolute()
         self.epoch = epoch
         self.keep = max(1, keep)
         self._number = 0
         self._before: Manifest | None = None  # of the newest durable checkpoint, to which the next may link
         self._looked = False
-        self._staging = Staging()
+        self._staging = Staging(free)
+        self._publisher: Publisher | None = None  # of this process, where it streams
+        self._speed = USUAL_SPEED
         self._last: Saving | None = None
-        self._process: _Process | None = None
+        self._process: Writing | None = None
         self._preparing: threading.Thread | None = None
+        self._removing: threading.Thread | None = None  # what is too old, after streaming
         try:
-            self._process = _Process(self.directory, self._staging.fd)  # before the training: it removes leftovers
+            self._process = Writing(self.directory, self._staging.fd)  # before the training: it removes leftovers
         except OSError:
             pass  # the first save tries again, and says why
 
@@ -74,31 +93,78 @@ class Writer:
 
     def prepare(self, nbytes: int) -> threading.Thread | None:
         """Make the buffer for checkpoints of this size, beside the training, so that the first pause is short too."""
-        if not self.busy and self._preparing is None:
+        if not self.busy and (self._preparing is None or not self._preparing.is_alive()):
             self._preparing = threading.Thread(target=self._prepare, args=(nbytes,), name="gpufit-buffer", daemon=True)
             self._preparing.start()
         return self._preparing
 
-    def save(self, snapshot: Snapshot, about: About) -> Saving:
-        """Copy the snapshot; when this returns, the training may go on. What the disk says is in the Future."""
+    def streams(self, nbytes: int) -> bool:
+        """Whether a checkpoint of this size finds no room for a buffer, and stops the training while it is written."""
+        try:
+            self._staging.check(self._staging.growth(nbytes))
+            return False
+        except NoRoom:
+            return True
+
+    def seconds_for(self, nbytes: int) -> float:
+        """How long it takes to write so much, as far as is known."""
+        return nbytes / self._speed
+
+    def save(self, snapshot: Snapshot, about: About, *, in_place: bool = True, longest: float = float("inf")) -> Saving:
+        """Copy the snapshot; when this returns, the training may go on. What the disk says is in the Future.
+
+        Not `in_place`: raises TooSmall rather than make a larger buffer while the training stands still. `longest`:
+        seconds for which it may stand still where there is no room for a buffer; raises TooLong.
+        """
         assert about.epoch == self.epoch
         saving = Saving()
         saving.waited = self._wait()
         began = time.monotonic()
         try:
-            request = self._copy(snapshot, about, saving)
+            request, layout = self._lay_out(snapshot, about)
+            saving.copied = layout.nbytes
+            if self.streams(layout.nbytes):
+                self._stream(saving, request, layout, snapshot, longest, began)
+                return saving
+            if not in_place and self._staging.growth(layout.nbytes) > AT_ONCE:
+                raise TooSmall(layout.nbytes)
+            self._staging.reserve(layout.nbytes)
+            _fill(self._staging, layout, snapshot.blobs)
             saving.paused = time.monotonic() - began
             self._last = saving
-            threading.Thread(target=self._finish, args=(saving, request, began), name="gpufit-durable").start()
+            finish = partial(self._finish, saving, request, began, partial(self._ask, request))
+            threading.Thread(target=finish, name="gpufit-durable").start()
         except NoRoom as lack:
-            saving.set_exception(_no_room(self.directory, lack))
+            saving.set_exception(no_room(self.directory, lack))
         except OSError as error:
-            saving.set_exception(_not_saved(self.directory, Answer(error.strerror or str(error), error.errno or 0)))
+            saving.set_exception(not_saved(self.directory, Answer(error.strerror or str(error), error.errno or 0)))
+        except (TooSmall, TooLong):
+            self._number -= 1  # nothing of that name was begun
+            raise
         except BaseException as error:  # an interrupt, or the snapshot's own bytes cannot be had
             if not saving.done():
                 saving.set_exception(error)
             raise
         return saving
+
+    def _stream(
+        self, saving: Saving, request: Request, layout: Layout, snapshot: Snapshot, longest: float, began: float
+    ) -> None:
+        """Write it from here, while the training stands still."""
+        if (seconds := self.seconds_for(layout.nbytes)) > longest:
+            raise TooLong(layout.nbytes, seconds)
+        self._staging.check(room_for(layout, snapshot.blobs))
+        publisher = self._publisher = self._publisher or Publisher(self.directory, waited_for=True)
+        stream = Stream(layout, snapshot.blobs)
+
+        def publish() -> Answer:
+            return answer_to(request, self.directory, lambda: publisher.publish(request, stream))
+
+        self._finish(saving, request, began, publish)
+        if saving.exception() is None:  # beside the training, for which the writing process does it otherwise
+            self._removing = threading.Thread(target=prune, args=(self.directory, self.keep), name="gpufit-prune")
+            self._removing.start()
+        saving.paused = time.monotonic() - began
 
     def close(self) -> None:
         """Wait for what is being written, then end the process and give the buffer back."""
@@ -113,6 +179,9 @@ class Writer:
         if self._preparing is not None:
             self._preparing.join()
             self._preparing = None
+        if self._removing is not None:
+            self._removing.join()
+            self._removing = None
         if self._last is not None:
             wait([self._last])
         return time.monotonic() - began
@@ -123,14 +192,11 @@ class Writer:
         except (NoRoom, OSError):
             pass  # the save says it, where somebody hears it
 
-    def _copy(self, snapshot: Snapshot, about: About, saving: Saving) -> Request:
+    def _lay_out(self, snapshot: Snapshot, about: About) -> tuple[Request, Layout]:
         before = self._newest()
         name = self._new_name()
         layout = lay_out(name, snapshot, *unchanged(snapshot.blobs, before, lambda asked: _sums(snapshot.blobs, asked)))
-        self._staging.reserve(layout.nbytes)
-        _fill(self._staging, layout, snapshot.blobs)
-        saving.copied = layout.nbytes
-        return Request.of(name, about, self.keep, snapshot, layout, before.name if before else "")
+        return Request.of(name, about, self.keep, snapshot, layout, before.name if before else ""), layout
 
     def _newest(self) -> Manifest | None:
         """What the next checkpoint may link to; an earlier worker's, too."""
@@ -147,19 +213,23 @@ class Writer:
         self._number = 1 + max([self._number, *(number for epoch, number in used if epoch == self.epoch)])
         return name_of(self.epoch, self._number)
 
-    def _finish(self, saving: Saving, request: Request, began: float) -> None:
+    def _finish(self, saving: Saving, request: Request, began: float, publish: Callable[[], Answer]) -> None:
         try:
-            answer = self._ask(request)
+            asked = time.monotonic()
+            answer = publish()
             if answer.unlinked:
                 self._before = None  # the next one writes everything
             if answer.failed:
-                saving.set_exception(_not_saved(self.directory, answer, self.epoch))
+                saving.set_exception(not_saved(self.directory, answer, self.epoch))
                 return
+            now = time.monotonic()
+            if request.needed > AT_ONCE:  # of less, the time tells nothing
+                self._speed = request.needed / (now - asked)
             opened = open_listed(self.directory / request.name)
             self._before = opened.manifest
-            saving.set_result(Checkpoint(opened.path, opened.manifest, request.needed, time.monotonic() - began))
+            saving.set_result(Checkpoint(opened.path, opened.manifest, request.needed, now - began))
         except OSError as error:
-            saving.set_exception(_not_saved(self.directory, Answer(error.strerror or str(error), error.errno or 0)))
+            saving.set_exception(not_saved(self.directory, Answer(error.strerror or str(error), error.errno or 0)))
         except Exception as error:  # nobody may wait for ever
             saving.set_exception(error)
 
@@ -167,55 +237,8 @@ class Writer:
         if self._process is None or not self._process.alive():
             if self._process is not None:
                 self._process.close()
-            self._process = _Process(self.directory, self._staging.fd)
+            self._process = Writing(self.directory, self._staging.fd)
         return self._process.ask(request)
-
-
-class _Process:
-    """The process that writes, and the channel to it."""
-
-    def __init__(self, directory: Path, memory: int) -> None:
-        from ..worker.parent import with_our_package
-
-        self._channel, theirs = socket.socketpair()
-        with theirs:
-            arguments = [str(theirs.fileno()), str(memory), str(os.getpid()), str(directory)]
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "jupyter_gpufit.checkpoint.writer_process", *arguments],
-                pass_fds=[theirs.fileno(), memory],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                process_group=0,  # a Ctrl-C in a terminal is for the training
-                cwd="/",
-                env=with_our_package(os.environ),
-            )
-        self._lines = self._channel.makefile("rb")
-
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def ask(self, request: Request) -> Answer:
-        try:
-            self._channel.sendall(request.encode())
-            line = self._lines.readline()
-        except OSError:
-            line = b""
-        if line.endswith(b"\n"):
-            return Answer.decode(line)
-        code = self._process.wait()
-        end = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return Answer(f"the process that writes ended with {end}")
-
-    def close(self) -> None:
-        self._channel.shutdown(socket.SHUT_RDWR)
-        self._lines.close()
-        self._channel.close()
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:  # removing an old checkpoint, from a disk that hangs
-            self._process.kill()
-            self._process.wait()
 
 
 def _fill(staging: Staging, layout: Layout, blobs: Sequence[Blob]) -> None:
@@ -243,31 +266,3 @@ def _sums(blobs: Sequence[Blob], asked: Sequence[int]) -> Mapping[int, str]:
 
     in_threads(check, [(n, run) for n in asked for run in runs([Section(0, blobs[n].nbytes)])])
     return {number: found.of(0) for number, found in sums.items()}
-
-
-def _not_saved(directory: Path, answer: Answer, epoch: int = 0) -> CheckpointError:
-    if answer.current:
-        return TakenOver(str(directory), epoch, answer.current)
-    why = answer.failed
-    if answer.errno == errno.ENOSPC and answer.needed:
-        why += f": it needs {format_bytes(answer.needed)} and {format_bytes(answer.free)} are free"
-    remedy = _REMEDIES.get(answer.errno, "The next one will be tried as usual.")
-    return NotSaved(answer.file or str(directory), why, remedy)
-
-
-_REMEDIES = {
-    errno.ENOSPC: "Free space there (gpufit clean removes what ended), or choose another place with GPUFIT_DATA.",
-    errno.EDQUOT: "Your quota is used up: free some of it, or choose another place with GPUFIT_DATA.",
-    errno.EFBIG: "Raise the limit on the size of files (ulimit -f), or choose another file system with GPUFIT_DATA.",
-    errno.EROFS: "Have it made writable, or choose another place with GPUFIT_DATA.",
-    errno.EACCES: "Make it writable for you (chmod u+rwx), or choose another place with GPUFIT_DATA.",
-    errno.EPERM: "Make it writable for you, or choose another place with GPUFIT_DATA.",
-    errno.EIO: "The disk may be failing: choose another place with GPUFIT_DATA.",
-}
-
-
-def _no_room(directory: Path, lack: NoRoom) -> NotSaved:
-    why = (
-        f"its buffer needs {format_bytes(lack.needed)} more of the host's memory and {format_bytes(lack.free)} are free"
-    )
-    return NotSaved(str(directory), why, "Free memory on this machine, or train with less data in memory.")

@@ -6,7 +6,6 @@ page the training then touches. It imports no torch, and lives as long as the tr
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import select
@@ -17,15 +16,16 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from .publish import Outdated, Publisher, Unlinked, prune, remove_leftovers
+from .publish import Publisher, answer_to, prune, remove_leftovers
 from .request import Answer, Request
+from .windows import in_one
 
 
 def main() -> None:
     link, memory, parent, directory = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     for number in (signal.SIGINT, signal.SIGHUP):  # meant for the training
         signal.signal(number, signal.SIG_IGN)
-    remove_leftovers(directory)
+    remove_leftovers(directory, parent)
     publisher = Publisher(directory)
     with socket.socket(fileno=link) as channel, channel.makefile("rb") as lines:
         threading.Thread(target=_end_with, args=(parent, channel), daemon=True).start()
@@ -41,30 +41,12 @@ def main() -> None:
 
 
 def _publish(publisher: Publisher, request: Request, memory: int) -> Answer:
-    try:
+    def publish() -> None:
         # Mapped for each: the buffer may have grown, and between two checkpoints this process should look small.
         with mmap.mmap(memory, os.fstat(memory).st_size, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:
-            publisher.publish(request, view)
-        return Answer()
-    except Outdated as outdated:
-        return Answer("outdated", current=outdated.current)
-    except Unlinked as unlinked:
-        return Answer(str(unlinked), unlinked=True)
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        return Answer(
-            why, error.errno or errno.EIO, str(error.filename or ""), request.needed, _free(publisher.directory)
-        )
-    except Exception as error:  # whatever it is, the training shall hear of it and go on
-        return Answer(f"{type(error).__name__}: {error}", errno.EIO)
+            publisher.publish(request, in_one(view))
 
-
-def _free(directory: Path) -> int:
-    try:
-        found = os.statvfs(directory if directory.exists() else directory.parent)
-    except OSError:
-        return 0
-    return found.f_bavail * found.f_frsize
+    return answer_to(request, publisher.directory, publish)
 
 
 def _end_with(parent: int, channel: socket.socket) -> None:

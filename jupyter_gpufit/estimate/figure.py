@@ -6,23 +6,25 @@ import io
 from collections.abc import Mapping
 from typing import Literal
 
-from ..units import GiB
+from ..units import GiB, MiB, format_bytes
 from .picture import ORDER, Timeline
 from .record import Kind
 from .report import LABELS
 
-# Okabe and Ito's colours, which also those who see no red or green can tell apart.
+# Okabe and Ito's colours, which also those who see no red or green can tell apart; no black, lost on a dark page.
 COLOURS: Mapping[Kind, str] = {
     "parameter": "#0072B2",
     "buffer": "#999999",
     "optimizer state": "#56B4E9",
     "gradient": "#009E73",
     "input": "#F0E442",
-    "workspace": "#000000",
+    "workspace": "#CC79A7",
     "activation": "#E69F00",
     "temporary": "#D55E00",
 }
 SIZE = 7.2, 2.6  # inches
+# A picture in a page does not know its theme, so it has no ground of its own and writes in a grey that is read on both.
+INK = "#767676"
 
 
 def draw(line: Timeline, title: str, form: Literal["svg", "png"] = "svg") -> bytes:
@@ -31,8 +33,9 @@ def draw(line: Timeline, title: str, form: Literal["svg", "png"] = "svg") -> byt
 
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
+    unit, name = (GiB, "GiB") if line.most >= GiB else (MiB, "MiB")
     used = [kind for kind in ORDER if any(moment[kind] for moment in line.moments)]
-    heights = [[moment[kind] / GiB for moment in line.moments] for kind in used]
+    heights = [[moment[kind] / unit for moment in line.moments] for kind in used]
     axes.stackplot(
         range(len(line.moments)),
         *heights,
@@ -40,14 +43,19 @@ def draw(line: Timeline, title: str, form: Literal["svg", "png"] = "svg") -> byt
         colors=[COLOURS[kind] for kind in used],
         step="post",
     )
-    axes.plot([line.peak], [line.most / GiB], "v", color="black", markersize=5)
-    axes.annotate(f"{line.most / GiB:.2f} GiB", (line.peak, line.most / GiB), (4, 2), textcoords="offset points")
-    axes.set(title=title, ylabel="GiB in tensors", xmargin=0, ylim=(0, line.most / GiB * 1.15))
+    top = line.most / unit
+    axes.plot([line.peak], [top], "v", color=INK, markersize=5)
+    axes.annotate(format_bytes(line.most), (line.peak, top), (4, 2), textcoords="offset points", color=INK)
+    axes.set_title(title, color=INK)
+    axes.set(xmargin=0, ylim=(0, top * 1.15), facecolor="none")
+    axes.set_ylabel(f"{name} in tensors", color=INK)
+    axes.tick_params(colors=INK)
+    axes.spines[:].set_color(INK)
     _mark_phases(axes, line)
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, reverse=True)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, reverse=True, labelcolor=INK)
     with io.BytesIO() as written:
         # A fixed date and hash: the same estimate gives the same bytes, so that a notebook under git does not change.
-        figure.savefig(written, format=form, metadata={"Date": None} if form == "svg" else None)
+        figure.savefig(written, format=form, transparent=True, metadata={"Date": None} if form == "svg" else None)
         return written.getvalue()
 
 

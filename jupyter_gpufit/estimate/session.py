@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import anyio
-
+from ..aside import aside
 from ..errors import BadOption, CellFailedInTrial
 from ..settings import Settings
 from . import sweep
@@ -50,7 +49,7 @@ async def estimate(
     _check(program, wish)
     async with tracing(program, descriptors) as tracer:
         # Meanwhile the process imports torch.
-        target = await anyio.to_thread.run_sync(choose_target, settings, wish.on)
+        target = await aside(lambda: choose_target(settings, wish.on))
         asking = _Asking(tracer, target, wish, settings)
         if wish.max_batch:
             await asking.search(wish.max_batch, show)

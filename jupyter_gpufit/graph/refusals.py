@@ -33,6 +33,15 @@ _BY_TYPE = {  # by the full name of a class or of one of its bases
     "torch.utils.data.dataloader._BaseDataLoaderIter": (
         "an iterator of a DataLoader, whose position cannot be copied. Call iter(loader) inside the cell."
     ),
+    # Of trackers those that know no way: see checkpoint/trackers.py for the others.
+    "comet_ml.experiment.CometExperiment": f"an experiment of Comet, which one process reports. {_INSIDE}.",
+    "comet_ml.experiment.BaseExperiment": f"an experiment of Comet, which one process reports. {_INSIDE}.",
+    "neptune.metadata_containers.metadata_container.MetadataContainer": f"a run of Neptune's, open here. {_INSIDE}.",
+    "neptune_scale.api.run.Run": f"a run of Neptune's, open in this process. {_INSIDE}.",
+    "aim.sdk.run.BasicRun": f"a run of Aim's, which one process has open. {_INSIDE}.",
+    "dvclive.live.Live": f"a DVCLive logger, which one process writes. {_INSIDE}.",
+    "trackio.run.Run": f"a run of Trackio's, which one process reports. {_INSIDE}.",
+    "swanlab.sdk.internal.run.Run": f"a run of SwanLab's, which one process reports. {_INSIDE}.",
     "jupyter_gpufit.graph.unavailable.Unavailable": (
         "what is left of an object that stayed in an earlier cell's worker. Make it anew, or delete it."
     ),

@@ -92,10 +92,18 @@ def tensor_state(t: torch.Tensor) -> Any:
         if not is_plain(t):
             return t.detach()
         looks = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
-        extra = (t._backward_hooks, getattr(t, "_post_accumulate_grad_hooks", None)) if t.is_leaf else (None, None)
+        leaf = _is_leaf(t)
+        extra = (t._backward_hooks, getattr(t, "_post_accumulate_grad_hooks", None)) if leaf else (None, None)
         own = dict(t.__dict__) or None
-        grad = t.grad if t.is_leaf else None
+        grad = t.grad if leaf else None
         return type(t), t.untyped_storage(), looks, t.device.type == "cpu", t.requires_grad, grad, own, extra
+
+
+def _is_leaf(t: torch.Tensor) -> bool:
+    try:
+        return t.is_leaf
+    except RuntimeError:  # one of a parameter's rows, `for row in weight`, after the parameter has changed
+        return False
 
 
 def tensor_mark(t: torch.Tensor) -> Any:
@@ -129,7 +137,7 @@ def fill_tensor(t: torch.Tensor, state: Any) -> None:
             t.data = new
         t.__dict__.clear()
         t.__dict__.update(own or {})
-        if t.is_leaf:
+        if _is_leaf(t):
             t.requires_grad_(requires_grad)
             if t.grad is not grad:
                 t.grad = grad

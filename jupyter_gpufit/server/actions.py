@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import anyio
 
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 FIRST_WORD = 2.0  # seconds for which an answer waits for the verb to say what it will do, or why it cannot
 MOST = 32  # verbs under way at once
 
+Asked = Verb | Literal["ask"]
 Steps = Callable[[], AsyncIterator[str]]
 Tell = Callable[[str, str, str, bool], None]  # id, verb, text, whether it failed: what came after the answer
 
@@ -45,7 +47,7 @@ class Actions:
         self._settings = settings
         self._tell = tell
         self._stirred = stirred  # something is about to change
-        self._deeds: dict[tuple[str, str], Deed] = {}
+        self._deeds: dict[tuple[str, Asked], Deed] = {}
 
     async def on_job(self, id: str, verb: Verb, to: str) -> str:
         """Act on one of this user's jobs; returns what it said in its first moment."""
@@ -55,13 +57,23 @@ class Actions:
         """Ask another user to release their claim."""
         return await self._do(claim, "ask", lambda: ask(self._settings(), claim))
 
-    async def _do(self, id: str, verb: str, steps: Steps) -> str:
+    @property
+    def under_way(self) -> dict[str, tuple[Verb, ...]]:
+        """What each job was asked for that is not done yet; by its id."""
+        found: dict[str, tuple[Verb, ...]] = {}
+        for id, verb in self._deeds:
+            if verb != "ask":
+                found[id] = (*found.get(id, ()), verb)
+        return found
+
+    async def _do(self, id: str, verb: Asked, steps: Steps) -> str:
         deed = self._deeds.get((id, verb))
         if deed is None:
             if len(self._deeds) >= MOST:
                 raise Busy(len(self._deeds))
             deed = self._deeds[id, verb] = Deed()
             self._start(id, verb, deed, steps)
+            self._stirred()
         with anyio.move_on_after(FIRST_WORD):
             await deed.spoke.wait()
         if deed.failure is not None and not deed.answered:
@@ -69,7 +81,7 @@ class Actions:
         deed.answered = True
         return "\n".join(deed.words)
 
-    def _start(self, id: str, verb: str, deed: Deed, steps: Steps) -> None:
+    def _start(self, id: str, verb: Asked, deed: Deed, steps: Steps) -> None:
         loop = asyncio.get_running_loop()
 
         def said(word: str) -> None:
@@ -85,7 +97,7 @@ class Actions:
         # A daemon: a verb that waits for a worker must not keep a server from shutting down.
         threading.Thread(target=run, name=f"gpufit-{verb}-{id}", daemon=True).start()
 
-    def _said(self, id: str, verb: str, deed: Deed, word: str) -> None:
+    def _said(self, id: str, verb: Asked, deed: Deed, word: str) -> None:
         if deed.answered:
             self._tell(id, verb, word, False)
         else:
@@ -93,7 +105,7 @@ class Actions:
             deed.spoke.set()
         self._stirred()
 
-    def _ended(self, id: str, verb: str, deed: Deed, failure: Exception | None) -> None:
+    def _ended(self, id: str, verb: Asked, deed: Deed, failure: Exception | None) -> None:
         del self._deeds[id, verb]
         deed.failure = failure
         deed.spoke.set()

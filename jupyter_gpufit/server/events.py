@@ -17,10 +17,10 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
+from ..aside import aside
 from ..buttons import find_mine
 from ..errors import GpufitError
 from . import wire
-from .aside import aside
 from .encode import to_json
 from .journals import Following
 from .service import Service

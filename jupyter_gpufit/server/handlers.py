@@ -15,11 +15,12 @@ from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
 
 from .. import __version__
+from ..aside import aside
 from ..buttons import NotYourJob, find_mine
 from ..errors import GpufitError, NoSuchHold, NoSuchJob
+from ..picked import pick
 from ..possible import Verb
 from . import schema, wire
-from .aside import aside
 from .encode import to_json
 from .journals import MOST_ENTRIES, read_stretch
 from .service import Service
@@ -73,8 +74,8 @@ class StatusHandler(Handler):
     @authorized
     async def get(self) -> None:
         async def find() -> wire.Status:
-            readings = self.service.readings
-            return wire.status_of(await readings.latest(), readings.history, __version__)
+            readings, under_way = self.service.readings, self.service.actions.under_way
+            return wire.status_of(await readings.latest(), readings.history, __version__, under_way)
 
         await self.answer(find)
 
@@ -135,6 +136,36 @@ class JournalHandler(Handler):
         return number
 
 
+class CurvesHandler(Handler):
+    """GET and POST jobs/{id}/curves."""
+
+    @authenticated
+    @authorized
+    async def get(self, id: str) -> None:
+        await self.answer(lambda: self._read(id, None))
+
+    @authenticated
+    @authorized
+    async def post(self, id: str) -> None:
+        async def find() -> wire.Curves:
+            return await self._read(id, _picks(self.request.body))
+
+        await self.answer(find)
+
+    async def _read(self, id: str, picks: wire.PickBody | None) -> wire.Curves:
+        span = self.get_query_argument("span", "whole")
+        if span not in ("whole", "latest"):
+            raise Unreadable(f"span is {span[:40]!r}; it must be whole or latest.")
+
+        def read() -> wire.Curves:
+            paths = find_mine(self.service.settings(), id)[1]
+            if picks is not None:
+                pick(paths, picks.names)
+            return self.service.curves.read(paths, whole=span == "whole")
+
+        return await aside(read, self.service.threads)
+
+
 class DescriptionHandler(Handler):
     """GET openapi.json."""
 
@@ -147,16 +178,28 @@ class DescriptionHandler(Handler):
 def _body(sent: bytes) -> wire.ActionBody:
     if not sent.strip():
         return wire.ActionBody()
-    if len(sent) > LARGEST_BODY:
-        raise Unreadable("The body is too long.")
-    try:
-        record = json.loads(sent)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable("The body is not JSON.") from error
+    record = _json(sent)
     to = record.get("to", "") if isinstance(record, dict) else None
     if not isinstance(to, str):
         raise Unreadable('The body must be an object such as {} or {"to": "cpu:1"}.')
     return wire.ActionBody(to=to)
+
+
+def _picks(sent: bytes) -> wire.PickBody:
+    record = _json(sent)
+    names = record.get("names") if isinstance(record, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Unreadable('The body must be an object such as {"names": ["loss", "lr"]}.')
+    return wire.PickBody(names=tuple(names))
+
+
+def _json(sent: bytes) -> Any:
+    if len(sent) > LARGEST_BODY:
+        raise Unreadable("The body is too long.")
+    try:
+        return json.loads(sent)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("The body is not JSON.") from error
 
 
 def routes() -> list[tuple[str, type[Handler]]]:
@@ -165,6 +208,7 @@ def routes() -> list[tuple[str, type[Handler]]]:
         ("status", StatusHandler),
         (r"openapi\.json", DescriptionHandler),
         (r"jobs/([^/]+)/journal", JournalHandler),
+        (r"jobs/([^/]+)/curves", CurvesHandler),
         (r"jobs/([^/]+)/([^/]+)", ActionHandler),
         (r"claims/([^/]+)/ask", AskHandler),
     ]

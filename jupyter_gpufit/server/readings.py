@@ -15,10 +15,10 @@ from typing import Protocol
 import anyio
 
 from .. import __version__
+from ..aside import aside
 from ..errors import GpufitError
 from ..status import Status
 from . import wire
-from .aside import aside
 from .encode import to_json
 
 log = logging.getLogger(__name__)
@@ -103,8 +103,9 @@ class Looker(Protocol):
 class Watch:
     """Reads for those who look, and tells them what has changed."""
 
-    def __init__(self, readings: Readings) -> None:
+    def __init__(self, readings: Readings, under_way: Callable[[], wire.UnderWay] = dict) -> None:
         self._readings = readings
+        self._under_way = under_way
         self._lookers: set[Looker] = set()
         self._loop: asyncio.Task[None] | None = None
         self._nudged = asyncio.Event()
@@ -142,8 +143,10 @@ class Watch:
         while self._lookers:
             self._nudged.clear()
             began = time.monotonic()
+            # Before the reading: what ends meanwhile must not look as if it had never been asked for.
+            under_way = self._under_way()
             reading = await self._readings.latest(fresh=SOON)
-            status = wire.status_of(reading, self._readings.history, __version__)
+            status = wire.status_of(reading, self._readings.history, __version__, under_way)
             message = self._news(status)
             for looker in list(self._lookers):
                 looker.take(status, message)

@@ -36,7 +36,7 @@ _NAMES: Mapping[type, str] = {
 }
 MESSAGES = (wire.StatusMessage, wire.EntriesMessage, wire.SaidMessage, wire.ProblemMessage)
 _TOP = (
-    *(wire.Status, wire.Journal, wire.ActionBody, wire.Said, wire.Refused),
+    *(wire.Status, wire.Journal, wire.Curves, wire.PickBody, wire.ActionBody, wire.Said, wire.Refused),
     *MESSAGES,
     *(wire.FollowFrom, Can, Target),
 )
@@ -113,12 +113,24 @@ def _paths() -> dict[str, Any]:
         _query("after", 0, "A number of entry; those after it are sent. -1000: the last thousand."),
         _query("limit", 1000, "At most so many entries; 1000 at the most, and fewer where they are long.", minimum=1),
     ]
+    span = {"name": "span", "in": "query", "required": False, "description": "The whole run, or its latest thousand."}
+    span["schema"] = {"enum": ["whole", "latest"], "default": "whole"}
+    picks = {"required": True, "content": _content(wire.PickBody)}
     body = {"required": False, "content": _content(wire.ActionBody)}
     return {
         "/status": {"get": _route("Everything a panel shows.", 200, wire.Status)},
         "/openapi.json": {"get": _route("This description.", 200, None)},
         "/jobs/{id}/journal": {
             "get": _route("A stretch of a job's journal.", 200, wire.Journal, 404, 422, parameters=[id, *stretch])
+        },
+        "/jobs/{id}/curves": {
+            "get": _route("What a job's numbers did.", 200, wire.Curves, 404, 422, parameters=[id, span]),
+            "post": _route(
+                "Pick which of them are drawn.",
+                *(200, wire.Curves, 404, 409, 422),
+                parameters=[id, span],
+                requestBody=picks,
+            ),
         },
         "/jobs/{id}/{action}": {
             "post": _route(
@@ -250,7 +262,8 @@ def _type(hint: Any) -> str:
         return "{ kind: string; [key: string]: unknown }"  # the only one there is: an event of the journal
     assert get_origin(hint) is tuple, hint
     if arguments[-1] is ...:
-        return f"{_type(arguments[0])}[]"
+        one = _type(arguments[0])
+        return f"({one})[]" if get_origin(arguments[0]) in (Literal, Union, types.UnionType) else f"{one}[]"
     return f"[{', '.join(_type(argument) for argument in arguments)}]"
 
 

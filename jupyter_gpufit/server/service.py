@@ -15,6 +15,7 @@ from ..status import Status, StatusReader
 from . import wire
 from .actions import Actions
 from .changes import Changes
+from .curves import CurveReader
 from .encode import to_json
 from .readings import Readings, Watch
 
@@ -34,11 +35,12 @@ class Service:
     def __init__(self, settings: Callable[[], Settings] = load_settings) -> None:
         self.settings = settings
         self.changes = Changes()
+        self.curves = CurveReader()
         self.threads = CapacityLimiter(THREADS)
         self.readings = Readings(self._read)
         self.actions = Actions(settings, self._tell, self._stirred)
         self._reader = StatusReader()
-        self._watch = Watch(self.readings)
+        self._watch = Watch(self.readings, lambda: self.actions.under_way)
         self._clients: set[Client] = set()
         self._lab: Path | None = None  # as the last reading found it
         self._watched: Path | None = None

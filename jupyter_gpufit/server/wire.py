@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from ..devices import Device as BareDevice
-from ..possible import Can, possible
+from ..possible import Can, Verb, possible
 from ..status import ClaimView, JobView, RoomView, TicketView
 from ..status import Status as Reading
 from ..worker.messages import Entry as JournalEntry
 
 Sample = tuple[float, int | None, int]  # seconds since 1970, percent busy, bytes used
+UnderWay = Mapping[str, tuple[Verb, ...]]  # by the job's id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class Job(JobView):
     """One of this user's jobs."""
 
     can: Can
+    under_way: tuple[Verb, ...] = ()  # asked of this server, and not done yet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,31 @@ class Journal:
     entries: tuple[Entry, ...]
     next: int  # to be given as `after` for what comes then
     ended: bool  # nothing more will come unless the job is resumed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One of the loop's numbers over its steps, with as many points as a picture shows."""
+
+    name: str
+    points: tuple[tuple[float, float | None], ...]  # step, value; None: not a finite number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """What a job's numbers did."""
+
+    names: tuple[str, ...]  # of all that there are
+    curves: tuple[Curve, ...]  # of those that its user wants drawn
+    memory: tuple[tuple[float, float | None], ...]  # seconds since 1970, bytes on the device
+    older: bool  # the whole run has more than its latest thousand points
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickBody:
+    """Which of a job's numbers to draw from now on."""
+
+    names: tuple[str, ...]  # those that there are not are passed over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +171,12 @@ class FollowFrom:
     after: int = 0  # a number of entry; -1000: the last thousand
 
 
-def status_of(reading: Reading, history: Mapping[str, Sequence[Sample]], version: str) -> Status:
+def status_of(
+    reading: Reading,
+    history: Mapping[str, Sequence[Sample]],
+    version: str,
+    under_way: UnderWay = MappingProxyType({}),
+) -> Status:
     """Put together what was read, for somebody who looks at a panel."""
     nothing = RoomView(free=0, foreign=0, held_for="")
     rooms = [*reading.rooms, *[nothing] * (len(reading.devices) - len(reading.rooms))]
@@ -158,7 +191,9 @@ def status_of(reading: Reading, history: Mapping[str, Sequence[Sample]], version
             )
             for device, room in zip(reading.devices, rooms, strict=True)
         ),
-        jobs=tuple(Job(**vars(job), can=possible(job, reading)) for job in reading.jobs),
+        jobs=tuple(
+            Job(**vars(job), can=possible(job, reading), under_way=under_way.get(job.id, ())) for job in reading.jobs
+        ),
         claims=reading.claims,
         queue=reading.queue,
         remarks=reading.remarks,

@@ -16,29 +16,26 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
-from .. import __version__
 from ..errors import GpufitError, NotNow
 from ..estimate.trace import import_what_traces
-from ..job import ENDED, Job, JobPaths, State, check_trusted
-from ..process import ProcessId
+from ..job import ENDED, Job, JobPaths, check_trusted
 from ..settings import load_settings
 from ..train import Finished, Released, train
+from .account import Account
 from .control import Followers, serve, socket_path
 from .handover import KEPT, Handover, kept, receive
-from .journal import Journal
 from .live import Memory
 from .main_thread import MainThread
-from .messages import Answer, CouldNotSave, Event, Failure, Note, Progress, Saved, StateChange, Text, Verb
-from .output import Text as Written
+from .messages import Answer, CouldNotSave, Failure, Note, Progress, Saved, StateChange, Verb
 from .parent import reproducible
-from .record import LastCheckpoint, Record, current_epoch, next_epoch, read_record, write_record
+from .record import LastCheckpoint, read_record
 from .result import descriptors, save
 
 TICK = 1.0  # seconds between two marks of progress
@@ -56,7 +53,7 @@ def main() -> None:
     else:
         channel = socket.socket(fileno=int(sys.argv[1]))
         _import_what_takes_long()
-        if not select.select([channel], [], [], 0)[0]:  # a spare: nobody waits, so that estimates start at once, too
+        if _estimates() and not select.select([channel], [], [], 0)[0]:  # a spare, for which nobody waits
             import_what_traces()
         handover = receive(channel)
         channel.close()
@@ -73,6 +70,13 @@ def _import_what_takes_long() -> None:
     from . import machine, shell
 
     assert torch and machine and shell and restore and snapshot
+
+
+def _estimates() -> bool:
+    try:
+        return load_settings().estimate_limit > 0
+    except GpufitError:
+        return False  # it is said once there is a job to say it of
 
 
 def _take_place(handover: Handover) -> None:
@@ -92,7 +96,6 @@ class Worker:
 
     def __init__(self, handover: Handover, process_env: Mapping[str, str]) -> None:
         from .machine import WorkerMachine
-        from .output import Output
         from .shell import WorkerShell
         from .steps import StepCounter
 
@@ -100,18 +103,14 @@ class Worker:
         self.paths = JobPaths(Path(handover.job_root))
         check_trusted(self.paths.job)  # its text is about to be executed
         self.job = Job.from_json(self.paths.job.read_text())
-        self.journal = Journal(self.paths.journal, self.settings.journal_limit)
-        self.output = Output(self._emit)
         before = read_record(self.paths)
-        self._holds_a_device = handover.claim is not None  # it moved here, and moves until it runs
-        self.record = Record(
-            state="moving" if self._holds_a_device else "estimating",
-            since=time.time(),
-            epoch=next_epoch(self.paths),
-            worker=ProcessId.of(os.getpid()),
-            version=__version__,
-            step=before.step,
-            checkpoint=before.checkpoint,
+        steps = StepCounter(before.checkpoint.step if handover.resumes and before.checkpoint else 0)
+        self.account = Account(
+            self.paths,
+            self.settings.journal_limit,
+            before,
+            lambda: steps.step,
+            moved_here=handover.claim is not None,
         )
         if handover.resumes:
             shutil.rmtree(self.paths.result, ignore_errors=True)  # of an earlier end
@@ -122,13 +121,13 @@ class Worker:
             settings=self.settings,
             paths=self.paths,
             handover=handover,
-            epoch=self.record.epoch,
+            epoch=self.account.record.epoch,
             process_env=process_env,
             main=self.main,
-            output=self.output,
-            shell=WorkerShell.begin(self.output.put),
+            output=self.account.output,
+            shell=WorkerShell.begin(self.account.output.put),
             settled=self._settled,
-            steps=StepCounter(before.checkpoint.step if handover.resumes and before.checkpoint else 0),
+            steps=steps,
         )
         self._given_up: Finished | Released = Finished("stopped", "stopped before it began")
         self._followers = Followers(on_change=self._wake)
@@ -141,14 +140,13 @@ class Worker:
             os.close(lock)
 
     def work(self) -> None:
-        self.output.start()
-        faulthandler.enable(self.output.log)  # a crash in compiled code leaves its last words there
+        self.account.output.start()
+        faulthandler.enable(self.account.output.log)  # a crash in compiled code leaves its last words there
         control = threading.Thread(target=self._control, name="gpufit-control", daemon=True)
         control.start()
         self.main.serve()
         control.join()
-        self.output.stop()
-        self.journal.close()
+        self.account.close()
         # What the cell left to be done at exit (open files, atexit, its child processes) is done now, but not for ever.
         # A timer thread would do for neither: the interpreter waits for threads first.
         faulthandler.dump_traceback_later(LEAVE_PATIENCE, exit=True, file=2)
@@ -159,14 +157,13 @@ class Worker:
         try:
             if isinstance(anyio.run(self._life), Released):
                 # At once: unwound, the cell's `finally` blocks would act on files with which the resumed job goes on.
-                self.output.stop()
-                self.journal.close()
+                self.account.close()
                 os._exit(0)
         except GpufitError as error:
             self._end(self._refused(error))
         except BaseException:
             # The outermost frame of this thread: a defect of ours must not leave a job that looks alive.
-            traceback.print_exc(file=self.output.log)
+            traceback.print_exc(file=self.account.output.log)
             self._end(Finished("failed", f"jupyter_gpufit itself failed; see {self.paths.log}"))
         finally:
             self.main.leave()
@@ -179,7 +176,7 @@ class Worker:
             listening = anyio.Event()
             group.start_soon(lambda: serve(path, self, self._followers, started=listening))
             await listening.wait()
-            self.record = replace(self.record, socket=str(path))
+            self.account.reachable(str(path))
             group.start_soon(self._mark_progress)
             outcome = await self._train()
             self._end(outcome)
@@ -191,7 +188,7 @@ class Worker:
         finished: Finished | Released = self._given_up
         try:
             with self._before_the_cell:
-                finished = await train(self.job, self.machine, self._report)
+                finished = await train(self.job, self.machine, self.account.report)
             if self._before_the_cell.cancelled_caught:
                 finished = self._given_up
         except* GpufitError as group:
@@ -200,13 +197,13 @@ class Worker:
 
     def _refused(self, error: GpufitError) -> Finished:
         """The cell did not run, for a reason that the user can change."""
-        self.output.put(Failure(type(error).__name__, str(error), (f"{type(error).__name__}: {error}",)))
+        self.account.output.put(Failure(type(error).__name__, str(error), (f"{type(error).__name__}: {error}",)))
         return Finished("failed", str(error))
 
     async def _mark_progress(self) -> None:
         from .telling import Telling
 
-        last, telling = (0, 0), Telling(self.output.log, self.machine.points)
+        last, telling = (0, 0), Telling(self.account.output.log, self.machine.points)
         while True:
             await anyio.sleep(TICK)
             meter = self.machine.meter
@@ -214,19 +211,18 @@ class Worker:
                 continue
             now = self.machine.steps.step, meter.used()
             self.machine.pace.take(time.monotonic(), now[0])
-            memory = Memory(used=now[1], peak=meter.peak(), estimate=self.machine.foreseen)
+            memory = Memory(used=now[1], peak=meter.peak(), estimate=self.machine.handover.foreseen)
             live, metrics = telling.look(now[0], self.machine.pace, memory)
             if metrics is not None:
-                self.output.put(metrics)
+                self.account.output.put(metrics)
             if now != last:
-                self.output.put(Progress(*now, memory.peak, self.machine.pace.words()))
-            if now != last or live != self.record.live:
-                self._write_record(replace(self.record, step=now[0], live=live))
+                self.account.output.put(Progress(*now, memory.peak, self.machine.pace.words()))
+            self.account.far(now[0], live)
             last = now
 
     def _mark_last_progress(self) -> None:
         if (meter := self.machine.meter) is not None:
-            self.output.put(Progress(self.machine.steps.step, meter.used(), meter.peak()))
+            self.account.output.put(Progress(self.machine.steps.step, meter.used(), meter.peak()))
 
     async def _give_result(self) -> None:
         """Wait until the notebook has taken the variables; if none does, put them on the disk for a later one."""
@@ -243,7 +239,7 @@ class Worker:
             await anyio.to_thread.run_sync(save, reply, self.paths)
         except OSError as error:
             why = error.strerror or str(error)
-            self.journal.append(
+            self.account.journal.append(
                 [Note(f"The variables cannot be saved ({why}); the worker keeps them until collected.")]
             )
             while not self._collected:
@@ -253,61 +249,22 @@ class Worker:
     def _wake(self) -> None:
         self._woken.set()
 
-    # What is said ---------------------------------------------------------------------------------------------------
-
-    def _emit(self, events: Sequence[object]) -> None:
-        self._check_epoch()
-        self.journal.append([Text(*event) if isinstance(event, Written) else cast(Event, event) for event in events])
-
-    def _check_epoch(self) -> None:
-        """End where a later worker has taken the job over, while this one was stopped or cut off from its lock."""
-        if current_epoch(self.paths) > self.record.epoch:
-            os._exit(1)
-
-    def _report(self, change: StateChange) -> None:
-        if self._holds_a_device and change.state in ("estimating", "queued", "starting"):
-            return
-        self._holds_a_device = False
-        change = replace(change, epoch=self.record.epoch)
-        self.output.put(change)
-        self._write_record(self._at(change.state, change.reason, change.device))
-
     def _settled(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
         """A checkpoint is durable, or came to nothing; unless it leaves, the job runs on."""
-        self.output.put(event)
-        self._write_record(replace(self.record, checkpoint=last or self.record.checkpoint))
+        self.account.saved(event, last)
+        record = self.account.record
         leaves = isinstance(event, Saved) and event.why in ("release", "move")
-        if self.record.state in ("saving", "moving") and not leaves and not self.machine.saver.leaving:
-            self._report(StateChange("running", device=self.record.device))
+        if record.state in ("saving", "moving") and not leaves and not self.machine.saver.leaving:
+            self.account.report(StateChange("running", device=record.device))
 
     def _end(self, outcome: Finished | Released) -> None:
         self._mark_last_progress()
-        self.output.flush()
-        state: State = outcome.state if isinstance(outcome, Finished) else "released"
-        self._write_record(self._at(state, outcome.reason, ""), final=True)
-        self.journal.append_final(StateChange(state, outcome.reason, epoch=self.record.epoch))
-
-    def _at(self, state: State, reason: str, device: str) -> Record:
-        step = self.machine.steps.step
-        return replace(self.record, state=state, since=time.time(), reason=reason, device=device, step=step)
-
-    def _write_record(self, record: Record, *, final: bool = False) -> None:
-        if self.record.state in ENDED:
-            return
-        self._check_epoch()
-        self.record = record
-        try:
-            write_record(self.paths, record)
-        except OSError:
-            if final:
-                self.journal.give_up_reserve()
-                write_record(self.paths, record)
-            # else: the disk is full; the journal counts what is lost, and the next state may find room
+        self.account.end(outcome.state if isinstance(outcome, Finished) else "released", outcome.reason)
 
     # What a front may ask: control.Controlled -----------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        return asdict(self.record)
+        return asdict(self.account.record)
 
     def interrupt(self) -> None:
         if self.machine.running:
@@ -317,7 +274,7 @@ class Worker:
 
     def end(self) -> None:
         """End at once, also when the main thread is deep in C code that no interrupt reaches."""
-        if self.record.state not in ENDED:
+        if self.account.record.state not in ENDED:
             self._end(Finished("stopped", "ended on request"))
         os._exit(1)
 
@@ -325,7 +282,7 @@ class Worker:
         """Have the job saved: what will happen, or why not."""
         from . import wishes
 
-        began = {"epoch": self.record.epoch, "after": self.journal.seq}
+        began = {"epoch": self.account.record.epoch, "after": self.account.journal.seq}
         try:
             if self.machine.running and self.machine.saver.is_open:
                 return await wishes.answer(self.machine, verb, to, began)
@@ -338,11 +295,11 @@ class Worker:
             self._before_the_cell.cancel()
 
     def _ask_before(self, verb: Verb) -> Answer:
-        name, state = self.job.name, self.record.state
-        if verb == "release" and self.record.checkpoint is not None and state not in ENDED:
+        name, state = self.job.name, self.account.record.state
+        if verb == "release" and self.account.record.checkpoint is not None and state not in ENDED:
             from .wishes import released
 
-            self._given_up = released(name, self.record.checkpoint.step)
+            self._given_up = released(name, self.account.record.checkpoint.step)
             return Answer(True, f"{name} gives up its place; its checkpoint stays.")
         raise NotNow(name, f"it is {state}, so there is nothing to save. To end it: gpufit stop {name}")
 

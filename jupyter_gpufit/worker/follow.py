@@ -71,13 +71,17 @@ async def follow(
     leaving: Leaving | None = None,
     exit_code: Callable[[], int | None] = lambda: None,
     take: Take | None = None,
+    on: bool = False,
 ) -> StateChange:
-    """Show the job's events until its end; `take` then receives the descriptors of its result, if it is still there."""
+    """Show the job's events until its end; `take` then receives the descriptors of its result, if it is still there.
+
+    A release is an end, too; or with `on` a pause, after which whoever resumes the job has it followed again.
+    """
     async with AsyncExitStack() as stack, anyio.create_task_group() as group:
         followed = _Followed(job, paths, stack)
         if interrupts is not None:
             group.start_soon(_pass_on, followed, interrupts, leaving, show)
-        end = await _until_end(followed, show, after, exit_code)
+        end = await _until_end(followed, show, after, exit_code, on)
         if take is not None and followed.connection is not None:
             await _take(followed.connection, take)
         group.cancel_scope.cancel()
@@ -116,7 +120,9 @@ class _Followed:
             return  # just ending; its result will be on the disk
 
 
-async def _until_end(followed: _Followed, show: Show, after: int, exit_code: Callable[[], int | None]) -> StateChange:
+async def _until_end(
+    followed: _Followed, show: Show, after: int, exit_code: Callable[[], int | None], on: bool
+) -> StateChange:
     reader = Reader(followed.paths.journal, after)
     end: StateChange | None = None  # unless a later worker goes on
     try:
@@ -127,6 +133,8 @@ async def _until_end(followed: _Followed, show: Show, after: int, exit_code: Cal
                     show(entry.event, entry.time)
                     if isinstance(entry.event, StateChange):
                         end = entry.event if entry.event.state in LEFT else None
+                if on and end is not None and end.state == "released":
+                    continue
                 if end is not None and record.state in (*LEFT, "lost") and end.epoch >= record.epoch:
                     return end
                 if record.state == "lost":
@@ -190,6 +198,8 @@ def _how_it_died(exit_code: int | None, record: Record) -> str:
     """What the system says of a process that wrote no end."""
     if exit_code is None:
         return "is gone without having written an end (killed, or the machine restarted)."
+    if exit_code >= 0 and record.worker is None:
+        return f"could not start (exit code {exit_code}): the end of the job's worker.log says why."
     if exit_code >= 0:
         return f"ended itself with exit code {exit_code} in the middle of the cell (os._exit, or a crash in a library)."
     name = signal.Signals(-exit_code).name

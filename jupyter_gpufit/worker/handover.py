@@ -41,7 +41,10 @@ class Handover:
     cell_number: int  # the kernel's execution count, for tracebacks
     python: str = sys.executable
     gpu: str = ""  # of a resume: another device than the job was started for
-    needed: int | None = None  # bytes that were estimated at the first start; a resume claims as much
+    needed: int | None = None  # bytes to claim, as estimated or said; None: the whole device
+    foreseen: int | None = None  # bytes that its cell was estimated to need
+    why: str = ""  # of a resume: where that comes from
+    outgrew: int = 0  # bytes that turned out too few
     resumes: bool = False  # from the job's newest checkpoint; else the cell begins
     repeats: bool = False  # of a resume: the job had gone on after its checkpoint, so that output may come again
     lock: int = -1  # descriptor of the job's lock, held; set by `receive`
@@ -94,9 +97,11 @@ def kept(record: int) -> Handover:
 def note_start(paths: JobPaths, handover: Handover) -> None:
     """Keep what a resume needs. The environment may hold secrets: the file is for its owner only."""
     noted = {**asdict(replace(handover, lock=-1, memory=[])), "format": FORMAT}
-    fd = os.open(paths.start, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    aside = paths.start.with_suffix(".tmp")  # only the holder of the job's lock writes it
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "w") as file:
         json.dump(noted, file)
+    os.replace(aside, paths.start)  # on a full disk the old one stays, or nothing could be resumed any more
 
 
 def noted_start(paths: JobPaths) -> Handover:

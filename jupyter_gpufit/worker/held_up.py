@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from collections.abc import Iterator
@@ -44,7 +45,19 @@ def _users(frame: FrameType | None) -> Iterator[FrameType]:
 def _named(frame: FrameType) -> str:
     name = frame.f_code.co_name
     what = _KINDS.get(name) or f"`{name}`"
-    return f"{what} (line {frame.f_lineno})"
+    block = ", in a `finally` block" if _is_in_finally(frame) else ""
+    return f"{what} (line {frame.f_lineno}{block})"
+
+
+def _is_in_finally(frame: FrameType) -> bool:
+    """Whether it stands where no loop has a safe point, which its line alone does not tell."""
+    source = source_of(frame.f_code.co_filename)
+    try:
+        tree = ast.parse("".join(source[0] if source is not None else ()))
+    except SyntaxError:  # a cell's text before its magics became Python
+        return False
+    blocks = [one.finalbody for one in ast.walk(tree) if isinstance(one, ast.Try) and one.finalbody]
+    return any(block[0].lineno <= frame.f_lineno <= (block[-1].end_lineno or 0) for block in blocks)
 
 
 def _library(frame: FrameType) -> str:

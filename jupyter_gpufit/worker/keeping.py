@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from ..checkpoint import files
 from ..checkpoint.manifest import About
-from ..checkpoint.writer import Writer
+from ..checkpoint.staging import free_memory
+from ..checkpoint.writer import USUAL_SPEED, Saving, TooLong, TooSmall, Writer
 from ..devices import Device
-from ..errors import CannotSave, NotResumable
+from ..errors import CannotSave, NotResumable, NotSaved
+from ..estimate.cards import context_of
+from ..units import format_bytes, format_duration
 from .messages import Note, Why
-from .saving import Durable, labels
+from .saving import Durable, NotReady, labels
 
-REWRITING = "1"  # of cell/resumable: raised when a place in a cell is called otherwise than before
+MOST_OF_TIME = 0.03  # of a training's time that checkpoints which nobody asked for may stop it
+REWRITING = "2"  # of cell/resumable: raised when a place in a cell is called otherwise than before
 
 if TYPE_CHECKING:
     from ..checkpoint.snapshot_values import Snapshot
@@ -28,20 +32,27 @@ if TYPE_CHECKING:
 class CellKeeps:
     """See saving.Keeps."""
 
-    def __init__(self, machine: WorkerMachine) -> None:
+    def __init__(self, machine: WorkerMachine, free: Callable[[], int] = free_memory) -> None:
+        """`free`: how many bytes of the host's memory this process may still take."""
         self._machine = machine
+        self._free = free
         self._writer: Writer | None = None
         self._said: set[str] = set()
+        self._peak_before = 0  # bytes of its device that the training took in earlier runs
         self._expected = 0  # bytes of the next checkpoint, as far as is known
+        self._said_streams = False
+        self._deferred = False  # the last try was, for want of a buffer
+        self._stood = time.monotonic()  # when the training began, or last stood still for a stream
 
     def prepare(self) -> None:
         machine = self._machine
         if self._writer is None:
             directory = machine.paths.checkpoints
             directory.mkdir(mode=0o700, exist_ok=True)
-            self._writer = Writer(directory, machine.epoch, machine.settings.checkpoint_keep)
-        if self._expected:
-            self._writer.prepare(self._expected)
+            self._writer = Writer(directory, machine.epoch, machine.settings.checkpoint_keep, self._free)
+        self._say_if_it_streams()
+        if self._expected and (making := self._writer.prepare(self._expected)) is not None:
+            making.join()  # while the training runs on
 
     def want(self, wanted: bool) -> None:
         self._machine.points.want_save(wanted)
@@ -51,6 +62,7 @@ class CellKeeps:
         from ..checkpoint.snapshot import preflight
 
         machine = self._machine
+        self._stood = time.monotonic()
         self._cannot(preflight(machine.program, machine.shell.user_ns, skip=machine.is_ours))
 
     def look(self) -> None:
@@ -58,6 +70,20 @@ class CellKeeps:
             self._expected = sum(blob.nbytes for blob in self._taken().blobs)
         except CannotSave as error:
             self._cannot(error.problems)
+            return
+        self._say_if_it_streams()
+
+    def _say_if_it_streams(self) -> None:
+        """Beforehand, and once."""
+        writer, size = self._writer, self._expected
+        if not self._said_streams and (size > self._free() if writer is None else writer.streams(size)):
+            self._said_streams = True
+            pause = format_duration(size / USUAL_SPEED if writer is None else writer.seconds_for(size))
+            self._say(
+                f"The host has too little free memory to copy the training's {format_bytes(size)} aside: it saves by"
+                f" streaming, and stands still for about {pause} each time. By itself it does so for"
+                f" {100 * MOST_OF_TIME:.0f} % of its time at the most."
+            )
 
     def _cannot(self, problems: Sequence[tuple[str, str]]) -> None:
         if problems:
@@ -86,7 +112,7 @@ class CellKeeps:
         assert writer is not None
         snapshot = self._taken()
         step, where = machine.steps.step, machine.program.where()
-        saving = writer.save(snapshot, self._about(step, where, why))
+        saving = self._save(writer, snapshot, self._about(step, where, why), why)
         durable: Future[Durable] = Future()
 
         def pass_on(done: Future[files.Checkpoint]) -> None:
@@ -97,6 +123,24 @@ class CellKeeps:
 
         saving.add_done_callback(pass_on)
         return step, where, durable
+
+    def _save(self, writer: Writer, snapshot: Snapshot, about: About, why: Why) -> Saving:
+        # Who leaves stands still anyway; nor is one put off twice, whose state grows from step to step.
+        in_place = why in ("release", "move") or self._deferred
+        longest = MOST_OF_TIME * (time.monotonic() - self._stood) if why == "automatic" else float("inf")
+        self._expected = max(self._expected, sum(blob.nbytes for blob in snapshot.blobs))
+        self._say_if_it_streams()
+        try:
+            saving = writer.save(snapshot, about, in_place=in_place, longest=longest)
+        except TooSmall as small:
+            self._expected, self._deferred = small.nbytes, True
+            raise NotReady from small
+        except TooLong as long:
+            raise NotSaved(str(writer.directory), *_too_long(long)) from long
+        self._deferred = False
+        if saving.done():
+            self._stood = time.monotonic()
+        return saving
 
     def close(self) -> None:
         if self._writer is not None:
@@ -118,8 +162,12 @@ class CellKeeps:
             memory = machine.memory if machine.memory.fds else None
             self._check(about)
             restored = restore(opened.graph, opened.read, machine.program, machine.shell.user_ns, memory=memory)
+        for remark in restored.remarks:
+            self._say(remark)
         machine.memory, machine.modes = restored.arrival.memory, restored.extra
         machine.steps.start_at(about.step)
+        self._peak_before = about.peak
+        self._stood = time.monotonic()
         if machine.handover.repeats or found.remarks:
             where = f"{machine.name} goes on from its checkpoint at step {about.step:,}"
             machine.output.put(Note(f"{where}; what follows may repeat lines from above."))
@@ -148,6 +196,16 @@ class CellKeeps:
             if then != now:
                 machine.output.put(Note(f"It goes on, but not to the bit: {what} was {then}, and is {now}."))
 
+    def _peak(self) -> int:
+        """Bytes of the device that the training has taken so far, this run's and earlier ones'."""
+        machine = self._machine
+        if machine.meter is None or not (taken := machine.meter.peak()):
+            return self._peak_before
+        device = machine.granted.devices[0]
+        # A slot's figure is of the whole process, a GPU's of torch's memory alone.
+        context = 0 if device.kind == "slot" else context_of(machine.settings, device.kind, device.name).bytes
+        return max(self._peak_before, taken + context)
+
     def _about(self, step: int, where: str, why: Why) -> About:
         import torch
 
@@ -161,9 +219,16 @@ class CellKeeps:
             python=platform.python_version(),
             torch=torch.__version__,
             transformer=REWRITING,
+            peak=self._peak(),
             versions={"card": _card(self._machine.granted.devices[0])},
             hashseed=os.environ.get("PYTHONHASHSEED", ""),
         )
+
+
+def _too_long(long: TooLong) -> tuple[str, str]:
+    """Why an automatic checkpoint is left out, and what to do."""
+    why = f"it would stop the training for about {format_duration(long.seconds)}, which an automatic one may not yet"
+    return why, "It is made later. At once: %gpufit checkpoint. More free memory on the host makes it quick."
 
 
 def _card(device: Device) -> str:

@@ -15,6 +15,7 @@ import anyio
 
 from ..cell import modes, rng
 from ..cell.resumable import Program, hidden
+from ..checkpoint import trackers
 from ..checkpoint.loaders import remembered
 from ..claims import ClaimGone, Granted, Lab, Request, Waiting, adopt, claim, open_lab
 from ..claims.keep import keep
@@ -65,6 +66,7 @@ class WorkerMachine:
     def __post_init__(self) -> None:
         self.memory = Memory(self.handover.memory)  # the variables' tensor bytes
         self.program = Program(self.shell.user_ns)
+        self.program.scratch = str(self.paths.root)
         self.shell.program = self.program
         self.program.on_note = lambda text: self.output.put(Note(text))
         self.keeps = CellKeeps(self)
@@ -72,11 +74,6 @@ class WorkerMachine:
         self.saver = Saver(self.keeps, self.main, self.settled, self._waits, self._defect)
         self.points = Points(self.program, self.main, lambda: self.output.log)
         self.points.save = self.saver.at_safe_point
-
-    @property
-    def foreseen(self) -> int | None:
-        """Bytes that the cell was estimated to need."""
-        return self.estimated.estimate.need if isinstance(self.estimated, for_job.Estimated) else None
 
     async def open_cell(self, job: Job) -> None:
         if not self.handover.resumes and not parse_slots(self.settings.devices):
@@ -92,6 +89,8 @@ class WorkerMachine:
             self.program.learn(filename, "".join(lines))
 
     async def estimate(self, job: Job) -> Needed:
+        if self.handover.resumes and self.handover.why:
+            return Needed(self.handover.needed, self.handover.why)
         if (asked := for_job.asked_for(job.options, self.settings)) is not None:
             return asked
         if self.handover.resumes and self.handover.needed is not None:
@@ -107,8 +106,8 @@ class WorkerMachine:
         self.shell.remark = lambda error: for_job.remark_on(error, found, needed)
         if found is not None:
             self.output.put(Note(needed.reason))
-        if needed.memory is not None:
-            self.handover = replace(self.handover, needed=needed.memory)
+        if isinstance(found, for_job.Estimated):
+            self.handover = replace(self.handover, needed=needed.memory, foreseen=found.estimate.need)
             with suppress(OSError):  # on a full disk, a resume claims a whole device
                 note_start(self.paths, self.handover)
         return needed
@@ -177,6 +176,7 @@ class WorkerMachine:
         if outcomes[-1] != Finished("done"):  # else nobody needs what is being written, and its end is this process's
             await anyio.to_thread.run_sync(self.keeps.close)
         if not isinstance(outcomes[-1], Finished):
+            await anyio.to_thread.run_sync(trackers.close)
             await anyio.to_thread.run_sync(end_children)
             # Until this image is gone: whoever comes next must not find our context's memory still taken.
             self._left = HeldClaim(granted.claim.id, fcntl.fcntl(granted.fds[0], fcntl.F_DUPFD_CLOEXEC, 3))

@@ -25,7 +25,8 @@ from .variables import read
 MOST = 16  # values of one reading
 MOST_FRAMES = 8  # of the user's, looked at
 DEEPEST = 400  # frames
-POINTS = 1000  # that a curve has: so many are kept for the latest, and the time between two grows with the time before
+POINTS = 1000  # that a curve of a short run has: the time between two grows with the time before, up to LONGEST
+LONGEST = 10.0  # seconds between two points: the latest thousand show the last hours, whatever came before
 
 _WORDS = frozenset(
     "loss losses nll elbo perplexity ppl acc accuracy error err lr score scores reward rewards kl entropy norm"
@@ -105,7 +106,7 @@ class Curve:
 
     def is_due(self, now: float) -> bool:
         """Whether so much time has passed that the curve so far would show it."""
-        if now - self._latest < (now - self.began) / POINTS:
+        if now - self._latest < min((now - self.began) / POINTS, LONGEST):
             return False
         self._latest = now
         return True

@@ -14,7 +14,7 @@ from typing import IO
 
 from ..errors import StorageError, WorkerDied
 from ..job import Job, JobPaths
-from .handover import Handover, note_start, noted_start, send
+from .handover import Handover, note_start, send
 from .record import read_record, take_lock, write_record
 
 
@@ -80,18 +80,21 @@ class Waiting:
             raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
         return self._send(job, replace(handover, lock=lock, memory=list(memory)))
 
-    def give_again(self, job: Job, paths: JobPaths, gpu: str = "") -> Started:
+    def give_again(self, job: Job, paths: JobPaths, start: Handover) -> Started:
         """Hand over a job that has a checkpoint; raise NotResumable where somebody has it."""
-        start = noted_start(paths)
+        lock = -1
         try:
             lock = take_lock(paths, job.name)
             before = read_record(paths)
+            note_start(paths, replace(start, gpu=""))  # another device is for this time
             # Until the worker says how it fares, so that one that dies before it can is seen to be lost.
             write_record(paths, replace(before, state="starting", since=time.time(), reason="", worker=None, socket=""))
         except OSError as error:
+            if lock >= 0:
+                os.close(lock)  # or the job would look alive for as long as this process lives
             raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
         repeats = before.state != "released"
-        again = replace(start, env=environment_of(start), gpu=gpu, resumes=True, repeats=repeats, lock=lock)
+        again = replace(start, env=environment_of(start), resumes=True, repeats=repeats, lock=lock)
         return self._send(job, again)
 
     def _send(self, job: Job, handover: Handover) -> Started:

@@ -11,6 +11,7 @@ goes on if it cannot be.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import Callable
@@ -43,11 +44,15 @@ class Durable:
     bytes: int
 
 
+class NotReady(Exception):
+    """The training shall go on until what a quick save needs is made; then the next safe point is tried."""
+
+
 class Keeps(Protocol):
     """The program at its safe points, and where its checkpoints go; checkpoint/ is the real one."""
 
     def prepare(self) -> None:
-        """Start what writes, before the first checkpoint; not in the main thread."""
+        """Make ready what the next checkpoint needs, which may take a while; not in the main thread."""
 
     def look(self) -> None:
         """In the main thread, at a safe point: say what could not be saved. Raises NotHere."""
@@ -56,7 +61,7 @@ class Keeps(Protocol):
         """Have `on_safe_point` called at the next safe point, or not."""
 
     def save(self, why: Why) -> tuple[int, str, Future[Durable]]:
-        """In the main thread: copy all of it; the step, the place, and when it is durable. Raises NotHere."""
+        """In the main thread: copy all of it; the step, the place, and when it is durable. Raises NotHere, NotReady."""
 
 
 Leave: TypeAlias = Released | Moved
@@ -109,7 +114,9 @@ class Saver:
     async def serve(self, every: float) -> Leave:
         """Look after wishes until the job leaves by one of them; the clock's own come every so many seconds."""
         self._loop = asyncio.get_running_loop()
-        self._leaving, self._written = anyio.Event(), anyio.Event()
+        # Called from the main thread, anyio would not know its loop where sniffio is installed, which looks here.
+        self._context = contextvars.copy_context()
+        self._leaving, self._written, self._preparing = anyio.Event(), anyio.Event(), anyio.Lock()
         self._open = True
         try:
             async with anyio.create_task_group() as self._group:
@@ -168,15 +175,17 @@ class Saver:
             self._fail(wish, "the cell ended first, without another safe point.")
 
     async def _arm(self) -> None:
-        if not self._prepared:
-            self._prepared = True
-            try:
-                await anyio.to_thread.run_sync(self._keeps.prepare)
-            except (GpufitError, OSError) as error:
-                self._prepared = False
-                if (wish := self._wish) is not None:
-                    self._fail(wish, str(error))
-                return
+        """Have the next safe point save. Until all is ready for that the training runs on, whoever else asks."""
+        async with self._preparing:
+            if not self._prepared:
+                self._prepared = True
+                try:
+                    await anyio.to_thread.run_sync(self._keeps.prepare, abandon_on_cancel=True)
+                except (GpufitError, OSError) as error:
+                    self._prepared = False
+                    if (wish := self._wish) is not None:
+                        self._fail(wish, str(error))
+                    return
         self._keeps.want(self._wish is not None)
 
     async def _by_the_clock(self, every: float) -> None:
@@ -255,7 +264,7 @@ class Saver:
             if self._open:
                 self._group.start_soon(function, *arguments)
 
-        self._loop.call_soon_threadsafe(start)
+        self._loop.call_soon_threadsafe(start, context=self._context)
 
     # The main thread -------------------------------------------------------------------------------------------------
 
@@ -289,11 +298,16 @@ class Saver:
             wish.deferred = error.why
             self._soon(self._try_again, wish)
             return False
+        except NotReady:
+            wish.deferred = "the memory for its copy is being made, and the training goes on meanwhile"
+            self._prepared = False
+            self._soon(self._arm)
+            return False
         except Exception as error:  # of ours or of the user's objects: no reason to end a training
             if not isinstance(error, GpufitError):
                 self._defect(error)
             reason = str(error) if isinstance(error, GpufitError) else f"{type(error).__name__}: {error}"
-            self._loop.call_soon_threadsafe(self._fail, wish, reason)
+            self._loop.call_soon_threadsafe(self._fail, wish, reason, context=self._context)
             return False
         with self._guard:
             self._writing, self._wish = wish, None

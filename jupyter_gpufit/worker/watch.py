@@ -14,6 +14,7 @@ from .record import Record, read_record
 
 WATCHED = flags.MODIFY | flags.CREATE | flags.MOVED_TO
 LOOK_ANYWAY = 5.0  # seconds; a file system without inotify events (a network home) is read at this pace
+SOON = 0.02  # seconds; doubled at each look that finds no process
 
 
 @asynccontextmanager
@@ -31,13 +32,17 @@ async def changes(paths: JobPaths) -> AsyncIterator[AsyncIterator[Record]]:
 
 
 async def _looks(paths: JobPaths, inotify: INotify) -> AsyncIterator[Record]:
+    soon = SOON
     while True:
         inotify.read(timeout=0)  # before the look: what changes after it wakes the wait below
         record = read_record(paths)
         yield record
         worker = record.worker.open() if record.worker else None
+        # Without a process to wait for: it ended while we looked, or before it said a word. No file will change.
+        pause = LOOK_ANYWAY if worker is not None else soon
+        soon = SOON if worker is not None else min(2 * soon, LOOK_ANYWAY)
         try:
-            with anyio.move_on_after(LOOK_ANYWAY):
+            with anyio.move_on_after(pause):
                 await _either_readable(inotify.fileno(), worker)
         finally:
             if worker is not None:

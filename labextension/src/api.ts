@@ -3,9 +3,10 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { Journal, Status } from './schema';
+import { Curves, Journal, Status } from './schema';
 
 export type Action = 'checkpoint' | 'release' | 'move' | 'resume' | 'stop';
+export type Span = 'whole' | 'latest';
 
 const PATIENCE = 8_000; // ms; the server itself answers within 5 s, whatever the devices do
 const SILENT =
@@ -33,6 +34,28 @@ export async function fetchJournal(
 ): Promise<Journal> {
   const query = `?after=${after}&limit=${limit}`;
   return (await ask(settings, ['jobs', job, 'journal'], query)) as Journal;
+}
+
+/** What a job's numbers did, over its whole run or of late. */
+export async function fetchCurves(
+  settings: ServerConnection.ISettings,
+  job: string,
+  span: Span
+): Promise<Curves> {
+  const path = ['jobs', job, 'curves'];
+  return (await ask(settings, path, `?span=${span}`)) as Curves;
+}
+
+/** Pick which of them are drawn. */
+export async function postPick(
+  settings: ServerConnection.ISettings,
+  job: string,
+  names: string[],
+  span: Span
+): Promise<Curves> {
+  const init = { method: 'POST', body: JSON.stringify({ names }) };
+  const path = ['jobs', job, 'curves'];
+  return (await ask(settings, path, `?span=${span}`, init)) as Curves;
 }
 
 /** Have something done with one of my jobs; resolves to what the server says of it. */

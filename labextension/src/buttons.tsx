@@ -9,7 +9,7 @@ import { Deed } from './model';
 import { Job, Target } from './schema';
 import { deviceWords } from './units';
 
-const RESUMABLE = new Set(['released', 'failed', 'stopped', 'lost']);
+export const RESUMABLE = new Set(['released', 'failed', 'stopped', 'lost']);
 
 export function Buttons(props: {
   job: Job;
@@ -17,7 +17,7 @@ export function Buttons(props: {
   commands: CommandRegistry;
 }): JSX.Element {
   const { job, deed, commands } = props;
-  const { can, id, name, state } = job;
+  const { can, id, name, state, under_way } = job;
   const sent = deed?.phase === 'sent' ? deed.action : null;
   const run = (command: string, to = '') =>
     void commands.execute(`gpufit:${command}`, { job: id, to });
@@ -26,7 +26,7 @@ export function Buttons(props: {
       text={text}
       name={`${text} ${name}`}
       why={can[action]}
-      busy={sent === action}
+      busy={sent === action || under_way.includes(action)}
       kind={action === 'stop' ? 'danger' : undefined}
       onClick={() => run(action)}
     />
@@ -41,7 +41,7 @@ export function Buttons(props: {
         <Move
           name={name}
           targets={can.move}
-          busy={sent === 'move'}
+          busy={sent === 'move' || under_way.includes('move')}
           onMove={to => run('move', to)}
         />
       )}

@@ -8,10 +8,11 @@ import { formatDuration } from './units';
 /** Seconds since 1970, once a second: only what tells a time is drawn again by it. */
 export const Now = React.createContext(0);
 
-/** "2 h 4 min" since then. */
-export function Since({ time }: { time: number }): JSX.Element {
-  const seconds = Math.max(0, React.useContext(Now) - time);
-  return <>{formatDuration(Math.floor(seconds))}</>;
+/** "2 h 4 min" since then; in brief, "2 h". */
+export function Since(props: { time: number; brief?: boolean }): JSX.Element {
+  const seconds = Math.max(0, React.useContext(Now) - props.time);
+  const words = formatDuration(Math.floor(seconds));
+  return <>{props.brief ? words.split(' ', 2).join(' ') : words}</>;
 }
 
 /** The server's clock, going on by itself between two readings. */
@@ -82,7 +83,7 @@ export function Section(props: {
           aria-expanded={open}
           onClick={() => setOpen(!open)}
         >
-          <span aria-hidden className="jp-gpufit-arrow" data-open={open} />
+          <Arrow open={open} />
           {props.title}
           <span className="jp-gpufit-count">{props.count || ''}</span>
         </button>
@@ -98,6 +99,11 @@ export function Section(props: {
 }
 
 let sections = 0;
+
+/** Points down when what it folds is open. */
+export function Arrow({ open }: { open: boolean }): JSX.Element {
+  return <span aria-hidden className="jp-gpufit-arrow" data-open={open} />;
+}
 
 /** What became of the last button: words of the server, where the button is. */
 export function Outcome({ deed }: { deed: Deed | null }): JSX.Element {

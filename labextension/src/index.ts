@@ -16,6 +16,7 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { addCommands } from './commands';
 import { Events } from './events';
+import { Front } from './front';
 import { LogTab } from './log';
 import { news, News } from './news';
 import { GpufitPanel } from './panel';
@@ -41,7 +42,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
   ) => {
     const settings = app.serviceManager.serverSettings;
     const events = new Events(settings);
-    const panel = new GpufitPanel(settings, events, app.commands);
+    const front = new Front(app.shell);
+    const panel = new GpufitPanel(settings, events, app.commands, front);
     const { model } = panel;
     const show = () => app.shell.activateById(panel.id);
 

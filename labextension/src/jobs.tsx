@@ -3,11 +3,19 @@
 import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
-import { Buttons } from './buttons';
-import { memo, Outcome, Section, Sentence, Since } from './common';
+import { Buttons, RESUMABLE } from './buttons';
+import { Arrow, memo, Outcome, Section, Sentence, Since } from './common';
+import { Curves } from './curves';
 import { Deed, GpufitModel } from './model';
 import { Claim, Job, JobMemory, Progress, Status } from './schema';
-import { deviceWords, formatBytes, formatDuration, formatPace } from './units';
+import {
+  deviceWords,
+  formatBytes,
+  formatDuration,
+  formatFigure,
+  formatPace,
+  outOf
+} from './units';
 
 const MOST_ENDED = 20; // shown; `gpufit jobs` lists all
 const ENDED = new Set(['done', 'failed', 'stopped', 'lost']);
@@ -17,6 +25,14 @@ export function hasEnded({ state }: Job): boolean {
   return ENDED.has(state);
 }
 
+/** Its state; or what the server is about to make of it, since a worker takes a moment to start, and to end. */
+export function shownState({ state, under_way }: Job): string {
+  const verb = RESUMABLE.has(state) ? 'resume' : 'stop';
+  return under_way.includes(verb) && state !== 'done' ? BECOMES[verb] : state;
+}
+
+const BECOMES = { resume: 'resuming', stop: 'stopping' };
+
 export function Jobs(props: {
   status: Status;
   model: GpufitModel;
@@ -24,10 +40,14 @@ export function Jobs(props: {
 }): JSX.Element {
   const { status, model, commands } = props;
   const newest = [...status.jobs].reverse();
-  const ended = newest.filter(hasEnded);
+  // What one works on comes first, also when it has just ended.
+  const here = newest.find(job => model.front.started(job));
+  const others = newest.filter(job => job !== here);
+  const ended = others.filter(hasEnded);
   const left = ended.length - MOST_ENDED;
   const shown = [
-    ...newest.filter(job => !hasEnded(job)),
+    ...(here ? [here] : []),
+    ...others.filter(job => !hasEnded(job)),
     ...ended.slice(0, MOST_ENDED)
   ];
   return (
@@ -43,6 +63,8 @@ export function Jobs(props: {
           deed={model.deed(job.id)}
           askers={askers(status.claims, job)}
           commands={commands}
+          model={model}
+          here={job === here}
         />
       ))}
       {left > 0 && (
@@ -66,13 +88,16 @@ const Card = memo(
     deed: Deed | null;
     askers: string;
     commands: CommandRegistry;
+    model: GpufitModel;
+    here: boolean; // it is the newest of the notebook in front
   }): JSX.Element => {
-    const { job, deed, askers, commands } = props;
+    const { job, deed, askers, commands, model, here } = props;
     return (
       <li
         className="jp-gpufit-card jp-gpufit-job"
         aria-label={job.name}
         data-job={job.id}
+        data-here={here}
       >
         <div className="jp-gpufit-line">
           <span className="jp-gpufit-name jp-gpufit-label" title={job.id}>
@@ -80,13 +105,16 @@ const Card = memo(
           </span>
           <State job={job} />
         </div>
-        <Origin job={job} commands={commands} />
+        <Origin job={job} here={here} commands={commands} />
         {job.reason && (
           <p className="jp-gpufit-reason">
             <Sentence text={job.reason} />
           </p>
         )}
         {RUNNING.has(job.state) && <Figures job={job} />}
+        {(RUNNING.has(job.state) || job.memory) && (
+          <Drawn job={job} model={model} here={here} />
+        )}
         {askers && (
           <p className="jp-gpufit-asked">{askers} would like this device.</p>
         )}
@@ -101,7 +129,7 @@ function State({ job }: { job: Job }): JSX.Element {
   const where = job.device && !hasEnded(job) ? deviceWords(job.device) : '';
   return (
     <span className="jp-gpufit-state" data-state={job.state}>
-      {job.state}
+      {shownState(job)}
       {where && ` on ${where}`}
     </span>
   );
@@ -110,9 +138,10 @@ function State({ job }: { job: Job }): JSX.Element {
 /** Which notebook it comes from, and how long it has been so. */
 function Origin(props: {
   job: Job;
+  here: boolean;
   commands: CommandRegistry;
 }): JSX.Element {
-  const { job, commands } = props;
+  const { job, here, commands } = props;
   const file = job.notebook.replace(/^.*\//, '');
   const open = () =>
     void commands.execute('gpufit:notebook', { path: job.notebook });
@@ -129,12 +158,39 @@ function Origin(props: {
             {file}
           </button>
         )}
+        {here && (file ? ', this notebook' : 'this notebook')}
       </span>
       <span className="jp-gpufit-number">
         <Since time={job.since} />
         {hasEnded(job) && ' ago'}
       </span>
     </div>
+  );
+}
+
+/** Its curves: open for the notebook in front, and for others when they are asked for. */
+function Drawn(props: {
+  job: Job;
+  model: GpufitModel;
+  here: boolean;
+}): JSX.Element {
+  const { job, model, here } = props;
+  const [chosen, setChosen] = React.useState<boolean | null>(null);
+  const open = chosen ?? here;
+  return (
+    <>
+      <button
+        type="button"
+        className="jp-gpufit-fold jp-gpufit-quiet"
+        aria-expanded={open}
+        aria-label={`Curves of ${job.name}`}
+        onClick={() => setChosen(!open)}
+      >
+        <Arrow open={open} />
+        Curves
+      </button>
+      {open && <Curves job={job} model={model} />}
+    </>
   );
 }
 
@@ -146,14 +202,14 @@ function Figures({ job }: { job: Job }): JSX.Element {
       <Steps progress={progress} />
       <dl className="jp-gpufit-figures">
         <Figure name={loss?.name ?? 'loss'}>
-          {loss && (loss.value?.toPrecision(4) ?? 'not finite')}
+          {loss && formatFigure(loss.value)}
         </Figure>
         <Figure name="memory">{memory && <Taken memory={memory} />}</Figure>
         <Figure name="MFU">{mfu !== null && `${Math.round(100 * mfu)} %`}</Figure>
         <Figure name="saved">
           {checkpoint && (
             <span title={`${formatBytes(checkpoint.bytes)} on disk`}>
-              step {checkpoint.step}, <Since time={checkpoint.time} /> ago
+              step {checkpoint.step}, <Since time={checkpoint.time} brief /> ago
             </span>
           )}
         </Figure>
@@ -187,13 +243,6 @@ function Taken({ memory }: { memory: JobMemory }): JSX.Element {
       {outOf(used, estimate)}
     </span>
   );
-}
-
-/** "30.4 of 36.0 GiB": the unit once where it is the same. */
-function outOf(used: number, total: number): string {
-  const [some, unit] = formatBytes(used).split(' ');
-  const all = formatBytes(total);
-  return all.endsWith(` ${unit}`) ? `${some} of ${all}` : `${some} ${unit} of ${all}`;
 }
 
 function Steps({ progress }: { progress: Progress }): JSX.Element {

@@ -4,10 +4,19 @@ import { ServerConnection } from '@jupyterlab/services';
 import { VDomModel } from '@jupyterlab/ui-components';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Action, fetchStatus, postAction, postAsk } from './api';
+import {
+  Action,
+  fetchCurves,
+  fetchStatus,
+  postAction,
+  postAsk,
+  postPick,
+  Span
+} from './api';
 import { discreet, Others } from './discreet';
 import { Events } from './events';
-import { Job, Message, SaidMessage, Status } from './schema';
+import { Front } from './front';
+import { Curves, Job, Message, SaidMessage, Status } from './schema';
 import { shared } from './sharing';
 
 /** What became of a button: sent, heard by the server in its words, or refused with the reason. */
@@ -21,9 +30,11 @@ export interface Deed {
 export class GpufitModel extends VDomModel {
   constructor(
     private settings: ServerConnection.ISettings,
-    private events: Events
+    private events: Events,
+    readonly front: Front
   ) {
     super();
+    front.changed.connect(this._emit, this);
     events.arrived.connect(this._take, this);
     events.changed.connect(this._connection, this);
   }
@@ -82,6 +93,16 @@ export class GpufitModel extends VDomModel {
   /** Ask another user to release their claim. */
   async ask(claim: string): Promise<void> {
     await this._do(claim, 'ask', '', () => postAsk(this.settings, claim));
+  }
+
+  /** What a job's numbers did. */
+  curves(job: Job, span: Span): Promise<Curves> {
+    return fetchCurves(this.settings, job.id, span);
+  }
+
+  /** Have these of a job's numbers drawn from now on, here and in its notebook. */
+  pick(job: Job, names: string[], span: Span): Promise<Curves> {
+    return postPick(this.settings, job.id, names, span);
   }
 
   private async _do(

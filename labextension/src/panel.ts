@@ -8,6 +8,7 @@ import { Poll } from '@lumino/polling';
 import { Panel } from '@lumino/widgets';
 
 import { Events } from './events';
+import { Front } from './front';
 import { icon } from './icon';
 import { hasEnded } from './jobs';
 import { GpufitModel } from './model';
@@ -23,7 +24,8 @@ export class GpufitPanel extends Panel {
   constructor(
     settings: ServerConnection.ISettings,
     private events: Events,
-    commands: CommandRegistry
+    commands: CommandRegistry,
+    front: Front
   ) {
     super();
     this.id = 'jupyter-gpufit-panel';
@@ -32,7 +34,7 @@ export class GpufitPanel extends Panel {
     this.title.caption = 'GPUs and jobs';
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', this.title.caption);
-    this.model = new GpufitModel(settings, events);
+    this.model = new GpufitModel(settings, events, front);
     this.addWidget(new StatusView(this.model, commands));
     this._poll = new Poll({
       name: 'jupyter-gpufit:status',

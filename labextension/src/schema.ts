@@ -122,6 +122,7 @@ export interface Job {
   memory: JobMemory | null;
   checkpoint: Checkpoint | null; // the latest
   can: Can;
+  under_way: ('checkpoint' | 'release' | 'move' | 'resume' | 'stop')[]; // asked of this server, and not done yet
 }
 
 /** A claim as the fronts show it. User, since and askers are the kernel's word, the rest its owner's. */
@@ -178,6 +179,25 @@ export interface Journal {
   entries: Entry[];
   next: number; // to be given as `after` for what comes then
   ended: boolean; // nothing more will come unless the job is resumed
+}
+
+/** One of the loop's numbers over its steps, with as many points as a picture shows. */
+export interface Curve {
+  name: string;
+  points: [number, number | null][]; // step, value; null: not a finite number
+}
+
+/** What a job's numbers did. */
+export interface Curves {
+  names: string[]; // of all that there are
+  curves: Curve[]; // of those that its user wants drawn
+  memory: [number, number | null][]; // seconds since 1970, bytes on the device
+  older: boolean; // the whole run has more than its latest thousand points
+}
+
+/** Which of a job's numbers to draw from now on. */
+export interface PickBody {
+  names: string[]; // those that there are not are passed over
 }
 
 /** The body of an action; may be left out. */

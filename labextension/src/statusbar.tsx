@@ -3,7 +3,7 @@
 import { VDomRenderer } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { hasEnded } from './jobs';
+import { hasEnded, shownState } from './jobs';
 import { GpufitModel } from './model';
 import { Job, Status } from './schema';
 import { deviceWords, ordinal } from './units';
@@ -46,7 +46,8 @@ export function summary(status: Status): string {
 }
 
 function words(job: Job, status: Status): string {
-  const { name, state, device, progress } = job;
+  const { name, device, progress } = job;
+  const state = shownState(job);
   if (device) {
     const { step, total } = progress;
     const share = total ? `${Math.floor((100 * step) / total)} %` : `step ${step}`;

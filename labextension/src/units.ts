@@ -28,6 +28,18 @@ export function formatDuration(seconds: number): string {
   return `${whole} s`;
 }
 
+/** "30.4 of 36.0 GiB": the unit once where it is the same. */
+export function outOf(used: number, total: number): string {
+  const [some, unit] = formatBytes(used).split(' ');
+  const all = formatBytes(total);
+  return all.endsWith(` ${unit}`) ? `${some} of ${all}` : `${some} ${unit} of ${all}`;
+}
+
+/** A number of a loop as people read it: four digits. */
+export function formatFigure(value: number | null): string {
+  return value === null ? 'not finite' : String(Number(value.toPrecision(4)));
+}
+
 /** "2.1 steps/s", or "3.2 s a step" when a step takes longer than a second. */
 export function formatPace(perSecond: number): string {
   return perSecond >= 1

@@ -18,6 +18,7 @@ from jupyter_core.paths import jupyter_path
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from tests.browser.stage import Stage
+from tests.browser.users import as_user, lab_directory
 from tests.kernels import environment
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -46,13 +47,16 @@ class Lab:
 
     url: str
     home: Path
+    shared: str  # where claims and tickets meet
 
     def address(self, path: str = "") -> str:
         return f"{self.url}/lab{path}?token={TOKEN}&reset"
 
 
 @contextmanager
-def running_lab(home: Path, *, port: int = 0, more: Mapping[str, str] | None = None) -> Iterator[Lab]:
+def running_lab(
+    home: Path, *, port: int = 0, base: str = "", user: int | None = None, more: Mapping[str, str] | None = None
+) -> Iterator[Lab]:
     if not any(Path(place, "jupyter-gpufit", "package.json").exists() for place in jupyter_path("labextensions")):
         pytest.skip("NO BROWSER TEST RUNS: the panel is not installed. pip install -e .")
     no_news = home / ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
@@ -61,25 +65,28 @@ def running_lab(home: Path, *, port: int = 0, more: Mapping[str, str] | None = N
     with socket.create_server(("127.0.0.1", port)) as free:
         port = free.getsockname()[1]
     command = [
+        *([] if user is None else as_user(user)),
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
         *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={home}", f"--IdentityProvider.token={TOKEN}"),
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
-        "--LabApp.expose_app_in_browser=True",
+        *("--LabApp.expose_app_in_browser=True", f"--ServerApp.base_url={base}/"),
     ]
-    env = environment(home, GPUFIT_LAB=str(home / "lab"), **(more or {}))
+    env = environment(home, **{"GPUFIT_LAB": str(home / "lab"), **(more or {})})
+    if user is not None:
+        subprocess.run(["chown", "-R", str(user), home], check=True)
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
             log = []
             for line in server.stderr:
                 log.append(line)
-                if f"127.0.0.1:{port}/lab" in line:
+                if f"127.0.0.1:{port}{base}/lab" in line:
                     break
             else:
                 pytest.fail("JupyterLab did not start:\n" + "".join(log))
             Thread(target=server.stderr.read, daemon=True).start()  # a full pipe would stop the server
             until_it_listens(port)
-            yield Lab(f"http://127.0.0.1:{port}", home)
+            yield Lab(f"http://127.0.0.1:{port}{base}", home, env["GPUFIT_LAB"])
         finally:
             server.terminate()
             try:
@@ -104,7 +111,7 @@ def until_it_listens(port: int) -> None:
 
 @pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with running_lab(tmp_path_factory.mktemp("home")) as lab:
+    with lab_directory() as shared, running_lab(tmp_path_factory.mktemp("home"), more=shared) as lab:
         yield lab
 
 

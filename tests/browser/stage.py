@@ -69,7 +69,7 @@ def a_job(name: str, **said: Any) -> dict[str, Any]:
     job = {"id": f"id-of-{name}", "name": name, "state": "running", "reason": "", "since": NOW, "created": NOW}
     job |= {"device": "", "epoch": 1, "step": 0, "notebook": "", "kernel_id": "", "pid": None, "metrics": []}
     job |= {"loss": None, "mfu": None, "memory": None, "checkpoint": None, "progress": a_progress(0), "can": CAN}
-    return job | said
+    return job | {"under_way": []} | said
 
 
 def a_progress(step: int, **said: Any) -> dict[str, Any]:

@@ -142,6 +142,21 @@ def test_stops_only_when_it_is_meant(stage: Stage) -> None:
     assert stage.asked == [("jobs/id-of-digits/stop", {})]
 
 
+def test_what_the_server_is_about_shows_as_state_to_every_page(stage: Stage) -> None:
+    stage.show(jobs=[running(under_way=["stop"])])
+    card, bar = job_card(stage.page, "digits"), stage.page.locator(".jp-gpufit-status")
+    expect(card).to_contain_text("stopping on GPU 0")
+    expect(bar).to_have_text("GPU 0: digits stopping")
+    expect(button(stage.page, "Stop digits")).to_have_attribute("aria-busy", "true")
+
+    stopped = CAN | {"resume": ""}
+    stage.show(jobs=[a_job("digits", state="stopped", can=stopped, under_way=["stop"])])
+    expect(card).to_contain_text("stopped")
+    stage.show(jobs=[a_job("digits", state="stopped", can=stopped, under_way=["resume"])])
+    expect(card).to_contain_text("resuming")
+    expect(button(stage.page, "Resume digits")).to_have_attribute("aria-busy", "true")
+
+
 def test_resumes_what_was_released(stage: Stage) -> None:
     stage.show(jobs=[a_job("digits", state="released", can=CAN | {"resume": ""})])
 

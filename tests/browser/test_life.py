@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,53 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from .conftest import HANGS, SIZE, Lab, running_lab
 from .screen import button, job_card, open_panel, panel_of
-
-LOADS = "%load_ext jupyter_gpufit"
-TRAINS = """%%gpufit train --name {name} --memory 1GiB {options}
-import pathlib, time, torch
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-step = 0
-while not pathlib.Path("{name}.enough").exists():
-    step += 1
-    loss = model(torch.ones(8, 4)).square().mean()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    time.sleep(0.02)
-    if step % 50 == 0:
-        print("step", step)
-print("it had", step, "steps")"""
-
-
-def write_notebook(lab: Lab, name: str, options: str = "") -> None:
-    (lab.home / f"{name}.enough").unlink(missing_ok=True)
-    cells: list[dict[str, object]] = [
-        {"id": f"c{i}", "cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
-        for i, source in enumerate((LOADS, TRAINS.format(name=name, options=options)))
-    ]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    (lab.home / f"{name}.ipynb").write_text(json.dumps(notebook))
-
-
-def run_all(page: Page) -> None:
-    page.evaluate(KERNEL_IS_READY)
-    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
-
-
-# Idle is not yet ready: a cell that is sent too early stays at [*] for ever.
-KERNEL_IS_READY = """async () => {
-  for (;;) {
-    const { sessionContext } = jupyterapp.shell.currentWidget ?? {};
-    if (sessionContext) {
-      await sessionContext.ready;
-      await sessionContext.session.kernel.info;
-      return;
-    }
-    await new Promise(resolve => requestAnimationFrame(resolve));
-  }
-}"""
+from .training import KERNEL_IS_READY, end, run_all, runs, write_notebook
 
 
 @pytest.fixture
@@ -75,17 +28,10 @@ def training(page: Page, lab: Lab, request: pytest.FixtureRequest) -> Iterator[s
         end(lab, name)  # or a worker would train for ever
 
 
-def end(lab: Lab, name: str) -> None:
-    Path(lab.home, f"{name}.enough").touch()
-
-
-def runs(page: Page, name: str) -> None:
-    expect(job_card(page, name)).to_contain_text("running on cpu:")
-    expect(job_card(page, name)).to_contain_text(re.compile("step [1-9]"))
-
-
 def test_each_button_acts_while_the_cell_blocks(page: Page, lab: Lab, training: str) -> None:
     card = job_card(page, training)
+    # Its notebook is in front: so are its curves, with nobody asking for them.
+    expect(card.get_by_role("img", name=re.compile("^loss: "))).to_be_visible()
 
     button(page, f"Checkpoint {training}").click()
     expect(card.locator("dl")).to_contain_text(re.compile(r"savedstep \d+"))

@@ -9,11 +9,12 @@ import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from .conftest import SCREENSHOTS, Lab
+from .drawn import Drawn
 from .screen import button, command, job_card, open_panel
 from .stage import Stage
 from .worlds import a_lab, a_log, a_notebook
 
-PICTURE = ViewportSize(width=1180, height=960)
+PICTURE = ViewportSize(width=1180, height=990)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -21,11 +22,13 @@ def test_looks_well(page: Page, lab: Lab, theme: str) -> None:
     (lab.home / "finetune.ipynb").write_text(json.dumps(a_notebook()))
     page.set_viewport_size(PICTURE)
     stage = Stage(page)
-    stage.show(**a_lab())
+    stage.show(**a_lab(str(lab.home)))
+    Drawn().open(page)
     stage.write(*a_log())
     stage.open()
     panel = open_panel(page, lab, "/tree/finetune.ipynb")
     expect(page.locator(".jp-NotebookPanel .jp-Cell")).to_have_count(4)
+    expect(page.get_by_role("heading", name="Fine-tuning")).to_be_visible()
     command(page, "apputils:change-theme", theme=f"JupyterLab {theme.title()}")
     expect(page.locator("body")).to_have_attribute("data-jp-theme-light", str(theme == "light").lower())
     page.get_by_role("tab", name="File Browser").click()  # closes it: the picture is of the panel
@@ -35,10 +38,11 @@ def test_looks_well(page: Page, lab: Lab, theme: str) -> None:
         button(page, "Move bert-run").click()
         expect(page.get_by_role("menuitem", name="GPU 3")).to_be_visible()
     expect(job_card(page, "bert-run")).to_contain_text("running on GPU 1")
+    expect(job_card(page, "bert-run").get_by_role("img")).to_have_count(2)
 
     page.screenshot(path=SCREENSHOTS / f"panel-{theme}.png", animations="disabled")
 
-    for text in panel.locator(".jp-gpufit-quiet, .jp-gpufit-button, .jp-gpufit-state").all()[:20]:
+    for text in panel.locator(".jp-gpufit-quiet, .jp-gpufit-button, .jp-gpufit-state, .jp-gpufit-chip").all()[:30]:
         assert contrast(text) >= 3, text.inner_text()  # greyed buttons included; other texts have more
     command(page, "apputils:change-theme", theme="JupyterLab Light")
 

@@ -8,9 +8,9 @@ from typing import Any
 from .stage import CAN, GIB, NOW, ROOM, a_claim, a_gpu, a_job, a_part, a_progress, a_ticket
 
 
-def a_lab() -> dict[str, Any]:
+def a_lab(home: str = "/home/lin") -> dict[str, Any]:
     """Four GPUs: one shared with somebody, one taken by a stranger, one held as a whole, one almost idle."""
-    return {"devices": _devices(), "claims": _claims(), "queue": _queue(), "jobs": _jobs(), "time": NOW}
+    return {"devices": _devices(), "claims": _claims(), "queue": _queue(), "jobs": _jobs(home), "time": NOW}
 
 
 def _devices() -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def _queue() -> list[dict[str, Any]]:
     ]
 
 
-def _jobs() -> list[dict[str, Any]]:
+def _jobs(home: str) -> list[dict[str, Any]]:
     nothing_saved = "It has not begun."
     waiting = {"checkpoint": nothing_saved, "release": nothing_saved, "resume": "It waits.", "stop": "", "move": []}
     ended = {"checkpoint": "It has ended.", "release": "It has ended.", "stop": "It has ended.", "move": []}
@@ -88,12 +88,12 @@ def _jobs() -> list[dict[str, Any]]:
         {"device": "3", "ok": True, "reason": "72.0 GiB free"},
     ]
     return [
-        a_job("words", state="done", since=NOW - 86_000, notebook="/home/lin/words.ipynb", can=ended | {"resume": ""}),
+        a_job("words", state="done", since=NOW - 86_000, notebook=f"{home}/words.ipynb", can=ended | {"resume": ""}),
         a_job(
             "bert-large",
             state="failed",
             since=NOW - 9400,
-            notebook="/home/lin/finetune.ipynb",
+            notebook=f"{home}/finetune.ipynb",
             reason="OutOfMemoryError: it tried to take 1.2 GiB more than its claim of 24.0 GiB",
             checkpoint={"step": 900, "time": NOW - 9600, "bytes": 3 * GIB},
             can=ended | {"resume": ""},
@@ -102,7 +102,7 @@ def _jobs() -> list[dict[str, Any]]:
             "bert-run",
             device="1",
             since=NOW - 7440,
-            notebook="/home/lin/finetune.ipynb",
+            notebook=f"{home}/finetune.ipynb",
             step=3100,
             progress=a_progress(3100, per_second=2.1, total=5000, left=905),
             loss={"name": "loss", "value": 0.43118},
@@ -111,7 +111,7 @@ def _jobs() -> list[dict[str, Any]]:
             checkpoint={"step": 3000, "time": NOW - 48, "bytes": 4 * GIB},
             can=CAN | {"move": targets},
         ),
-        a_job("distil", state="queued", since=NOW - 185, notebook="/home/lin/distil.ipynb", can=waiting),
+        a_job("distil", state="queued", since=NOW - 185, notebook=f"{home}/distil.ipynb", can=waiting),
     ]
 
 

@@ -7,6 +7,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,12 @@ def own_settings() -> Iterator[None]:
     logging.root.handlers[:] = handlers
 
 
-def test_a_filter_of_a_category_that_only_the_notebook_has_stays_and_the_others_go() -> None:
-    own = type("Own", (UserWarning,), {"__module__": "__main__"})
-    warnings.simplefilter("ignore", own)
+@pytest.mark.parametrize(("action", "module"), [("ignore", "__main__"), ("once", "sympy.utilities.exceptions")])
+def test_a_filter_that_only_the_notebook_can_have_or_that_loads_sympy_stays_and_the_others_go(
+    action: Any, module: str
+) -> None:
+    own = type("Own", (UserWarning,), {"__module__": module})
+    warnings.simplefilter(action, own)
     warnings.simplefilter("error", ResourceWarning)
 
     found = pickle.loads(modes.modes()["warnings"])

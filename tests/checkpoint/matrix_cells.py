@@ -441,6 +441,68 @@ while True:
 """
 )
 
+CELLS["graphs"] = Cell(
+    BEGIN
+    + """
+model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+opt = torch.optim.SGD(model.parameters(), lr=0.05)
+row, turned, column = model[0].weight[0], model[0].weight.t(), model[1].weight[:, 1]
+inner, last = turned[1], list(model[1].weight)[-1]
+total, again, rows = 0, [], []
+for i in range(5):
+    if i:
+        print(loss, total, last)
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            again.append("second time" in str(error))
+    loss = model(torch.randn(5, 3)).pow(2).mean() + row.pow(2).sum() + (turned[0] * inner).sum() + column.prod()
+    opt.zero_grad(); loss.backward(); opt.step()
+    total += loss
+    rows.append(last.tolist())
+    say(i, loss, total, row.grad_fn is None, total.is_leaf)
+last = None
+"""
+)
+
+CELLS["iterators"] = Cell(
+    before=BEGIN
+    + """
+def each(step, items):
+    for number, item in enumerate(items):
+        step(number, item)
+
+def training(model, opt):
+    def step(number, scale):
+        for part in (x * scale for x in torch.randn(3, 2, 4).unbind() if x.sum() > -9):
+            loss = model(part).pow(2).mean()
+            opt.zero_grad(); loss.backward(); opt.step()
+            say(number, loss)
+    return step
+""",
+    text="""
+import csv
+model = nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.05)
+norms, kind = [], "some"
+each(training(model, opt), (1 + k / 10 for k in range(2)))
+for (name, p), q in zip(model.named_parameters(), (p.detach() for p in model.parameters())):
+    norms.append((name, p.norm().item(), q.sum().item()))
+with open("rows.csv", "w") as table:
+    table.writelines(f'{i},"two\\nlines {i}"\\n' for i in range(4))
+with open("rows.csv") as table:
+    rows = csv.reader(table)
+    for row in rows:
+        match row:
+            case ["2", *_]:
+                for group in opt.param_groups:
+                    group["lr"] /= 2
+            case [i, text]:
+                norms.append((i, text, rows.line_num))
+table = rows = q = None
+""",
+)
+
 CELLS["rl and gan"] = Cell(
     BEGIN
     + """

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.checkpoint.publish import Publisher
+from jupyter_gpufit.checkpoint.refused import not_saved
 from jupyter_gpufit.checkpoint.request import Answer
-from jupyter_gpufit.checkpoint.writer import Saving, Writer, _not_saved
+from jupyter_gpufit.checkpoint.writer import Writer
 from jupyter_gpufit.checkpoint.writer_process import _publish
 from jupyter_gpufit.errors import NotSaved
 from jupyter_gpufit.units import MiB
@@ -87,7 +88,8 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
     directory = tmp_path / "checkpoints"
     directory.mkdir(mode=0o700)
     with writing(directory) as writer:
-        request = writer._copy(training(1), about(1), Saving())
+        request, layout = writer._lay_out(training(1), about(1))
+        writer._staging.reserve(layout.nbytes)
         reading, answering = os.pipe()
         child = os.fork()
         if not child:
@@ -99,10 +101,10 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
         os.close(answering)
         answer = Answer.decode(os.read(reading, 4096))
         os.close(reading)
-    assert answer.errno == errno.EACCES and "chmod u+rwx" in str(_not_saved(directory, answer))
+    assert answer.errno == errno.EACCES and "chmod u+rwx" in str(not_saved(directory, answer))
 
 
 @pytest.mark.parametrize(("number", "remedy"), [(errno.EDQUOT, "quota is used up"), (errno.EIO, "disk may be failing")])
 def test_what_to_do_is_said(number: int, remedy: str, tmp_path: Path) -> None:
-    said = str(_not_saved(tmp_path, Answer(os.strerror(number), number)))
+    said = str(not_saved(tmp_path, Answer(os.strerror(number), number)))
     assert os.strerror(number) in said and remedy in said and "GPUFIT_DATA" in said

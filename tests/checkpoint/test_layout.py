@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpufit.checkpoint.checksum import PIECE, Section, Sums, checksum, runs
-from jupyter_gpufit.checkpoint.layout import ALIGN, lay_out, unchanged
+from jupyter_gpufit.checkpoint.layout import ALIGN, BLOCK, lay_out, unchanged
 from jupyter_gpufit.checkpoint.manifest import (
     GRAPH,
     STATE,
@@ -32,7 +32,7 @@ def test_every_tensor_begins_where_its_type_may() -> None:
     snapshot = training(1)
     layout = lay_out("000001-000001", snapshot, {}, ())
     (state,) = [image for image in layout.images if image.file == STATE]
-    assert state.head % ALIGN == 0
+    assert state.head % ALIGN == 0 and state.start % BLOCK == 0
     for number, at in zip(state.blobs, state.at, strict=True):
         assert at % DTYPES[snapshot.blobs[number].dtype] == 0
     ends = [at + snapshot.blobs[number].nbytes for number, at in zip(state.blobs, state.at, strict=True)]

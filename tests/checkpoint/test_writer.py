@@ -13,6 +13,7 @@ import sys
 import termios
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from jupyter_gpufit.checkpoint import staging
 from jupyter_gpufit.checkpoint import writer as writer_module
 from jupyter_gpufit.checkpoint.files import newest
 from jupyter_gpufit.checkpoint.snapshot_values import Blob, Snapshot
-from jupyter_gpufit.checkpoint.writer import Writer
+from jupyter_gpufit.checkpoint.writer import TooSmall, Writer
 from jupyter_gpufit.errors import NotSaved, TakenOver
 from jupyter_gpufit.units import MiB
 from tests.checkpoint.snapshots import about, assert_is, copied, step_of, training, writing
@@ -96,25 +97,30 @@ def test_later_changes_of_the_training_are_not_in_it(directory: Path) -> None:
     opened.close()
 
 
-def test_the_buffer_is_kept_and_grows(directory: Path) -> None:
+def test_the_buffer_is_kept_and_grows_beside_the_training(directory: Path) -> None:
     with writing(directory) as writer:
         assert writer.host_memory == 0
         writer.prepare(MiB)
-        writer.save(training(1), about(1)).result(PATIENCE)
-        small = writer.host_memory
-        large = writer.save(training(2, 100 * MiB), about(2))
+        writer.save(training(1), about(1), in_place=False).result(PATIENCE)
+        small, larger = writer.host_memory, training(2, 130 * MiB)
+        with pytest.raises(TooSmall) as caught:
+            writer.save(larger, about(2), in_place=False)
+        making = writer.prepare(caught.value.nbytes)
+        assert making is not None
+        making.join(PATIENCE)
+        large = writer.save(larger, about(2), in_place=False)
         assert large.result(PATIENCE) and 0 < small < large.copied <= writer.host_memory < 200 * MiB
         writer.save(training(3), about(3)).result(PATIENCE)
-        assert writer.host_memory > 100 * MiB
+        assert writer.host_memory > 130 * MiB
     assert writer.host_memory == 0 and step_of(directory) == 3
 
 
-def test_a_buffer_for_which_there_is_no_memory_is_not_made(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with writing(directory) as writer:
-        monkeypatch.setattr(staging, "free_memory", lambda: MiB)
-        with pytest.raises(NotSaved, match="buffer needs 64.0 MiB more of the host's memory and 1.0 MiB are free"):
+def test_where_not_even_a_window_finds_memory_it_is_said(directory: Path) -> None:
+    free = [MiB]
+    with closing(Writer(directory, 1, 3, free=lambda: free[0])) as writer:
+        with pytest.raises(NotSaved, match=r"needs 128\.\d MiB more of the host's memory and 1.0 MiB are free"):
             writer.save(training(1), about(1)).result(PATIENCE)
-        monkeypatch.undo()
+        free[0] = 100 * MiB
         writer.save(training(2), about(2)).result(PATIENCE)
     assert step_of(directory) == 2
 
@@ -204,7 +210,7 @@ def test_the_process_ends_with_a_killed_training_but_finishes_what_was_asked(dir
     code = f"""
 import os, signal
 from pathlib import Path
-from jupyter_gpufit.checkpoint.writer import Writer
+from jupyter_gpufit.checkpoint.writer import TooSmall, Writer
 from tests.checkpoint.snapshots import about, training
 from tests.checkpoint.test_writer import _until_asked
 writer = Writer(Path({str(directory)!r}), 1, 3)

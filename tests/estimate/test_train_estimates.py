@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
+from tests.kernels import TIMEOUT, Kernel, environment
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def kernel(home: Path) -> Iterator[Kernel]:
-    """A kernel whose trainings wait long for their estimates: a machine that runs tests may be busy."""
-    with running_kernel(environment(home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="300"), home) as kernel:
-        yield kernel
+def env(home: Path) -> dict[str, str]:
+    """Of a user whose trainings wait long for their estimates: a machine that runs tests may be busy."""
+    return environment(home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="300")
 
 
 DEFINE = """

@@ -36,3 +36,14 @@ def test_a_graph_is_live_until_backward_has_freed_it() -> None:
     assert has_live_graph(loss)
     loss.backward()
     assert not has_live_graph(loss)
+
+
+def test_a_row_of_a_parameter_that_has_changed_since_can_be_packed() -> None:
+    weight = torch.nn.Parameter(torch.zeros(2, 2))
+    row = list(weight)[1]  # as `for row in weight` leaves it
+    with torch.no_grad():
+        weight.add_(1)
+
+    _, storage, looks, *_ = tensor_state(row)
+
+    assert storage.data_ptr() == weight.untyped_storage().data_ptr() and looks[1:] == (2, (2,), (1,))

@@ -84,6 +84,22 @@ def test_what_it_says_at_once_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> 
     acting(verb, monkeypatch, test)
 
 
+def test_it_is_under_way_from_the_press_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    verb = Verb(silent=True, words=("ended",))
+
+    async def test(actions: Actions, heard: Heard) -> None:
+        pressed = asyncio.create_task(actions.on_job("j", "stop", ""))
+        await asyncio.sleep(0)
+        assert actions.under_way == {"j": ("stop",)} and heard.stirred  # so that it shows before there is an answer
+        verb.go.set()
+        assert await pressed == "ended"
+        async with asyncio.timeout(60):
+            while actions.under_way:  # noqa: ASYNC110 - the verb's own thread says its end after its last word
+                await asyncio.sleep(0)
+
+    acting(verb, monkeypatch, test)
+
+
 def test_what_it_says_later_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     verb = Verb(words=("ended",))
 

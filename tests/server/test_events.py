@@ -104,6 +104,39 @@ def test_what_an_action_does_shows_to_all(server: Server, client: Client, kernel
             one.status(lambda status: state_of(status, "stopped") == "stopped")
 
 
+STUBBORN = """%%gpufit train --name stubborn --detach
+import os, time
+try:
+    print('in the loop')
+    while True: time.sleep(0.02)
+except KeyboardInterrupt:
+    while not os.path.exists({go!r}): time.sleep(0.02)
+    raise
+"""
+
+
+def test_a_stop_shows_before_it_has_an_effect(server: Server, client: Client, kernel: Kernel, tmp_path: Path) -> None:
+    kernel.finish(kernel.send(STUBBORN.format(go=str(tmp_path / "go"))))
+    status = client.status(lambda status: state_of(status, "stubborn") == "running")
+    assert under_way(status, "stubborn") == []
+    id = status["jobs"][-1]["id"]
+    client.send({"follow": {"job": id, "after": 0}})
+    client.entries(has_text("in the loop"))
+    with server.client() as other:
+        assert server.post(f"jobs/{id}/stop").status == 202
+        for one in (client, other):
+            one.status(lambda status: under_way(status, "stubborn") == ["stop"])
+        (tmp_path / "go").touch()
+        for one in (client, other):
+            last = one.status(lambda status: under_way(status, "stubborn") == [])
+            assert state_of(last, "stubborn") == "stopped"
+
+
+def under_way(status: dict[str, Any], name: str) -> list[str]:
+    found: list[list[str]] = [job["under_way"] for job in status["jobs"] if job["name"] == name]
+    return found[-1]
+
+
 @pytest.mark.parametrize(
     "message",
     [

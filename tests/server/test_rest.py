@@ -126,6 +126,8 @@ ROUTES = [
     ("GET", "status"),
     ("GET", "openapi.json"),
     ("GET", "jobs/x/journal"),
+    ("GET", "jobs/x/curves"),
+    ("POST", "jobs/x/curves"),
     ("POST", "jobs/x/stop"),
     ("POST", "claims/x/ask"),
     ("GET", "events"),

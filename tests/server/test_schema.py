@@ -40,6 +40,7 @@ def test_types_of_every_kind() -> None:
         "  type: 'said';",
     ):
         assert f"{line}\n" in text
+    assert "  under_way: ('checkpoint' | 'release' | 'move' | 'resume' | 'stop')[]; //" in text
     assert "None" not in text and "View" not in text
 
 

@@ -68,10 +68,11 @@ def test_the_next_image_of_a_process_has_what_was_left_to_it_and_nothing_else(tm
 
 def test_what_a_resume_needs_stays_with_the_job_for_its_owner_only(tmp_path: Path) -> None:
     paths = JobPaths(tmp_path)
-    note_start(paths, Handover(**{**vars(GIVEN), "lock": 5, "memory": [6], "needed": 100}))
+    note_start(paths, Handover(**{**vars(GIVEN), "lock": 5, "memory": [6], "needed": 100, "foreseen": 90}))
     assert stat.S_IMODE(paths.start.stat().st_mode) == 0o600
     found = noted_start(paths)
     assert (found.lock, found.memory, found.needed, found.python) == (-1, [], 100, sys.executable)
+    assert found.foreseen == 90  # drawn beside what is used, also after a move or a resume
     assert json.loads(paths.start.read_text())["format"] == 1
     paths.start.write_text(json.dumps(json.loads(paths.start.read_text()) | {"colour": "red"}))
     assert noted_start(paths) == found  # what a later version added is passed over

@@ -20,6 +20,13 @@ class Net:
 
 def sort(wait):
     return sorted([1], key=lambda one: wait())
+
+def close(wait):
+    try:
+        pass
+    finally:
+        for _ in range(2):
+            slow(wait)
 """
 
 
@@ -57,6 +64,12 @@ def test_names_the_library_that_calls_back() -> None:
     with standing_in(lambda cell, wait: cell["sort"](wait)) as ident:
         words = where_is(ident)
     assert words.startswith("inside `") and "a lambda (line 10)" in words
+
+
+def test_tells_of_a_block_without_safe_points() -> None:
+    with standing_in(lambda cell, wait: cell["close"](wait)) as ident:
+        words = where_is(ident)
+    assert "`slow` (line 3), called from `close` (line 17, in a `finally` block)" in words
 
 
 def test_a_thread_that_is_gone_is_nowhere() -> None:

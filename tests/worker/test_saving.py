@@ -6,9 +6,11 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from jupyter_gpufit.errors import CannotSave, NotHere, NotSaved
@@ -38,11 +40,15 @@ class Disk:
     refuses: list[Exception] = field(default_factory=list)  # at the next safe points
     wanted: bool = False
     prepared: int = 0
+    ready: threading.Event = field(default_factory=threading.Event)  # what `prepare` makes, for whoever waits for it
+    makes: bool = False  # whether `prepare` waits until it is
     writing: list[Future[Durable]] = field(default_factory=list)
     whys: list[Why] = field(default_factory=list)
 
     def prepare(self) -> None:
         self.prepared += 1
+        if self.makes:
+            self.ready.wait(60)
 
     def look(self) -> None: ...
 
@@ -201,6 +207,23 @@ async def test_a_safe_point_that_is_none_is_tried_again() -> None:
         assert isinstance(stage.told[0], Saved) and len(stage.told) == 1
 
 
+async def test_the_training_goes_on_while_what_a_quick_save_needs_is_made() -> None:
+    async with training(Disk(refuses=[saving.NotReady()])) as stage:
+        stage.saver.ask("asked")
+        await stage.until_wanted()
+        stage.disk.makes = True
+        await stage.safe_point()
+        await until(lambda: stage.disk.prepared == 2)
+        stage.saver.ask("asked")  # somebody else does not make it stand still either
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        assert stage.gone_on and not stage.disk.wanted
+        stage.disk.ready.set()
+        await stage.safe_point()
+        await stage.durable()
+        assert isinstance(stage.told[0], Saved) and stage.disk.prepared == 2
+
+
 async def test_what_cannot_be_saved_is_said_and_the_next_wish_is_tried() -> None:
     disk = Disk(refuses=[CannotSave((("model.cb['q'][1]", "a lock"),))])
     async with training(disk) as stage:
@@ -271,3 +294,27 @@ def test_what_a_signals_handler_raises_does_not_wake_a_job_that_leaves() -> None
 
     saving._wait_here(Raises())
     assert go_on.is_set()
+
+
+HERE: ContextVar[str] = ContextVar("HERE", default="the main thread's context")
+
+
+async def test_what_follows_a_safe_point_is_done_in_the_context_of_the_control_thread() -> None:
+    """Where sniffio is installed, anyio looks there for its loop; elsewhere the job would wait for ever."""
+    HERE.set("the control thread's")
+    found: list[str] = []
+
+    def leave(step: int) -> Released:
+        found.append(HERE.get())
+        return Released("")
+
+    async with training(Disk(refuses=[CannotSave(())])) as stage:
+        stage.saver.ask("release", leave, lambda: found.append(HERE.get()))
+        await stage.safe_point()
+        await stage.until_told(1)
+        stage.saver.ask("release", leave)
+        await stage.safe_point()
+        await stage.durable()
+        await until(lambda: bool(stage.left))
+
+    assert found == ["the control thread's"] * 2

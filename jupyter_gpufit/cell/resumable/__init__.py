@@ -1,7 +1,8 @@
 """The cell as a program that can be left at a safe point and entered there again, in another process.
 
-`scopes`, `form`, `expressions`, `statements`, `units`: trees to trees, nothing else. `source`: trees to code.
-`frame`, `functions`, `managers`, `generators`, `standing`: while it runs. `program` holds it all together: start there.
+`scopes`, `names`, `form`, `expressions`, `statements`, `units`: trees to trees, nothing else. `source`: trees to code.
+`frame`, `functions`, `managers`, `generators`, `standing`: while it runs. `library`, `own_resume`: the loops of others.
+`program` holds it all together: start there.
 """
 
 from . import generators

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .form import Form
+from .names import called
 from .nodes import ask, assign, at, clone, do, frame, invert, load
-from .scopes import called, children, is_yield
+from .scopes import children, is_yield
 
 _OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -149,8 +150,30 @@ class Expressions(Form):
 
     def begin(self, number: int, iterable: ast.expr) -> ast.expr:
         """Ask for the iterator, in the user's own code, and note it down."""
-        note = "fresh" if isinstance(iterable, ast.Call) else "it"
-        return ask(note, number, ast.copy_location(ask("iter", iterable), iterable))
+        asked = ast.copy_location(ask("iter", self.made_inside(iterable)), iterable)
+        return ask("it", number, ast.copy_location(ask("made", asked), iterable))
+
+    def made(self, value: ast.expr) -> ast.expr:
+        """Let a generator that is made here be one that can be saved, and those in a call's arguments."""
+        inner = self.made_inside(value)
+        if isinstance(value, ast.Call | ast.IfExp | ast.BoolOp):
+            return ast.copy_location(ask("made", inner), value)
+        return inner
+
+    def made_inside(self, value: ast.expr) -> ast.expr:
+        """`enumerate(model.parameters())`, `(p.norm() for p in model.parameters())` and their like."""
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("enumerate", "zip"):
+            return clone(value, args=[self._each(value.func, self.made(one)) for one in value.args])
+        if isinstance(value, ast.Call) and not all(isinstance(one, ast.Name | ast.Constant) for one in value.args):
+            return clone(value, args=[self.made(one) for one in value.args])
+        if isinstance(value, ast.GeneratorExp):
+            first, *rest = value.generators
+            return clone(value, generators=[clone(first, iter=self.made(first.iter)), *rest])
+        return value
+
+    def _each(self, function: ast.Name, value: ast.expr) -> ast.expr:
+        """What `function` will ask for its iterator, where nobody could see it."""
+        return value if isinstance(value, ast.Starred) else ast.copy_location(ask("each", function, value), value)
 
     # Not all of these is evaluated -----------------------------------------------------------------------------------
 

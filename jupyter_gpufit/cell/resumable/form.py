@@ -21,6 +21,7 @@ class Form:
         self.paths: dict[int, Path] = {}
         self.lines: dict[int, int] = {}
         self.temporaries: list[str] = []
+        self.iterated: frozenset[str] = frozenset()  # variables over which there are loops
         self.used = 0  # temporaries, in the statement at hand
         self._around: list[int] = []
         self._suspending: dict[ast.AST, bool] = {}  # expressions that have been looked at

@@ -8,8 +8,9 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Iterator
+from inspect import isgeneratorfunction
 from itertools import repeat, starmap
-from types import GeneratorType
+from types import FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from .delegates import Delegate, delegate_of
@@ -24,15 +25,15 @@ _NEVER: Any = (None,)  # what no safe point answers
 
 
 class _Probe:
-    def fresh(self, k: int, iterator: Iterator[Any]) -> int:
-        return sys.getrefcount(iterator)
+    def made(self, value: Any) -> int:
+        return sys.getrefcount(value)
 
 
 def _one() -> Iterator[None]:
     yield
 
 
-_ALONE = _Probe().fresh(0, builtins.iter(_one()))
+_ALONE = _Probe().made(builtins.iter(_one()))  # references to a value that nobody holds but who passes it on
 
 
 class Frame:
@@ -96,11 +97,23 @@ class Frame:
     def it(self, k: int, iterator: Iterator[Any]) -> None:
         self.its[k] = iterator
 
-    def fresh(self, k: int, iterator: Iterator[Any]) -> None:
-        """The same for what a call has just returned: a generator that nobody else holds is made one of ours."""
-        if type(iterator) is GeneratorType and sys.getrefcount(iterator) == _ALONE:
-            iterator = self.program.library.remade(iterator)
-        self.its[k] = iterator
+    def made(self, value: Any) -> Any:
+        """What a call has just returned: a generator that nobody else holds is made one of ours."""
+        if type(value) is GeneratorType and sys.getrefcount(value) == _ALONE:
+            return self.program.library.remade(value)
+        return value
+
+    def each(self, function: Any, value: Any) -> Any:
+        """An argument of zip() or enumerate(): of a library's object the generator that this would have made.
+
+        To make a generator runs none of its code, so it does not matter that it is made before the other arguments.
+        """
+        method = getattr(type(value), "__iter__", None)
+        if type(method) is not FunctionType or not isgeneratorfunction(method):
+            return value
+        if not (function is zip or function is enumerate) or self.program.unit_of(method.__code__) is not None:
+            return value
+        return self.program.library.remade(builtins.iter(value))
 
     def dn(self, k: int) -> None:
         self.its.pop(k, None)
@@ -210,3 +223,17 @@ class Frame:
 
     def dc(self, k: int) -> None:
         self.cms.pop(k, None)
+
+    # Errors that are handled -----------------------------------------------------------------------------------------
+
+    def ex(self, k: int) -> None:
+        """In a block that handles an error, which is saved with it."""
+        self.cms[k] = sys.exc_info()[1]
+
+    def caught(self, k: int) -> BaseException:
+        error: BaseException = self.cms[k]
+        return error
+
+    def any_error(self) -> type[BaseException]:
+        """BaseException, whatever that name means in the user's code."""
+        return BaseException

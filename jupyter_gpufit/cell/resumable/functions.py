@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from . import own_resume
 from .managers import enter_again
 from .scopes import Definition
 from .source import Codes, Source
@@ -55,18 +56,25 @@ class Functions:
             return variant and _in_context(make, variant, frame, k)
         elif type(callee) is MethodType:
             variant = self.variant(callee.__func__, frame, k)
-            return variant and MethodType(variant, callee.__self__)
+            return own_resume.calls(callee, frame) if variant is None else MethodType(variant, callee.__self__)
         elif type(callee) is functools.partial:
             variant = self.variant(callee.func, frame, k)
             return variant and functools.partial(variant, *callee.args, **callee.keywords)
+        elif callable(callee) and type(type(callee).__call__) is FunctionType:
+            variant = self.variant(type(callee).__call__, frame, k)
+            return variant and MethodType(variant, callee)
         return None
 
     def enter(self, callee: Any, frame: Frame, k: int) -> Any:
         """Call it from where it stood, which is in the next of the records."""
+        if type(callee) is own_resume.OwnResume:
+            return callee.go_on(frame)
         if type(callee) is functools.partial:
             return self.enter(callee.func, frame, k)
         if type(callee) is MethodType:
             return self.enter(callee.__func__, frame, k)
+        if type(callee) is not FunctionType:
+            return self.enter(type(callee).__call__, frame, k)
         found = self._known.get(callee.__code__)
         if found is _IN_CONTEXT:
             with enter_again(frame.cms[k]):

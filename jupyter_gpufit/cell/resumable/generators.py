@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import inspect
-from pathlib import Path
-from types import CellType
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import NotHere
-from .standing import cells_of, saved_locals
+from .standing import cells_of, file_of, saved_locals
 from .values import ARRIVED, FRAME, GeneratorRecord, Unit
 
 if TYPE_CHECKING:
     from .program import Program
 
 Generator: TypeAlias = Any  # types.GeneratorType, with its gi_code
+_EXPRESSION = "<genexpr>"
 
 
 def record(generator: Generator, program: Program) -> GeneratorRecord | None:
@@ -25,7 +26,8 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | None:
         return None
     unit = program.unit_of(generator.gi_code)
     if unit is None:
-        raise NotHere(f"{_described(generator)} is suspended, and was not made to be saved there.")
+        remedy = " A function with `yield` can be saved." if generator.gi_code.co_name == _EXPRESSION else ""
+        raise NotHere(f"{_described(generator)} is suspended, and was not made to be saved there.{remedy}")
     if generator.gi_running:
         raise NotHere(f"{_described(generator)} is computing its next value.")
     if inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
@@ -42,6 +44,25 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | None:
         its={k: one for k, one in held.its.items() if k in path},
         cms={k: one for k, one in held.cms.items() if k in path},
     )
+
+
+def expression(generator: Generator) -> tuple[FunctionType, Any] | None:
+    """A generator expression with one `for`: the function that makes it, and what it goes over.
+
+    Between two items it holds nothing else, so one that is made anew over the same iterator goes on.
+    """
+    frame, code = generator.gi_frame, generator.gi_code
+    if code.co_name != _EXPRESSION or frame is None or generator.gi_running:
+        return None
+    loops = sum(one.opname == "FOR_ITER" for one in dis.get_instructions(code))
+    made = [one for one in gc.get_referents(generator) if type(one) is FunctionType and one.__code__ is code]
+    if loops != 1 or len(made) != 1 or ".0" not in frame.f_locals:
+        return None
+    return made[0], frame.f_locals[".0"]
+
+
+def expressed(function: FunctionType, iterator: Any) -> Generator:
+    return function(iterator)
 
 
 def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
@@ -62,8 +83,7 @@ def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
 
 def _described(generator: Generator) -> str:
     frame, code = generator.gi_frame, generator.gi_code
-    file = Path(code.co_filename).name if not code.co_filename.startswith("<") else "the cell"
-    return f"The generator {generator.__qualname__} ({file}, line {frame.f_lineno})"
+    return f"The generator {generator.__qualname__} ({file_of(code)}, line {frame.f_lineno})"
 
 
 class Arrived:

@@ -2,6 +2,7 @@
 
 Those are rewritten in place, because they are made deep inside other code, and are known by a hash of their text.
 Another version of a library runs as it is, and cannot be saved while such a generator is suspended; the user is told.
+Loops of another version of a trainer are left by its own resume: see own_resume.
 Any other generator is exchanged for a rewritten one where a loop of the cell begins with it.
 """
 
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from .library_versions import CALLED, FUNCTIONS, GENERATORS, USED, Known
 from .nodes import clone
 from .scopes import Definition, mangled
 from .source import FUTURE_FLAGS, Source
@@ -27,56 +29,6 @@ if TYPE_CHECKING:
 
 _UID = "library:"
 
-# The first 16 digits of sha256 of each text, and where it was seen.
-GENERATORS: dict[str, dict[str, dict[str, str]]] = {
-    "torch.utils.data.sampler": {
-        "RandomSampler.__iter__": {"a58dbac69fddad94": "2.13.0"},
-        "SubsetRandomSampler.__iter__": {"b24ce907dda8202e": "2.13.0"},
-        "WeightedRandomSampler.__iter__": {"6a6675187e8f1510": "2.13.0"},
-        "BatchSampler.__iter__": {"7fe3a2e8b04f8372": "2.13.0"},
-    },
-    "tqdm.std": {"tqdm.__iter__": {"9a92008fc9845755": "4.70.1"}},
-    "accelerate.data_loader": {
-        "DataLoaderShard.__iter__": {"77b896b76f3c73e9": "1.15.0"},
-        "SeedableRandomSampler.__iter__": {"1e8040721b7cbbf5": "1.15.0"},
-    },
-}
-
-# Under either of its names.
-_LIGHTNING: dict[str, dict[str, dict[str, str]]] = {
-    "trainer.trainer": {
-        "Trainer.fit": {"30c9750f3f1b6786": "lightning 2.6.6", "f755b33ecbc2a0cb": "pytorch-lightning 2.6.6"},
-        "Trainer._fit_impl": {"5288d1ba3c063e1a": "2.6.6"},
-        "Trainer._run": {"6b7fa38f7340f413": "2.6.6"},
-        "Trainer._run_stage": {"7ac3f4a2372ec663": "2.6.6"},
-    },
-    "trainer.call": {"_call_and_handle_interrupt": {"e8fc47931d63cebb": "2.6.6"}},
-    "loops.fit_loop": {
-        "_FitLoop.run": {"32914184815883f4": "2.6.6"},
-        "_FitLoop.advance": {"8e291f9c9323df71": "2.6.6"},
-    },
-    "loops.training_epoch_loop": {"_TrainingEpochLoop.run": {"e8393a2170ccbe01": "2.6.6"}},
-}
-_IN_LIGHTNING = {
-    "fit", "_call_and_handle_interrupt", "trainer_fn", "_fit_impl", "_run", "_run_stage", "run", "advance"
-}  # fmt: skip
-
-# Functions with the loops of a library, by module; and the names they are called by, there and in a cell.
-FUNCTIONS: dict[str, dict[str, dict[str, str]]] = {
-    "transformers.trainer": {
-        "Trainer.train": {"9a3c2bcd066d8f99": "5.23.0"},
-        "Trainer._inner_training_loop": {"20ec4276e99fe7ae": "5.23.0"},
-        "Trainer._run_epoch": {"31aff00f34c302a2": "5.23.0"},
-    },
-    **{f"lightning.pytorch.{module}": functions for module, functions in _LIGHTNING.items()},
-    **{f"pytorch_lightning.{module}": functions for module, functions in _LIGHTNING.items()},
-}
-CALLED = {
-    "transformers": {"train", "_inner_training_loop", "inner_training_loop", "_run_epoch"},
-    "lightning": _IN_LIGHTNING,
-    "pytorch_lightning": _IN_LIGHTNING,
-}
-
 
 class Library:
     def __init__(self, program: Program) -> None:
@@ -85,6 +37,8 @@ class Library:
         self._homes: dict[str, dict[str, Any]] = {}
         self._exchanged: list[tuple[FunctionType, Any]] = []
         self._twins: dict[CodeType, FunctionType | None] = {}
+        self._whole: dict[str, bool] = {}
+        self._told: set[str] = set()
         self._wanted: set[str] = set()  # libraries that the cell imports
 
     def names(self, trees: Iterable[ast.Module]) -> set[str]:
@@ -113,18 +67,32 @@ class Library:
     def function(self, code: CodeType) -> tuple[Source, Definition] | None:
         """What a function is whose code this is, if it is one of those with a library's loops."""
         for module, functions in FUNCTIONS.items():
-            known = functions.get(code.co_qualname)
-            if known is None or module not in sys.modules:
+            if code.co_qualname not in functions or module not in sys.modules:
                 continue
             function = _find(module, code.co_qualname)
             if not isinstance(function, FunctionType) or function.__code__ is not code:
                 continue
-            if not self._is_known(module, code.co_qualname, function, known):
+            if not self._is_whole(module.partition(".")[0]):
                 return None
             self.begin()  # it has loaded others, whose generators it will use
             source = self._sources[self._learn(module, code.co_qualname, function, self._program.names)]
             return source, source.definitions[0]
         return None
+
+    def _is_whole(self, library: str) -> bool:
+        """Whether all the texts of its loops are known: one that is not would stand between two that can be left."""
+        if library not in self._whole:
+            modules = {module: known for module, known in FUNCTIONS.items() if module.partition(".")[0] == library}
+            modules |= {module: GENERATORS[module] for module in USED.get(library, ())}
+            found = [(_find(module, name), texts) for module, known in modules.items() for name, texts in known.items()]
+            self._whole[library] = all(text_hash(one) in texts for one, texts in found if one is not None)
+        return self._whole[library]
+
+    def tell(self, text: str) -> None:
+        """Say something of a library, once."""
+        if text not in self._told:
+            self._told.add(text)
+            self._program.on_note(text)
 
     def end(self) -> None:
         """Give all functions their own code back."""
@@ -134,7 +102,7 @@ class Library:
         for home in self._homes.values():
             home.pop(PROGRAM, None)
 
-    def _rewrite(self, module: str, qualname: str, known: dict[str, str]) -> None:
+    def _rewrite(self, module: str, qualname: str, known: Known) -> None:
         function = _find(module, qualname)
         if not isinstance(function, FunctionType) or any(function is one for one, _ in self._exchanged):
             return
@@ -144,11 +112,11 @@ class Library:
         self._exchanged.append((function, function.__code__))
         function.__code__ = self._running(uid, function)
 
-    def _is_known(self, module: str, qualname: str, function: FunctionType, known: dict[str, str]) -> bool:
+    def _is_known(self, module: str, qualname: str, function: FunctionType, known: Known) -> bool:
         found = text_hash(function) in known
         if not found:
             version = getattr(sys.modules[module.partition(".")[0]], "__version__", "?")
-            self._program.on_note(
+            self.tell(
                 f"{module}.{qualname} of version {version} is not known: the cell cannot be checkpointed inside it."
             )
         return found
@@ -224,7 +192,11 @@ def _named(uid: str) -> Callable[[Definition], str]:
 
 
 def text_hash(function: FunctionType) -> str:
-    return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
+    """Empty where it has no text, or is no function of Python."""
+    try:
+        return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
+    except (OSError, TypeError):
+        return ""
 
 
 def _find(module: str, qualname: str) -> Any:

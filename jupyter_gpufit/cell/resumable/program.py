@@ -9,14 +9,16 @@ import pickle
 import sys
 from collections.abc import Callable, Container
 from copy import deepcopy
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from . import own_resume
 from .frame import Frame
 from .functions import Functions, entered
 from .generators import Arrived
 from .library import Library
-from .scopes import Definition, definitions, is_async, resumable_names
+from .names import resumable_names
+from .scopes import Definition, definitions, is_async, last_set
 from .source import FUTURE_FLAGS, Codes, Source
 from .standing import activations, record_of
 from .units import cell_form, cell_stops
@@ -38,6 +40,7 @@ class Program:
         self.on_note: Callable[[str], None] = self.notes.append
         self.functions = Functions(self._register, self._unknown)
         self.library = Library(self)
+        self.scratch: str | None = None  # a directory for what a library's own resume needs; else the system's
         self.flags = 0  # those with which the shell compiles the cell
         self._texts: dict[str, str] = {}
         self._tree: ast.Module | None = None  # the cell's own, as it was
@@ -164,7 +167,8 @@ class Program:
 
     def _unknown(self, code: CodeType) -> tuple[Source, Definition] | None:
         """A function that the cell calls is not among the user's with a loop; asked once for each."""
-        if code.co_filename in self._sources and code.co_name in (self._names or ()):
+        source = self._sources.get(code.co_filename)
+        if source is not None and code.co_name in self.names and code not in source.codes:
             self.on_note(f"{code.co_name}() was made in another way than its cell says: it has no safe points.")
         return self.library.function(code)
 
@@ -216,10 +220,11 @@ class Program:
 
     # At a safe point -------------------------------------------------------------------------------------------------
 
-    def stop(self, frame: Frame) -> None:
+    def stop(self, frame: Frame, standing: FrameType | None = None) -> None:
+        """`standing`: where to look outwards from, if a library is in between."""
         if os.getpid() != self._pid:
             return  # a process that the cell forked
-        self._standing = sys._getframe(1)
+        self._standing = standing or sys._getframe(1)
         try:
             self.at_safe_point()
         finally:
@@ -233,7 +238,17 @@ class Program:
         frame, _ = self._activations()[-1]
         assert frame.pc is not None
         line = f"line {frame.unit.lines[frame.pc]}"
-        return f"{line} of the cell" if frame.unit.kind == "cell" else f"{line}, in {frame.unit.name}"
+        place = f"{line} of the cell" if frame.unit.kind == "cell" else f"{line}, in {frame.unit.name}"
+        return place + own_resume.where(frame.callee)
+
+    def where_set(self, variable: str, function: str = "") -> str:
+        """The line that last gives a variable of the cell, or of a function, its value; empty if none does."""
+        if not function:
+            line = self._tree and last_set(self._tree.body, variable)
+            return f"line {line} of the cell" if line else ""
+        found = (one for source in self._sources.values() for one in source.definitions if one.node.name == function)
+        lines = [line for one in found if (line := last_set(one.node.body, variable))]
+        return f"line {lines[-1]}, in {function}()" if lines else ""
 
     def _activations(self) -> list[tuple[Frame, Any]]:
         return activations(self._standing, self._unit_of.get, self.namespace)

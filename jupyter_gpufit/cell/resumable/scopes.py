@@ -1,4 +1,4 @@
-"""Reading a tree scope by scope: which functions it defines, what they bind, and which of them can be left midway."""
+"""Reading a tree scope by scope: which functions it defines, and what they bind."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class Definition:
 
     @property
     def resumable(self) -> bool:
-        """Whether it may be left and entered midway: forward() belongs to torch, dunders to Python."""
+        """Whether it may be left and entered midway: forward() belongs to torch, most dunders to Python."""
         name = self.node.name
-        return not self.generator and name != "forward" and not (name.startswith("__") and name.endswith("__"))
+        dunder = name.startswith("__") and name.endswith("__") and name != "__call__"
+        return not self.generator and name != "forward" and not dunder
 
 
 def definitions(tree: ast.Module) -> list[Definition]:
@@ -93,6 +94,24 @@ def inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
         yield from scope(statement)
 
 
+def iterated(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """The variables of a scope that its loops, `yield from` and next() take values of."""
+    found: set[str] = set()
+    for node in (node for statement in body for node in scope(statement)):
+        match node:
+            case (
+                ast.For(iter=value) | ast.YieldFrom(value=value) | ast.Call(func=ast.Name(id="next"), args=[value, *_])
+            ):
+                found.update(one.id for one in scope(value) if isinstance(one, ast.Name))
+    return frozenset(found)
+
+
+def last_set(body: Iterable[ast.stmt], name: str) -> int | None:
+    """The last line of a scope in which a variable gets a value."""
+    nodes = (node for statement in body for node in scope(statement) if name in bound_by(node))
+    return max((getattr(node, "lineno", 0) for node in nodes), default=None)
+
+
 def is_yield(node: ast.AST) -> bool:
     return isinstance(node, ast.Yield | ast.YieldFrom)
 
@@ -111,54 +130,6 @@ def is_async(tree: ast.Module) -> bool:
     return False
 
 
-def called(node: ast.AST) -> str | None:
-    """The last name of what a call calls."""
-    return last_name(node.func) if isinstance(node, ast.Call) else None
-
-
-def last_name(node: ast.AST) -> str | None:
-    if isinstance(node, ast.Name):
-        return node.id
-    return node.attr if isinstance(node, ast.Attribute) else None
-
-
-def resumable_names(
-    found: Iterable[Definition], trees: Iterable[ast.AST] = (), also: Iterable[str] = ()
-) -> frozenset[str]:
-    """The names of functions that come, themselves or through others, to a loop; and their other names."""
-    names = set(also)
-    waiting: list[tuple[str, set[str]]] = []
-    for one in found:
-        if not one.resumable:
-            continue
-        nodes = list(inside(one.node))
-        if any(isinstance(node, Loop) for node in nodes):
-            names.add(one.node.name)
-        else:
-            waiting.append((one.node.name, {name for node in nodes if (name := called(node)) is not None}))
-    waiting += [(new, {old}) for tree in trees for node in ast.walk(tree) for new, old in _renamed(node)]
-    while more := {name for name, calls in waiting if name not in names and not calls.isdisjoint(names)}:
-        names |= more
-    return frozenset(names - LOOK_AT_THE_FRAME)
-
-
-def _renamed(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """`train = partial(fit, epochs=3)` and `train = trainer.fit`: the new name and the old one."""
-    if not isinstance(node, ast.Assign):
-        return
-    value = node.value
-    if called(value) == "partial" and isinstance(value, ast.Call) and value.args:
-        value = value.args[0]
-    old = last_name(value)
-    for target in node.targets:
-        if old is not None and (new := last_name(target)) is not None:
-            yield new, old
-
-
-# A temporary or a frame of ours between them and the user's code would change what these see.
-LOOK_AT_THE_FRAME = frozenset({"super", "locals", "globals", "vars", "dir", "eval", "exec"})
-
-
 def bound_names(function: ast.FunctionDef) -> list[str]:
     """The function's own variables, in order of appearance; not those it declares global or nonlocal."""
     args = function.args
@@ -167,11 +138,11 @@ def bound_names(function: ast.FunctionDef) -> list[str]:
     for node in inside(function):
         if isinstance(node, ast.Global | ast.Nonlocal):
             elsewhere.update(node.names)
-        names += _bound_by(node)
+        names += bound_by(node)
     return [name for name in dict.fromkeys(names) if name not in elsewhere]
 
 
-def _bound_by(node: ast.AST) -> Iterator[str]:
+def bound_by(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
             yield name

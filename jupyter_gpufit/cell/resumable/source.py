@@ -41,6 +41,7 @@ class Source:
         self.changed: dict[CodeType, CodeType] = {}  # from the user's code to that with generators rewritten in place
         self.functions: dict[CodeType, Definition] = {}  # that have a running form
         self.generators: dict[CodeType, Unit] = {}  # by their running form
+        self.codes: set[CodeType] = set()  # of all its functions, as written and with generators rewritten
         self.names: frozenset[str] = frozenset()
         self._uid = uid or (lambda one: f"{filename}:{one.qualname}:{one.key[1]}")
         self._shared: dict[Key, Shared] = {}
@@ -56,6 +57,7 @@ class Source:
             self._shared[key] = Shared(tuple(codes[0].co_cellvars), tuple(codes[0].co_freevars))
         units = self._rewrite_generators()
         rewritten = self._compiled() if units else plain
+        self.codes = {code for each in (plain, rewritten) for codes in each.values() for code in codes}
         for key, codes in plain.items():
             self.changed |= {old: new for old, new in zip(codes, rewritten[key], strict=True) if old != new}
         self.generators = {code: unit for key, unit in units.items() for code in rewritten[key]}

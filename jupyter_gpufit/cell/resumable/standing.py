@@ -39,8 +39,13 @@ def activations(
 def _place(frame: FrameType) -> str:
     code = frame.f_code
     name = code.co_qualname if not code.co_name.startswith("<") else f"a {code.co_name.strip('<>')}"
-    file = Path(code.co_filename).name if not code.co_filename.startswith("<") else "the cell"
-    return f"{name} ({file}, line {frame.f_lineno})"
+    return f"{name} ({file_of(code)}, line {frame.f_lineno})"
+
+
+def file_of(code: CodeType) -> str:
+    """For people."""
+    file = code.co_filename.removeprefix("<frozen ")  # of Python itself, as <frozen os> is
+    return "the cell" if file.startswith("<") else Path(file.removesuffix(">")).name
 
 
 def record_of(frame: Frame, standing: FrameType) -> Record:

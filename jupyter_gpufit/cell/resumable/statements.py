@@ -6,11 +6,11 @@ import ast
 import sys
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from .expressions import Expressions
-from .nodes import ask, assign, at, clone, do, frame, invert, load
-from .scopes import is_yield, scope
+from .nodes import ask, assign, at, clone, do, frame, invert, load, on_path
+from .scopes import bound_by, is_yield, scope
 
 S = TypeVar("S", bound=ast.AST)
 
@@ -45,8 +45,10 @@ class Statements(Expressions):
                 return self.suspends(test) or self._any(body, orelse)
             case ast.With(items=items, body=body):
                 return any(self.suspends(one.context_expr) for one in items) or self._any(body)
-            case ast.Try(body=body, orelse=orelse):
-                return self._any(body, orelse)
+            case ast.Try(body=body, handlers=handlers, orelse=orelse):
+                return self._any(body, orelse) or any(map(self.stops_in, handlers))
+            case ast.Match(subject=subject, cases=cases):
+                return self.suspends(subject) or self._any(*(one.body for one in cases))
             case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.Return(value=value):
                 return self.suspends(value)
             case ast.AugAssign(target=target, value=value):
@@ -59,12 +61,27 @@ class Statements(Expressions):
     def _any(self, *blocks: Sequence[ast.stmt]) -> bool:
         return any(self.stops(one) for block in blocks for one in block)
 
+    def stops_in(self, handler: ast.ExceptHandler) -> bool:
+        """Whether the unit can be left while it handles an error. Entered again, the error's name is bound anew."""
+        if not self._any(handler.body):
+            return False
+        bound = {name for statement in handler.body for one in scope(statement) for name in bound_by(one)}
+        return handler.name is None or handler.name not in bound
+
     def alone(self, node: S) -> S:
         """A part in which nothing is taken note of. A generator that yields there cannot be saved meanwhile."""
         if self.kind == "generator" and any(map(is_yield, scope(node))):
             changed: S = _Unresumable().visit(deepcopy(node))
             return changed
+        if self.iterated and any(map(self.is_looped_over, scope(node))):
+            with_those: S = _Making(self).visit(deepcopy(node))
+            return with_those
         return node
+
+    def is_looped_over(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Assign) and any(
+            isinstance(one, ast.Name) and one.id in self.iterated for one in node.targets
+        )
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         since = self.used
@@ -80,6 +97,8 @@ class Statements(Expressions):
                 return self._with(node, node.items, into, since)
             case ast.Try():
                 return self._try(node)
+            case ast.Match():
+                return self._match(node, into, since)
             case ast.AugAssign():
                 return self._augmented(node, into, since)
             case ast.Assert():
@@ -169,6 +188,24 @@ class Statements(Expressions):
         made = clone(node, test=self.unless_entering(test, yes), body=body, orelse=orelse)
         return into + self.gate([yes, no], [made])
 
+    def _match(self, node: ast.Match, into: list[ast.stmt], since: int) -> list[ast.stmt]:
+        """First which case it is, with the names that its pattern binds; then its block, as that of an `if`."""
+        subject = self.hoist(node.subject, into)
+        name = self.temporary()
+        cases = [
+            clone(self.alone(one), body=at(one.pattern, [assign(name, ast.Constant(number))]))
+            for number, one in enumerate(node.cases)
+        ]
+        into += self.plain([at(node, [assign(name, ast.Constant(-1))])[0], clone(node, subject=subject, cases=cases)])
+        self.used -= 1
+        into += self.clear(since)
+        chosen: list[ast.stmt] = []
+        for number, one in reversed(list(enumerate(node.cases))):
+            test = ast.Compare(load(name), [ast.Eq()], [ast.Constant(number)])
+            place = one.pattern
+            chosen = [ast.copy_location(ast.If(ast.copy_location(test, place), one.body, chosen), place)]
+        return into + self._branch(cast(ast.If, chosen[0]), [], self.used)
+
     def _with(self, node: ast.With, items: Sequence[ast.withitem], into: list[ast.stmt], since: int) -> list[ast.stmt]:
         item, *more = items
         manager = self.hoist(item.context_expr, into)
@@ -199,20 +236,60 @@ class Statements(Expressions):
             body = self.block(node.body)
         with self.inside(otherwise):
             orelse = self.block(node.orelse)
-        handlers = [self.alone(one) for one in node.handlers]
+        numbers = [self.number(one) if self.stops_in(one) else None for one in node.handlers]
+        if self.entering:  # the error is raised again where it was caught, for the one block that was handling it
+            body = [
+                ast.copy_location(ast.If(ast.BoolOp(ast.And(), [frame("r"), on_path(one)]), [_raise(one)], []), node)
+                for one in numbers
+                if one is not None
+            ] + body
+        handlers = [self._handler(one, number) for one, number in zip(node.handlers, numbers, strict=True)]
         finalbody = [self.alone(one) for one in node.finalbody]
         made = clone(node, body=body, orelse=orelse, handlers=handlers, finalbody=finalbody)
-        return self.gate([within, otherwise], [made])
+        return self.gate([within, otherwise, *numbers], [made])
+
+    def _handler(self, node: ast.ExceptHandler, number: int | None) -> ast.ExceptHandler:
+        if number is None:
+            made = self.alone(node)
+        else:
+            begin = self.plain(at(node, [do(ask("ex", number))]))
+            with self.inside(number):
+                body = self.block(node.body)
+            made = clone(node, body=[*begin, *at(node, [ast.Try(body, [], [], at(node, [do(ask("dc", number))]))])])
+        if not self.entering or node.type is None:  # what catches all is the last
+            return made
+        mine: ast.expr = ast.Tuple([], ast.Load())
+        if number is not None:
+            mine = ast.IfExp(on_path(number), ask("any_error"), mine)
+        return clone(made, type=ast.copy_location(ast.IfExp(frame("r"), mine, node.type), node.type))
 
 
-class _Unresumable(ast.NodeTransformer):
-    """Let every yield say that no place is known for it."""
+def _raise(number: int) -> ast.stmt:
+    return ast.Raise(ask("caught", number), None)
+
+
+class _Within(ast.NodeTransformer):
+    """Changes a scope, and not those in it."""
 
     def _skip(self, node: ast.AST) -> ast.AST:
         return node
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _skip
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _skip
+
+
+class _Making(_Within):
+    """Let variables that are looped over get generators that can be saved."""
+
+    def __init__(self, form: Statements) -> None:
+        self._form = form
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        return clone(node, value=self._form.made(node.value)) if self._form.is_looped_over(node) else node
+
+
+class _Unresumable(_Within):
+    """Let every yield say that no place is known for it."""
 
     def visit_Yield(self, node: ast.Yield) -> ast.AST:
         self.generic_visit(node)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .nodes import ask, assign, at, clone, load
-from .scopes import Definition, bound_names, inside, mangled
+from .scopes import Definition, bound_names, inside, iterated, mangled
 from .statements import Statements
 from .values import ARRIVED, FRAME, INNER, MAKER, PROGRAM, SAVED, Kind, Unit
 
@@ -29,6 +29,7 @@ def cell_form(tree: ast.Module, filename: str, names: frozenset[str], *, enterin
     form = Statements("cell", names, entering=entering)
     last = tree.body[-1]
     body = tree.body[:-1] if isinstance(last, ast.Expr) else tree.body
+    form.iterated = iterated(tree.body)
     first = [one for one in body if _is_future(one)]
     made = form.block([one for one in body if not _is_future(one)])
     if isinstance(last, ast.Expr):
@@ -113,6 +114,7 @@ def _form(
     changes = _Changes(entering, frozenset(shared.own), one.node.args)
     if any(map(changes.needed, inside(one.node))):
         body = [changes.visit(statement) for statement in deepcopy(body)]
+    form.iterated = iterated(body)
     return form, form.block(body) or [ast.Pass()]
 
 

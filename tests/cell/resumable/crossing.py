@@ -225,6 +225,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         program = self.world.program
         if isinstance(obj, GeneratorType):
+            if (parts := generators.expression(obj)) is not None:
+                return generators.expressed, parts
             found = generators.record(obj, program)
             if found is None:
                 return generators.create, (program, "", {})

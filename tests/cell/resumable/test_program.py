@@ -134,6 +134,20 @@ for e in range(2):
     assert at_points(text) == 3
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "match 1:\n    case 1:\n        for i in range(2):\n            say(i)\n",
+        "try:\n    1 / 0\nexcept ZeroDivisionError:\n    for i in range(2):\n        say(i)\n",
+        "def g():\n    try: 1 / 0\n    except ZeroDivisionError: yield 1; yield 2\nfor i in g():\n    say(i)\n",
+        "for i in (k for k in range(2)):\n    say(i)\n",
+    ],
+    ids=["a case of a match", "an except block", "a generator's except block", "a generator expression"],
+)
+def test_there_are_safe_points_in(text: str) -> None:
+    assert at_points(text) == 3
+
+
 def test_a_request_is_deferred_with_its_reason() -> None:
     text = """
 def f(callback):
@@ -145,13 +159,8 @@ def called(i):
     for k in range(2):
         say((i, k))
 
-def through(g):
-    def call(i):
-        return g(i)
-    return call
-
 for e in range(2):
-    f(called)
+    f(lambda i: called(i))
 """
     assert rewritten(text).points == 9
     generator = "def g():\n    try:\n        yield 1\n    finally:\n        yield 2\n        yield 3\n\n"

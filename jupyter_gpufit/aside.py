@@ -1,7 +1,7 @@
-"""Blocking work beside the event loop, in threads that never keep a Jupyter server from ending.
+"""Blocking work beside the event loop, in threads that never keep a process from ending.
 
 Those of anyio and concurrent.futures can: Python waits for them at its exit, and theirs end with the task that began
-them, which a server that shuts down leaves unfinished.
+them, which a server that shuts down leaves unfinished, and so does a kernel that is restarted in a cell.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def aside(work: Callable[[], T], limiter: CapacityLimiter | None = None) -
                 result = work()
             except BaseException as raised:
                 error = raised
-            with suppress(RuntimeError):  # the server has shut down
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(settle, result, error)
 
         threading.Thread(target=run, name="gpufit-aside", daemon=True).start()

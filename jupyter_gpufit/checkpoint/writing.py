@@ -1,0 +1,60 @@
+"""The process that writes, as the training sees it: started, asked, and ended."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from .request import Answer, Request
+
+PATIENCE = 10.0  # seconds that it has to end by itself
+
+
+class Writing:
+    """The process that writes, and the channel to it."""
+
+    def __init__(self, directory: Path, memory: int) -> None:
+        from ..worker.parent import with_our_package
+
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            arguments = [str(theirs.fileno()), str(memory), str(os.getpid()), str(directory)]
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "jupyter_gpufit.checkpoint.writer_process", *arguments],
+                pass_fds=[theirs.fileno(), memory],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,  # a Ctrl-C in a terminal is for the training
+                cwd="/",
+                env=with_our_package(os.environ),
+            )
+        self._lines = self._channel.makefile("rb")
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: Request) -> Answer:
+        try:
+            self._channel.sendall(request.encode())
+            line = self._lines.readline()
+        except OSError:
+            line = b""
+        if line.endswith(b"\n"):
+            return Answer.decode(line)
+        code = self._process.wait()
+        end = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return Answer(f"the process that writes ended with {end}")
+
+    def close(self) -> None:
+        self._channel.shutdown(socket.SHUT_RDWR)
+        self._lines.close()
+        self._channel.close()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:  # removing an old checkpoint, from a disk that hangs
+            self._process.kill()
+            self._process.wait()

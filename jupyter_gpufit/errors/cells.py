@@ -1,0 +1,73 @@
+"""The cell cannot run as it stands, or cannot be estimated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import GpufitError, did_you_mean
+
+
+class CellError(GpufitError):
+    """The cell cannot run as it stands; nothing was started."""
+
+
+@dataclass(eq=False)
+class NameNotDefined(CellError):
+    name: str
+    line: int
+    near: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"name {self.name!r} is not defined (line {self.line} of the cell).{did_you_mean(self.name, self.near)}"
+            " Nothing was started: run the cell that defines it first."
+        )
+
+
+@dataclass(eq=False)
+class CannotTravel(CellError):
+    name: str  # the variable the cell names
+    path: str  # where in it: model.cb['q'][1]
+    why: str  # what stands there, and what to do
+    line: int | None = None  # the line of the cell that uses the name
+    others: tuple[CannotTravel, ...] = ()  # the rest of what was found
+
+    def __str__(self) -> str:
+        found = "\n".join(one._sentence() for one in (self, *self.others))
+        return f"{found}{chr(10) if self.others else ' '}Nothing was started."
+
+    def _sentence(self) -> str:
+        used = f" (used in line {self.line} of the cell)" if self.line else ""
+        return f"{self.name}{used} cannot travel to the worker: {self.path} is {self.why}"
+
+
+@dataclass(eq=False)
+class NoRoomToTravel(CellError):
+    needed: int  # bytes
+    free: int  # bytes
+    largest: str  # the variable that needs most
+
+    def __str__(self) -> str:
+        from ..units import format_bytes
+
+        return (
+            f"The variables of the cell need {format_bytes(self.needed)} to go to the worker and"
+            f" {format_bytes(self.free)} of memory are free. The largest is {self.largest}: load it inside the cell,"
+            " or delete what is not needed. Nothing was started."
+        )
+
+
+@dataclass(eq=False)
+class CellFailedInTrial(CellError):
+    traceback: str
+
+    def __str__(self) -> str:
+        return f"The cell failed while it was estimated, so there is no estimate.\n{self.traceback}"
+
+
+@dataclass(eq=False)
+class NoEstimate(GpufitError):
+    why: str
+
+    def __str__(self) -> str:
+        return f"The cell could not be estimated: {self.why} Run it with --memory, or without for a whole device."

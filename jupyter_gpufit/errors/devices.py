@@ -1,0 +1,76 @@
+"""No device can serve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import GpufitError
+
+
+class DeviceError(GpufitError):
+    """No device can serve."""
+
+
+@dataclass(eq=False)
+class NoDevice(DeviceError):
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"No GPU is usable here: {self.why}"
+            " To train on the CPU, set GPUFIT_DEVICES=cpu:2x4GiB (two slots of 4 GiB)."
+        )
+
+
+@dataclass(eq=False)
+class NoSuchDevice(DeviceError):
+    wanted: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"There is no device {self.wanted!r}; here are {', '.join(self.known)}."
+
+
+@dataclass(eq=False)
+class NoSuchCard(DeviceError):
+    wanted: str
+    known: tuple[str, ...]  # those it could mean, or else all
+
+    def __str__(self) -> str:
+        return f"No single card is meant by {self.wanted!r}. Write one of: {', '.join(self.known)}."
+
+
+@dataclass(eq=False)
+class DeviceUnreadable(DeviceError):
+    device: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.device} cannot be read: {self.why}"
+
+
+@dataclass(eq=False)
+class NeverFits(DeviceError):
+    needed: int  # bytes
+    device: str  # the largest there is
+    room: int  # bytes a job can have on it when it is idle
+
+    def __str__(self) -> str:
+        from ..units import format_bytes
+
+        return (
+            f"The job asks for {format_bytes(self.needed)} and the largest device here, {self.device}, offers"
+            f" {format_bytes(self.room)}. Try a smaller batch, or ask for less with --memory."
+        )
+
+
+@dataclass(eq=False)
+class NotOnASlot(DeviceError, RuntimeError):
+    """A RuntimeError too, as CUDA's own errors are: code that guards a call with `except RuntimeError` goes on."""
+
+    call: str  # torch.cuda.CUDAGraph
+    slot: str
+    why: str = "it needs a GPU. Leave it out, or run the cell on a GPU."
+
+    def __str__(self) -> str:
+        return f"{self.call} is not available on the CPU slot {self.slot}: {self.why}"

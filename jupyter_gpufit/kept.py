@@ -1,0 +1,71 @@
+"""What is kept of a job's numbers: the last thousand points of each as they are, and all before them thinned; pure.
+
+So a curve shows the whole run and its latest detail, and takes the same room after a minute as after a month.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from .worker.messages import Event, Metrics, Progress
+
+LATEST = 1000  # points kept as they are
+OLDER = 1000  # and at most so many of all before
+MOST_NAMES = 64  # curves of one job: a loop may make new names as it goes
+
+Point = tuple[float, float | None]  # None: not a finite number, a hole in the curve
+
+
+@dataclass
+class Curve:
+    """One number of a job."""
+
+    latest: deque[Point] = field(default_factory=deque)
+    older: list[Point] = field(default_factory=list)
+    _stride: int = 1  # of the points that left `latest`, each so-manieth stays
+    _left: int = 0  # so many have left it
+
+    def add(self, at: float, value: float | None) -> None:
+        """Append a point. One that lies before others replaces them: the job went on from a checkpoint before them."""
+        for points in (self.latest, self.older):
+            while points and points[-1][0] > at:
+                points.pop()
+        self.latest.append((at, value))
+        if len(self.latest) > LATEST:
+            self._thin(self.latest.popleft())
+
+    def points(self, *, whole: bool = True) -> list[Point]:
+        """From the first to the last, or the latest alone."""
+        return [*self.older, *self.latest] if whole else list(self.latest)
+
+    def _thin(self, point: Point) -> None:
+        if self._left % self._stride == 0:
+            self.older.append(point)
+        self._left += 1
+        if len(self.older) > OLDER:
+            self.older = self.older[::2]
+            self._stride *= 2
+
+
+@dataclass
+class Curves:
+    """All of one job: its loop's numbers over its steps, its memory over time."""
+
+    metrics: dict[str, Curve] = field(default_factory=dict)
+    memory: Curve = field(default_factory=Curve)
+
+    @property
+    def older(self) -> bool:
+        """Whether there is more than the latest points of some."""
+        return any(curve.older for curve in (*self.metrics.values(), self.memory))
+
+    def take(self, event: Event, when: float) -> None:
+        """Take in an event of that time."""
+        match event:
+            case Metrics(step, values):
+                for name, value in values.items():
+                    if name in self.metrics or len(self.metrics) < MOST_NAMES:
+                        self.metrics.setdefault(name, Curve()).add(float(step), value)
+            case Progress(_, used):
+                self.memory.add(when, float(used))

@@ -1,0 +1,53 @@
+"""The cell as the notebook has it: which names it uses, and its mistakes, before anything is started.
+
+Lines are counted as the user sees them: the magic itself is the first.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from .cell.names import CellNames, check_names, names_of, names_of_code
+from .errors import NameNotDefined
+from .show import cell_failed
+from .worker.messages import Failure
+
+
+def read_cell(shell: InteractiveShell, cell: str) -> CellNames:
+    """What the cell reads and writes."""
+    source = shell.transform_cell(cell)
+    try:
+        names = names_of(source)
+    except SyntaxError as error:
+        raise _syntax_error(shell, error, source) from None
+    try:
+        check_names(names, _defined(shell))
+    except NameNotDefined as error:
+        error.line += 1
+        raise
+    return names
+
+
+def visible(shell: InteractiveShell) -> dict[str, Any]:
+    """The user's own names, without those that IPython puts there."""
+    hidden = shell.user_ns_hidden
+    return {name: value for name, value in shell.user_ns.items() if hidden.get(name, hidden) is not value}
+
+
+def _syntax_error(shell: InteractiveShell, error: SyntaxError, source: str) -> Exception:
+    if error.text is None and error.lineno is not None:  # the compiler, unlike the parser, leaves it out
+        error.text = source.splitlines()[error.lineno - 1]
+    error.lineno = (error.lineno or 0) + 1
+    error.end_lineno = (error.end_lineno or 0) + 1
+    error.filename = "the cell"
+    lines = shell.SyntaxTB.structured_traceback(SyntaxError, error, None)
+    return cell_failed(Failure("SyntaxError", str(error), tuple(lines)))
+
+
+def _defined(shell: InteractiveShell) -> set[str]:
+    """Every name that may have a value by the time the cell reads it: a function may bind one by `global`."""
+    functions = [value for value in visible(shell).values() if isinstance(value, FunctionType)]
+    return set(shell.user_ns).union(*(names_of_code(function.__code__) for function in functions))

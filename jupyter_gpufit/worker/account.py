@@ -1,0 +1,102 @@
+"""What a worker tells of its job: the record of how it stands, and the journal of all that it said.
+
+Nothing is told by a worker whose job has been taken over: the later one writes the same files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import cast
+
+from .. import __version__
+from ..job import ENDED, JobPaths, State
+from ..process import ProcessId
+from .journal import Journal
+from .live import Live
+from .messages import CouldNotSave, Event, Saved, StateChange, Text
+from .output import Output
+from .output import Text as Written
+from .record import LastCheckpoint, Record, current_epoch, next_epoch, write_record
+
+
+class Account:
+    """The job's record, its journal, and the output that leads there."""
+
+    def __init__(
+        self, paths: JobPaths, journal_limit: int, before: Record, step: Callable[[], int], *, moved_here: bool
+    ) -> None:
+        self._paths = paths
+        self._step = step
+        self._holds_a_device = moved_here  # and moves until it runs
+        self.journal = Journal(paths.journal, journal_limit)
+        self.output = Output(self._emit)
+        self.record = Record(
+            state="moving" if moved_here else "estimating",
+            since=time.time(),
+            epoch=next_epoch(paths),
+            worker=ProcessId.of(os.getpid()),
+            version=__version__,
+            step=before.step,
+            checkpoint=before.checkpoint,
+        )
+
+    def close(self) -> None:
+        """Nothing more is said."""
+        self.output.stop()
+        self.journal.close()
+
+    def reachable(self, socket: str) -> None:
+        """With the next word, fronts learn where the worker listens."""
+        self.record = replace(self.record, socket=socket)
+
+    def report(self, change: StateChange) -> None:
+        """The job goes from one state to another."""
+        if self._holds_a_device and change.state in ("estimating", "queued", "starting"):
+            return
+        self._holds_a_device = False
+        self.output.put(replace(change, epoch=self.record.epoch))
+        self._write(self._at(change.state, change.reason, change.device))
+
+    def far(self, step: int, live: Live) -> None:
+        """So far has it come."""
+        if (step, live) != (self.record.step, self.record.live):
+            self._write(replace(self.record, step=step, live=live))
+
+    def saved(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
+        """A checkpoint is durable, or came to nothing."""
+        self.output.put(event)
+        self._write(replace(self.record, checkpoint=last or self.record.checkpoint))
+
+    def end(self, state: State, reason: str) -> None:
+        """The last word, also on a full disk."""
+        self.output.flush()
+        self._write(self._at(state, reason, ""), final=True)
+        self.journal.append_final(StateChange(state, reason, epoch=self.record.epoch))
+
+    def _emit(self, events: Sequence[object]) -> None:
+        self._check_epoch()
+        self.journal.append([Text(*event) if isinstance(event, Written) else cast(Event, event) for event in events])
+
+    def _check_epoch(self) -> None:
+        """End where a later worker has taken the job over, while this one was stopped or cut off from its lock."""
+        if current_epoch(self._paths) > self.record.epoch:
+            os._exit(1)
+
+    def _at(self, state: State, reason: str, device: str) -> Record:
+        return replace(self.record, state=state, since=time.time(), reason=reason, device=device, step=self._step())
+
+    def _write(self, record: Record, *, final: bool = False) -> None:
+        if self.record.state in ENDED:
+            return
+        self._check_epoch()
+        self.record = record
+        try:
+            write_record(self._paths, record)
+        except OSError:
+            if final:
+                self.journal.give_up_reserve()
+                write_record(self._paths, record)
+            # else: the disk is full; the journal counts what is lost, and the next state may find room

@@ -1,0 +1,6 @@
+"""Cells of which every safe point is tried. Their names say what would go wrong."""
+
+from . import calls, control, generators
+from .registry import PROBES
+
+__all__ = ["PROBES", "calls", "control", "generators"]

@@ -1,0 +1,105 @@
+"""Trainers of versions that are not known: left between their steps, and entered by the library's own resume."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from jupyter_gpufit.cell.resumable import own_resume
+from jupyter_gpufit.cell.resumable.library import text_hash
+from jupyter_gpufit.cell.resumable.library_versions import FUNCTIONS
+
+from . import trainers
+from .crossing import World, at_points, in_a_chain, plain, rewritten
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The small libraries in place of whatever else has their names; where their checkpoints go for a moment."""
+    trainers.write(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    theirs = _loaded()
+    for name in theirs:
+        del sys.modules[name]
+    yield scratch
+    for name in _loaded():
+        del sys.modules[name]
+    sys.modules.update(theirs)
+
+
+def _loaded() -> dict[str, ModuleType]:
+    libraries = ("transformers", "lightning", "pytorch_lightning")
+    return {name: one for name, one in sys.modules.items() if name.partition(".")[0] in libraries}
+
+
+def test_transformers(scratch: Path) -> None:
+    assert at_points(trainers.TRANSFORMERS_CELL) == 3 + 3 + 2  # the cell's own loop, and a point before each step
+    assert in_a_chain(trainers.TRANSFORMERS_CELL) > 4
+    assert not os.listdir(scratch)
+
+
+def test_lightning(scratch: Path) -> None:
+    # Neither while gradients are accumulated, nor behind an epoch's last batch: what comes at its end would be lost.
+    assert at_points(trainers.LIGHTNING_CELL) == 2 * (1 + 1)
+    assert in_a_chain(trainers.LIGHTNING_CELL) > 1
+    assert not os.listdir(scratch)
+
+
+def test_it_is_said_that_it_is_not_exact() -> None:
+    places: list[str] = []
+    world = World()
+    ran = world._run(trainers.TRANSFORMERS_CELL, lambda: places.append(world.program.where()))
+
+    assert world.program.notes == [
+        f"transformers 99.0 is not known here, so inside train() the cell is checkpointed {own_resume.INEXACT}."
+    ]
+    cell, inside = "line 14 of the cell", f"line 11, in run(), inside Trainer.train, {own_resume.INEXACT}"
+    assert places == [cell, *[inside] * 3, cell, *[inside] * 2, cell]
+    assert ran.log == plain(trainers.TRANSFORMERS_CELL).log
+
+    saved = World().until(trainers.TRANSFORMERS_CELL, 3)
+    assert isinstance(saved, bytes)
+    notes = World.from_saved(saved).run(trainers.TRANSFORMERS_CELL).notes
+    assert notes[0] == f"Trainer.train goes on {own_resume.INEXACT}."
+
+
+def test_what_a_killed_resume_left_is_removed(scratch: Path) -> None:
+    saved = World().until(trainers.TRANSFORMERS_CELL, 3)
+    assert isinstance(saved, bytes)
+    (scratch / "own-resume-1").mkdir()
+    world = World.from_saved(saved)
+    world.program.scratch = str(scratch)
+
+    world.run(trainers.TRANSFORMERS_CELL)
+
+    assert not os.listdir(scratch)
+
+
+def test_a_trainer_that_cannot_save_itself_runs_as_it_is() -> None:
+    cell = "from transformers.trainer import Trainer\ndel Trainer._save_checkpoint\n" + trainers.TRANSFORMERS_CELL
+
+    ran = rewritten(cell)
+
+    assert ran.log == plain(trainers.TRANSFORMERS_CELL).log
+    assert ran.points == 3
+    assert ran.notes == ["transformers 99.0 is not known here: the cell cannot be checkpointed inside train()."]
+
+
+def test_one_unknown_function_makes_the_whole_loop_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = importlib.import_module("transformers.trainer").Trainer
+    known = {"Trainer.train": {text_hash(trainer.train): "99.0"}}
+    monkeypatch.setitem(FUNCTIONS, "transformers.trainer", known)
+    assert rewritten(trainers.TRANSFORMERS_CELL).notes == []
+
+    monkeypatch.setitem(FUNCTIONS, "transformers.trainer", {**known, "Trainer._tell": {"0123": "98.0"}})
+    [note] = rewritten(trainers.TRANSFORMERS_CELL).notes
+    assert note.endswith(f"{own_resume.INEXACT}.")

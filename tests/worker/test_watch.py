@@ -1,0 +1,49 @@
+"""A front is woken by what becomes of a job, also where no file tells."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from jupyter_gpufit.job import Job, create_job_files
+from jupyter_gpufit.process import ProcessId
+from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.worker import watch
+from jupyter_gpufit.worker.record import Record, take_lock, write_record
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def holder(lock: int) -> subprocess.Popen[bytes]:
+    """A process that alone has the lock."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])
+    os.close(lock)
+    return process
+
+
+@pytest.mark.parametrize("state", ["running", "starting"])
+async def test_a_worker_that_ends_between_two_looks_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    monkeypatch.setattr(watch, "LOOK_ANYWAY", 3600.0)
+    paths = create_job_files(Settings(data=str(tmp_path)), Job(id="j", name="j", source="", created=0.0, cwd="/"))
+    with holder(take_lock(paths, "j")) as worker:
+        known = ProcessId.of(worker.pid) if state == "running" else None  # one that starts has not written it yet
+        write_record(paths, Record(state=state, since=0.0, worker=known))  # type: ignore[arg-type]
+        with anyio.fail_after(60):
+            async with watch.changes(paths) as looks:
+                assert (await anext(looks)).state == state
+                worker.kill()
+                worker.wait()
+                while (await anext(looks)).state != "lost":
+                    pass
