@@ -212,7 +212,7 @@ class Notebook:
         after: int = 0,
         card: JobCard | None = None,
     ) -> None:
-        show = NotebookShow(self.shell, job, self._said)
+        show = NotebookShow(self.shell, job, self._said, has_card=card is not None)
         variables = self._variables_of(job, paths)
         variables.expect(show)
         try:

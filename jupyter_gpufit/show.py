@@ -93,6 +93,10 @@ class Status:
             self._saved = event
         return isinstance(event, StateChange | Progress | Saved)
 
+    @property
+    def ended(self) -> bool:
+        return self._change.state in ENDED or self._change.state == "released"
+
     def line(self) -> str:
         change, progress = self._change, self._progress
         parts = [f"{SIGNS.get(change.state, '…')} {self._job.name}: {change.state}"]
@@ -143,8 +147,9 @@ def wants_card(setting: str, option: bool | None, *, apart: bool) -> bool:
 class NotebookShow:
     """Shows events as output of the running cell, with one status line that changes in place."""
 
-    def __init__(self, shell: InteractiveShell, job: Job, said: set[str]) -> None:
+    def __init__(self, shell: InteractiveShell, job: Job, said: set[str], *, has_card: bool = False) -> None:
         self._shell = shell
+        self._has_card = has_card  # it says the same while it lives; the notebook's file keeps how it ended
         self._said = said  # in this kernel, of what need be said once
         self._job = job
         self._status = Status(job)
@@ -153,7 +158,7 @@ class NotebookShow:
         self.failure: Failure | None = None
 
     def __call__(self, event: Event, when: float | None = None) -> None:
-        if self._status.take(event, when or time.time()):
+        if self._status.take(event, when or time.time()) and (self._status.ended or not self._has_card):
             self._show_status()
         match event:
             case Text(name, text):

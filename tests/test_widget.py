@@ -190,6 +190,9 @@ def test_under_a_cell_that_waits_only_when_asked_for_and_before_its_output(kerne
     with_one = kernel.check("%%gpufit train --widget --name carded\nprint('hello')\n1 + 1\n")
     assert VIEW in with_one.displays[0] and sum(VIEW in display for display in with_one.displays) == 1
     assert with_one.stdout == "hello\n" and with_one.result is not None
+    told = [display["text/plain"] for display in with_one.displays if VIEW not in display]
+    lines = [line for line in told if "carded: " in line]
+    assert len(lines) == 1 and "carded: done" in lines[0]  # for the notebook's file; until then the card says it
     without = kernel.check("%%gpufit train --detach --no-widget --name bare\nprint('hello')\n")
     assert sum(VIEW in display for display in without.displays) == 1  # where its output goes
 

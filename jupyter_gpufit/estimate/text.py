@@ -77,8 +77,8 @@ def details(estimate: Estimate) -> str:
 def _facts(estimate: Estimate) -> list[str]:
     found = []
     if estimate.peak_op:
-        place = estimate.peak_module or "outside of any module"
-        found.append(f"The peak stands in {place} ({estimate.peak_op}).")
+        place = f"in {estimate.peak_module}" if estimate.peak_module else "outside of any module"
+        found.append(f"The peak stands {place} ({estimate.peak_op}).")
     if estimate.closed_form:
         found.append(f"Parameters, gradients and optimizer state alone: {format_bytes(estimate.closed_form)}.")
     if estimate.flops_per_step:
