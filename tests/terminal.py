@@ -48,14 +48,16 @@ def jobs(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 async def until_ended(home: Path, name: str) -> None:
-    """Until a job of this home's user, which nobody follows, has ended well."""
+    """Until a job of this home's user, which nobody follows, has ended well and its worker has left its variables."""
     _, paths = find_job(_settings(home), name)
     with anyio.fail_after(TIMEOUT):
         async with changes(paths) as looks:
             async for record in looks:
                 if record.state == "done":
-                    return
-                assert record.state not in ENDED, record
+                    if record.worker is None or not record.worker.alive():
+                        return
+                else:
+                    assert record.state not in ENDED, record
 
 
 def kill_workers(home: Path) -> None:
