@@ -133,7 +133,7 @@ async def _until_end(
                     show(entry.event, entry.time)
                     if isinstance(entry.event, StateChange):
                         end = entry.event if entry.event.state in LEFT else None
-                if on and end is not None and end.state == "released":
+                if on and record.state == "released":
                     continue
                 if end is not None and record.state in (*LEFT, "lost") and end.epoch >= record.epoch:
                     return end
