@@ -57,7 +57,8 @@ async def followed_on(paths: JobPaths, then: Callable[[], None]) -> tuple[StateC
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(go_on)
-            return await follow(JOB, paths, show, on=True), shown
+            end = await follow(JOB, paths, show, on=True)
+    return end, shown
 
 
 @pytest.mark.anyio
