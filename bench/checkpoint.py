@@ -4,9 +4,10 @@
 
 The state is that of GPT-2 small with AdamW: 444 tensors of float32. Every round does everything once, in another order,
 and all find the same machine: what was written before is on the disk and out of the page cache, a burst that the disk
-may have is not used up by the one before (so long as a rest lets it recover), and memory for new pages was touched
-before. The last decides: on a virtual machine a page that nobody has touched yet can cost ten times as much, so that
-whoever writes where pages were just freed would look ten times as fast. Shares are medians of each round's own.
+may have is not used up by the one before (so long as a rest lets it recover), what is saved was just used, as by a
+training's step, and memory for new pages was touched before. The last decides: on a virtual machine a page that nobody
+has touched yet can cost ten times as much, so that whoever writes where pages were just freed would look ten times as
+fast. Shares are medians of each round's own.
 
 The floor is one file written with plain 16 MiB writes and one fsync, and read with plain 16 MiB reads into fresh
 memory. Beside it stands the same written past the page cache, from memory laid out for that. "Steps meanwhile" is what
@@ -23,6 +24,7 @@ import mmap
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -45,6 +47,7 @@ from jupyter_gpufit.checkpoint.files import newest  # noqa: E402
 from jupyter_gpufit.checkpoint.manifest import About  # noqa: E402
 from jupyter_gpufit.checkpoint.snapshot_values import Blob, Snapshot  # noqa: E402
 from jupyter_gpufit.checkpoint.writer import Writer  # noqa: E402
+from jupyter_gpufit.worker.parent import with_quick_copies  # noqa: E402
 
 STEP = 16 << 20  # bytes per plain write or read
 STEPS = 12
@@ -60,6 +63,8 @@ def main() -> None:
     parser.add_argument("--rest", type=float, default=2.0, help="seconds before each")
     parser.add_argument("--dir", default="/var/tmp", help="on the disk to be measured")
     chosen = parser.parse_args()
+    if (env := with_quick_copies(os.environ)) != os.environ:
+        os.execve(sys.executable, [sys.executable, *sys.argv], env)  # as a worker is started, and for all ways alike
     place = Path(tempfile.mkdtemp(prefix="gpufit-bench-", dir=chosen.dir))
     try:
         measure(place, chosen.gb, chosen.rounds, chosen.rest)
@@ -82,11 +87,12 @@ def measure(place: Path, gb: float, rounds: int, rest: float) -> None:
         for number in range(rounds + 1):
             found: dict[str, float] = {}
             for way in in_turn(writes(place, state, writer, number, usual, found), number):
-                settle(place, nbytes, rest)
+                settle(place, state, rest)
                 way()
             for way in in_turn(reads(place, state, found), number):
-                settle(place, nbytes, rest)
+                settle(place, state, rest)
                 way()
+            print(f"round {number} of {rounds}: a pause of {found['gpufit: pause']:.3f} s", flush=True)
             if number:  # the first warms up
                 for name, seconds in found.items():
                     times[name].append(seconds)
@@ -166,15 +172,17 @@ def in_turn(ways: list[Way], number: int) -> list[Way]:
     return ways[number % len(ways) :] + ways[: number % len(ways)]
 
 
-def settle(place: Path, nbytes: int, rest: float) -> None:
+def settle(place: Path, state: State, rest: float) -> None:
     """Let everyone find the same machine."""
     forget(place)
-    memory = mmap.mmap(-1, 3 * nbytes)
+    memory = mmap.mmap(-1, 3 * sum(tensor.nbytes for tensor in state.values()))
     for at in range(0, len(memory), mmap.PAGESIZE):
         memory[at] = 1
     memory.close()
     gc.collect()
     time.sleep(rest)
+    for tensor in state.values():
+        tensor.mul_(1)  # a training saves what its step has just used
 
 
 def writes(place: Path, state: State, writer: Writer, number: int, usual: float, found: dict[str, float]) -> list[Way]:

