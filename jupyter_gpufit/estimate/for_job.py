@@ -161,7 +161,8 @@ def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
     claimed = max(estimate.high, SLOT_LEAST) if found.kind == "slot" else estimate.high
     if claimed > max((space.usable for space in spaces), default=0):
         return Needed(None, f"{said}; tight, so it claims a whole device")
-    return Needed(claimed, f"{said}; claims {format_bytes(claimed)}")
+    least = ", the least on a slot" if claimed > estimate.high else ""
+    return Needed(claimed, f"{said}; claims {format_bytes(claimed)}{least}")
 
 
 def _least(estimate: Estimate) -> str:

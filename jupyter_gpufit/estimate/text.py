@@ -26,9 +26,12 @@ def band(estimate: Estimate) -> str:
     """ "18.4 GiB (17.6–19.9)": in one unit, so that the figures can be compared."""
     if estimate.high is None:
         return f"at least {format_bytes(estimate.low)}"
-    unit, scale = ("GiB", GiB) if estimate.expected >= GiB else ("MiB", MiB)
+    middle = estimate.expected
+    if estimate.measured and not estimate.low <= middle <= estimate.high:
+        middle = estimate.measured  # runs of this very cell have shown that it was wrong
+    unit, scale = ("GiB", GiB) if middle >= GiB else ("MiB", MiB)
     places = 1 if unit == "GiB" else 0
-    low, expected, high = (f"{bytes / scale:.{places}f}" for bytes in (estimate.low, estimate.expected, estimate.high))
+    low, expected, high = (f"{bytes / scale:.{places}f}" for bytes in (estimate.low, middle, estimate.high))
     return f"{expected} {unit} ({low}–{high})"
 
 

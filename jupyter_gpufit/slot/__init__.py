@@ -28,13 +28,13 @@ __all__ = ["Budget", "as_slot"]
 
 
 @contextmanager
-def as_slot(name: str, budget: int) -> Iterator[Budget]:
-    """Let `cuda` mean the slot `name`, and keep the process from growing by more than `budget` bytes.
+def as_slot(name: str, budget: int, whole: int = 0) -> Iterator[Budget]:
+    """Let `cuda` mean the slot `name`, and keep the process from growing by more than `budget` bytes of its `whole`.
 
     To be entered in the main thread; threads and forked processes that start meanwhile are on the slot too. The values
     of the cell should be loaded inside, so that what they imported by name from torch.cuda is the slot's.
     """
-    watched = Budget(name, budget)
+    watched = Budget(name, budget, whole)
     mode = SlotMode(watched)
     with ExitStack() as stack:
         compiling = stack.enter_context(ExitStack())

@@ -39,11 +39,12 @@ _NOT_TO_BE_CUT = frozenset({"jupyter_gpufit", "IPython", "traitlets"}) | {
 
 
 class Budget:
-    """The bytes a slot offers, and what the cell has taken of them."""
+    """The bytes that the cell may take of a slot, and what it has taken of them."""
 
-    def __init__(self, slot: str, total: int) -> None:
+    def __init__(self, slot: str, total: int, whole: int = 0) -> None:
         self.slot = slot
         self.total = total  # bytes
+        self._whole = max(total, whole)  # bytes of the slot, of which others may have a part
         self._start = _resident()
         self._peak = self._recent_peak = 0
         self._alarm = total  # bytes above which the cell is told; raised while it stays in excess
@@ -77,10 +78,12 @@ class Budget:
         """The error with its figures."""
         used = format_bytes(self.used())
         grown = f"when it asked for {format_bytes(asked)} more" if asked else "in all"
-        return torch.OutOfMemoryError(
-            f"The CPU slot {self.slot} has {format_bytes(self.total)}; the cell had grown to {used} {grown}."
-            " Try a smaller batch, or a larger slot (GPUFIT_DEVICES)."
-        )
+        limit = f"The CPU slot {self.slot} has {format_bytes(self._whole)}"
+        way_on = "a smaller batch, or a larger slot (GPUFIT_DEVICES)"
+        if self.total < self._whole:
+            limit += f", of which this job has claimed {format_bytes(self.total)}"
+            way_on = "a smaller batch, or a larger claim (--memory)"
+        return torch.OutOfMemoryError(f"{limit}; the cell had grown to {used} {grown}. Try {way_on}.")
 
     @contextmanager
     def watched(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from inspect import GEN_CREATED, getgeneratorstate
 from types import GeneratorType
 from typing import Any
 
@@ -110,15 +111,19 @@ def _of_remembering(iterator: Any) -> tuple[int | None, int | None]:
 
 
 def _of_generator(iterator: GeneratorType[Any, Any, Any]) -> tuple[int | None, int | None]:
-    """A progress bar's, which counts for itself."""
-    code = iterator.gi_code
-    if code.co_name != "__iter__" or f"{os.sep}tqdm{os.sep}" not in code.co_filename or iterator.gi_frame is None:
+    """A progress bar's, which counts for itself: an item once the next one is asked for."""
+    code, frame = iterator.gi_code, iterator.gi_frame
+    if code.co_name != "__iter__" or f"{os.sep}tqdm{os.sep}" not in code.co_filename or frame is None:
         return None, None
     from .variables import read
 
-    found = read(iterator.gi_frame, {"self", "n"})
-    whole = found["self"].total
-    return (None, None) if whole is None else (max(0, int(whole) - int(found.get("n", 0))), int(whole))
+    found = read(frame, {"self", "n"})
+    whole, given = found["self"].total, 0
+    if getgeneratorstate(iterator) != GEN_CREATED and (given := found.get("n", -1)) < 0:
+        return None, None  # one that is switched off counts nothing
+    if iterator.gi_suspended:
+        given += 1
+    return (None, None) if whole is None else (max(0, int(whole) - int(given)), int(whole))
 
 
 _MODULES = ("builtins", "torch.utils.data.dataloader", "jupyter_gpufit.checkpoint.loaders")

@@ -35,7 +35,8 @@ def on_device(granted: Granted) -> Iterator[Meter]:
 def _on_slot(granted: Granted) -> Iterator[Meter]:
     from ..slot import as_slot
 
-    with as_slot(granted.devices[0].label, granted.bytes) as slot:
+    slot_here = granted.devices[0]
+    with as_slot(slot_here.label, granted.bytes, slot_here.total) as slot:
         yield Meter(slot.used, slot.peak, lambda: Took(slot.peak()))
 
 

@@ -10,6 +10,7 @@ from jupyter_gpufit.devices import Kind
 from jupyter_gpufit.estimate.for_job import Estimated, asked_for, needed_of, on_slot, remark_on
 from jupyter_gpufit.estimate.learned import Lesson, corrected, learn, learned_file, lessons, signature
 from jupyter_gpufit.estimate.report import Estimate
+from jupyter_gpufit.estimate.text import band
 from jupyter_gpufit.job import Options
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.testing import fake_device
@@ -78,6 +79,13 @@ def test_what_the_same_card_took_replaces_the_estimate() -> None:
     assert "8.0 GiB" in found.reasons[0]
 
 
+def test_a_number_that_was_shown_to_be_wrong_is_not_said_again() -> None:
+    found = corrected(ESTIMATE, "gpu", [lesson(2 * GiB)])
+
+    assert band(ESTIMATE) == "10.0 GiB (9.0–12.0)"
+    assert band(found) == "2.0 GiB (2.0–2.1)"
+
+
 def test_another_card_corrects_by_its_factor_and_never_downwards() -> None:
     more = corrected(ESTIMATE, "gpu", [lesson(12 * GiB, card="NVIDIA A40")])
     less = corrected(ESTIMATE, "gpu", [lesson(8 * GiB, card="NVIDIA A40")])
@@ -127,7 +135,8 @@ def test_a_job_claims_the_upper_end_of_its_band_and_says_the_estimate() -> None:
 def test_a_slot_is_never_claimed_by_a_few_bytes() -> None:
     small = replace(ESTIMATE, low=1 * MiB, need=2 * MiB, high=3 * MiB)
 
-    assert needed_of(Estimated(small, "slot", "key"), [DEVICE]).memory == 512 * MiB
+    found = needed_of(Estimated(small, "slot", "key"), [DEVICE])
+    assert found.memory == 512 * MiB and found.reason.endswith("claims 512.0 MiB, the least on a slot")
     assert needed_of(Estimated(small, "gpu", "key"), [DEVICE]).memory == 3 * MiB
 
 

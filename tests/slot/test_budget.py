@@ -176,3 +176,11 @@ def test_more_than_the_whole_is_refused_before_it_is_touched() -> None:
     with pytest.raises(torch.OutOfMemoryError, match=r"slot cpu:0 has 4.0 GiB; .* asked for 5.0 GiB more"):
         budget.check(5 * GiB)
     assert 0 <= budget.used() <= budget.peak() < 64 * MiB
+
+
+def test_whoever_claimed_a_part_is_told_to_claim_more() -> None:
+    whole, part = Budget("cpu:0", 4 * GiB, 4 * GiB), Budget("cpu:0", GiB, 4 * GiB)
+
+    assert "slot cpu:0 has 4.0 GiB; " in str(whole.exceeded()) and "(GPUFIT_DEVICES)" in str(whole.exceeded())
+    assert "has 4.0 GiB, of which this job has claimed 1.0 GiB; " in str(part.exceeded())
+    assert str(part.exceeded()).endswith("a larger claim (--memory).")

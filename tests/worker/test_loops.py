@@ -74,11 +74,15 @@ def test_a_generator_has_no_known_length() -> None:
 
 def test_a_progress_bar() -> None:
     bar = iter(tqdm(range(5), disable=False, file=io.StringIO()))
+    assert _extent(bar) == (5, 5)
     next(bar)
     next(bar)
-    assert _extent(bar) == (4, 5)  # the second is being worked on: it counts when it is done
+    assert _extent(bar) == (3, 5)  # the second is being worked on: it has been given, as by every other iterator
     for _ in bar:
         pass
+    silent = iter(tqdm(range(5), disable=True))
+    next(silent)
+    assert _extent(silent) == (None, None)
 
 
 def test_data_without_a_length_is_no_failure() -> None:
