@@ -8,9 +8,10 @@ import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
+from . import __version__
 from .claims.record import MOST_DEVICES
 from .errors import BadOption, BadQuantity, did_you_mean
-from .units import parse_bytes
+from .units import MiB, format_bytes, parse_bytes
 
 NAME = re.compile(r"[\w.-]{1,64}")
 ENDED_HINT = "a job's name or id, as `gpufit jobs` lists them"
@@ -49,11 +50,21 @@ class _Parser(argparse.ArgumentParser):
         raise HelpAsked(self.format_help())
 
 
+class _Version(argparse.Action):
+    def __call__(self, *_: object) -> NoReturn:
+        raise HelpAsked(__version__)
+
+
 def _bytes(text: str) -> int:
     try:
-        return parse_bytes(text)
+        count = parse_bytes(text)
     except BadQuantity as error:
         raise argparse.ArgumentTypeError(str(error).rstrip(".")) from error
+    if count < MiB:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is {format_bytes(count)}, in which nothing runs; say 12GiB, for example"
+        )
+    return count
 
 
 def _name(text: str) -> str:
@@ -108,6 +119,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     built: dict[str, _Parser] = {}
 
@@ -118,7 +130,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     train = verb("train", "Run the cell below in a worker, on the device where it fits (only on top of a cell).")
     train.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
     train.add_argument(
-        "--memory", type=_bytes, metavar="BYTES", help="claim this much, e.g. 12GiB (default: all of it)"
+        "--memory", type=_bytes, metavar="BYTES", help="claim this much, e.g. 12GiB (default: the estimate)"
     )
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
     train.add_argument("--name", type=_name, help="what to call the job (default: after the notebook)")

@@ -5,13 +5,14 @@ Lines are counted as the user sees them: the magic itself is the first.
 
 from __future__ import annotations
 
+import ast
 from types import FunctionType
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
 from .cell.names import CellNames, check_names, names_of, names_of_code
-from .errors import NameNotDefined
+from .errors import MagicInCell, NameNotDefined
 from .show import cell_failed
 from .worker.messages import Failure
 
@@ -23,6 +24,8 @@ def read_cell(shell: InteractiveShell, cell: str) -> CellNames:
         names = names_of(source)
     except SyntaxError as error:
         raise _syntax_error(shell, error, source) from None
+    if line := _line_of_own_magic(source):
+        raise MagicInCell(line + 1)
     try:
         check_names(names, _defined(shell))
     except NameNotDefined as error:
@@ -35,6 +38,17 @@ def visible(shell: InteractiveShell) -> dict[str, Any]:
     """The user's own names, without those that IPython puts there."""
     hidden = shell.user_ns_hidden
     return {name: value for name, value in shell.user_ns.items() if hidden.get(name, hidden) is not value}
+
+
+def _line_of_own_magic(source: str) -> int:
+    """Where it says %gpufit, which the worker does not know; 0: nowhere."""
+    for node in ast.walk(ast.parse(source)) if "gpufit" in source else ():
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="run_line_magic" | "run_cell_magic"), args=[ast.Constant("gpufit"), *_]
+            ):
+                return node.lineno
+    return 0
 
 
 def _syntax_error(shell: InteractiveShell, error: SyntaxError, source: str) -> Exception:

@@ -213,6 +213,13 @@ def test_an_unknown_name_is_refused_before_anything_starts(kernel: Kernel) -> No
     assert "model" in ran.traceback.split("Did you mean")[1]
 
 
+@pytest.mark.parametrize("line", ["%gpufit status", "if ok:\n    %gpufit checkpoint", "jobs = %gpufit jobs"])
+def test_our_own_magic_inside_the_cell_is_refused_before_anything_starts(kernel: Kernel, line: str) -> None:
+    ran = kernel.run(f"%%gpufit train\nok = 1\n{line}\n")
+    assert ran.ename == "MagicInCell" and not ran.displays
+    assert f"(line {2 + len(line.splitlines())} of the cell)" in ran.evalue
+
+
 def test_what_cannot_travel_is_named_with_its_line(kernel: Kernel) -> None:
     kernel.check("import threading\nholder = {'inside': [threading.Lock()]}")
     ran = kernel.run("%%gpufit train\npass\nholder['inside']\n")

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from jupyter_gpufit import __version__
 from jupyter_gpufit.commands import VERBS, HelpAsked, completions, help_text, parse, parse_line
 from jupyter_gpufit.errors import BadOption
 from jupyter_gpufit.units import GiB
@@ -20,6 +23,8 @@ def test_reads_a_magics_line() -> None:
         ("train --exclusiv", "Did you mean --exclusive?"),
         ("train --memory", "expected one argument"),
         ("train --memory -3", "argument"),
+        ("train --memory 0", "'0' is 0 B, in which nothing runs; say 12GiB"),
+        ("train --memory 12", "'12' is 12 B"),
         ("train --name a/b", "not a name"),
         ("stop", "JOB"),
         ("train 'open", "No closing quotation"),
@@ -39,6 +44,11 @@ def test_checkpoint_saves_a_job_or_shows_what_was_saved() -> None:
     for line in ("checkpoint bert gpt", "checkpoint bert --json", "checkpoint show bert gpt"):
         with pytest.raises(BadOption, match="checkpoint takes one job"):
             parse_line(line)
+
+
+def test_says_its_version() -> None:
+    with pytest.raises(HelpAsked, match=re.escape(__version__)):
+        parse(["--version"])
 
 
 @pytest.mark.parametrize("verb", VERBS)

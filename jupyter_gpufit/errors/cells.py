@@ -25,6 +25,17 @@ class NameNotDefined(CellError):
 
 
 @dataclass(eq=False)
+class MagicInCell(CellError):
+    line: int
+
+    def __str__(self) -> str:
+        return (
+            f"%gpufit (line {self.line} of the cell) belongs in a cell of its own: this one runs in a worker, which is"
+            " not your notebook. Inside it, `!gpufit status` and the like do. Nothing was started."
+        )
+
+
+@dataclass(eq=False)
 class CannotTravel(CellError):
     name: str  # the variable the cell names
     path: str  # where in it: model.cb['q'][1]

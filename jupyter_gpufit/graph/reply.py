@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .memory import Memory
+from .refusals import INSIDE
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class LeftBehind:
     why: str
 
     def __str__(self) -> str:
-        return f"{self.path} stayed in the worker: it is {self.why}"
+        why, _, _ = self.why.partition(f" {INSIDE}")
+        return f"{self.path} stayed in the worker: it is {why.rstrip('.')}."
 
 
 @dataclass(frozen=True)

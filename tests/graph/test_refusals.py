@@ -112,6 +112,10 @@ def test_on_the_way_back_only_what_cannot_come_stays_behind() -> None:
 
     assert returned.names == ("threading",)
     assert [(left.name, left.path) for left in returned.left_behind] == [("gen", "gen"), ("d", "d['b']")]
+    # Not "make it inside the cell", where it was made.
+    assert str(returned.left_behind[1]) == (
+        "d['b'] stayed in the worker: it is a lock, and a lock belongs to one process."
+    )
     assert namespace["e"]["c"] == 2 and isinstance(namespace["e"]["b"], Unavailable)
     assert repr(namespace["e"]["b"]) == "<a _thread.lock object, which stayed in the worker>"
     with pytest.raises(AttributeError, match="stayed in the worker"):
