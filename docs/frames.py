@@ -141,8 +141,13 @@ def run_last_cell(page: Page, source: str, *, wait: bool = True) -> None:
 
 def until_step(page: Page, step: int) -> None:
     """Wait until the training is so far."""
-    there = "step => Number(/step (\\d+)/.exec(document.querySelector('.jp-gpufit-job').innerText)?.[1]) >= step"
-    page.wait_for_function(there, arg=step, timeout=10 * HANGS)
+    page.wait_for_function(IS_THERE, arg=step, timeout=10 * HANGS)
+
+
+IS_THERE = """step => {
+  const told = /step ([\\d,]+)/.exec(document.querySelector('.jp-gpufit-job').innerText)?.[1] ?? '';
+  return Number(told.replaceAll(',', '')) >= step;
+}"""
 
 
 @contextmanager

@@ -91,13 +91,13 @@ def _why_not_there(
 def _why_it_does_not_fit(mine: ClaimView | None, device: Device, room: RoomView, there: list[ClaimView]) -> str:
     alone = next((claim for claim in there if claim.alone), None)
     if alone is not None:
-        return f"{_whose(alone)} holds it alone."
+        return f"It is held alone by {alone.words}."
     if room.held_for:
         return f"It is kept for {room.held_for}."
     if mine is None or mine.alone:
         # The whole of a device: nobody else's claim, and no stranger's more than what a context takes.
         if there:
-            return f"It would take the whole of it, and {_whose(there[0])} has a part."
+            return f"It would take the whole of it, and {there[0].words} has a part."
         whole = device.total - device.reserved - 2 * room.reserve
         return _too_small(whole, room) if mine is not None and room.free < max(1, whole) else ""
     return _too_small(mine.bytes, room) if room.free < mine.bytes else ""
@@ -105,7 +105,3 @@ def _why_it_does_not_fit(mine: ClaimView | None, device: Device, room: RoomView,
 
 def _too_small(needed: int, room: RoomView) -> str:
     return f"It takes {format_bytes(needed)}, and {format_bytes(room.free)} are free there."
-
-
-def _whose(claim: ClaimView) -> str:
-    return f"your {claim.name}" if claim.mine else f"{claim.user}'s {claim.name}"

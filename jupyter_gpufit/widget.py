@@ -153,7 +153,7 @@ class JobCard:
     def _say(self, text: str) -> None:
         _set(
             self._said,
-            f'<span role="status" style="font-size:90%;line-height:1.5;opacity:.8">{html.escape(text)}</span>',
+            f'<span role="status" style="font-size:90%;line-height:1.5;opacity:.8">{_sentence(text)}</span>',
         )
 
 
@@ -196,8 +196,14 @@ def _set(widget: HTML, value: str) -> None:
         widget.value = value
 
 
+def _sentence(text: str) -> str:
+    """Our sentences set what can be typed between backticks."""
+    parts = html.escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
+
+
 def _head(line: str, total: int | None, step: int, left: float | None) -> str:
-    parts = [f'<div style="overflow-wrap:anywhere;line-height:1.5">{html.escape(line)}</div>']
+    parts = [f'<div style="overflow-wrap:anywhere;line-height:1.5">{_sentence(line)}</div>']
     if total:
         share = min(1.0, step / total)
         told = f"step {step:,} of {total:,}" + (f", {format_duration(left)} left" if left is not None else "")

@@ -85,7 +85,7 @@ def test_it_may_not_move_where_it_does_not_fit() -> None:
     assert moves(MINE, claim("big", "1", 62 * GiB), there=full).reason == (
         "It takes 20.0 GiB, and 10.0 GiB are free there."
     )
-    assert moves(MINE, claim("big", "1", 72 * GiB, alone=True)).reason == "ada's big holds it alone."
+    assert moves(MINE, claim("big", "1", 72 * GiB, alone=True)).reason == "It is held alone by ada's big."
     assert moves(MINE, there=replace(EMPTY, held_for="bob's both")).reason == "It is kept for bob's both."
 
 

@@ -65,6 +65,8 @@ def test_says_how_far_it_is(paths: JobPaths) -> None:
     shown = html(card(paths, StateChange("running", device="cpu:0")))
     assert "step 3 of 10, 7.0 s left" in shown and 'aria-valuenow="3"' in shown
     assert "&lt;b&gt;ert: running on cpu:0" in shown and "<b>" not in shown
+    ended = StateChange("released", "released at step 3; `gpufit resume bert` goes on")
+    assert "; <code>gpufit resume bert</code> goes on" in html(card(paths, ended))
 
 
 def test_draws_the_loss_and_the_memory_against_its_estimate(paths: JobPaths) -> None:

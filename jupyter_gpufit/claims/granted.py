@@ -119,6 +119,7 @@ async def _short(granted: Granted, reader: Reader, look: Look) -> list[Room]:
 
 
 def _memory_missing(short: Sequence[Room]) -> Waiting:
-    strangers = tuple(stranger(process, room.space) for room in short for process in room.space.strangers)
+    me = os.geteuid()
+    strangers = tuple(stranger(process, room.space, me) for room in short for process in room.space.strangers)
     where = device_words([room.device.label for room in short])
     return Waiting(0, 0, "memory", strangers, remark=f"{where} is yours as soon as its memory is free")

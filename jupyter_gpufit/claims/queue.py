@@ -133,7 +133,7 @@ class _Queueing:
                 elif self.reason is not None:
                     # One end of a job is several events, and the start of the next some more. Whoever is far behind
                     # looks when the dust has settled, and leaves the processor to those whose turn it is.
-                    await anyio.sleep(min(0.2, 0.004 * (self.reason.position - 1)))
+                    await anyio.sleep(min(0.2, 0.004 * max(0, self.reason.position - 1)))  # 0: not known
                     watch.forget()
 
     async def _in_trouble(self, attempt: Callable[[], Awaitable[Held | None]]) -> Held | None:
@@ -206,7 +206,7 @@ class _Queueing:
         strangers = isinstance(decision, Wait) and decision.for_strangers_only
         self.in_the_way = (self.in_the_way or now) if strangers else None
         if isinstance(decision, Wait):
-            self.reason = explain(mine, queue, decision, spaces, claims)
+            self.reason = explain(mine, queue, decision, spaces, claims, reader=mine.uid)
         return decision
 
     def _troubled(self, why: str) -> Waiting:

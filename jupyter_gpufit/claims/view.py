@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -63,7 +64,9 @@ class LabReader:
             claims=snapshot.claims,
             queue=tuple(queue),
             reasons=tuple(
-                explain(ticket, queue, decision, spaces, snapshot.claims) if isinstance(decision, Wait) else None
+                explain(ticket, queue, decision, spaces, snapshot.claims, reader=os.geteuid())
+                if isinstance(decision, Wait)
+                else None
                 for ticket, decision in zip(queue, decisions, strict=True)
             ),
             rooms=rooms(spaces, snapshot.claims),

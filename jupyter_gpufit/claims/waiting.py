@@ -1,4 +1,7 @@
-"""Why a job waits: a value that is equal as long as the reason is the same, and its sentence."""
+"""Why a job waits: a value that is equal as long as the reason is the same, and its sentence.
+
+It is told to one reader, whose own jobs are "your": in a list of the queue, too, where somebody else waits for them.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,14 @@ from .turn import Wait
 
 Why = Literal["held", "strangers", "turn", "limit", "trouble", "memory"]
 MOST_NAMED = 3
+LONGEST_LABEL = 30  # characters
 
 
 @dataclass(frozen=True)
 class Holder:
     """Who has what a waiting job needs."""
 
-    who: str  # the user; of the kernel's telling
+    whose: str  # "ada's"; of the kernel's telling
     what: str  # the job's name, or "process 1234"
     device: str  # its label
     bytes: int | None  # None: the driver does not say
@@ -32,7 +36,7 @@ class Holder:
     def sentence(self, now: float) -> str:
         much = "all of it" if self.alone else "some memory" if self.bytes is None else format_bytes(self.bytes)
         long = f" for {format_duration(max(0.0, now - self.since))}" if self.since else ""
-        return f"{self.who}'s {self.what} holds {self.device} ({much}){long}"
+        return f"{self.whose} {self.what} holds {self.device} ({much}){long}"
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,13 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
+def whose(uid: int, reader: int) -> str:
+    """ "your", or "ada's" """
+    return "your" if uid == reader else f"{user_name(uid)}'s"
+
+
 def explain(
-    mine: Ticket, queue: Sequence[Ticket], wait: Wait, spaces: Sequence[Space], claims: Sequence[Claim]
+    mine: Ticket, queue: Sequence[Ticket], wait: Wait, spaces: Sequence[Space], claims: Sequence[Claim], *, reader: int
 ) -> Waiting:
     """Put the reason for waiting into words that name the people and amounts concerned."""
     position = next(index for index, ticket in enumerate(queue, 1) if ticket.id == mine.id)
@@ -85,9 +94,9 @@ def explain(
     if wait.limit:
         return Waiting(position, len(queue), "limit", remark=wait.limit, head=head)
     if wait.fits:
-        return Waiting(position, len(queue), "turn", remark=_turn(wait), head=head)
-    holders, strangers = _holders(mine.request, spaces, claims), _strangers(mine.request, spaces)
-    named = [_holder(claim, spaces) for claim in holders[:MOST_NAMED]]
+        return Waiting(position, len(queue), "turn", remark=_turn(wait, reader), head=head)
+    holders, strangers = _holders(mine.request, spaces, claims), _strangers(mine.request, spaces, reader)
+    named = [_holder(claim, spaces, reader) for claim in holders[:MOST_NAMED]]
     named += strangers[: MOST_NAMED - len(named)]
     return Waiting(
         position,
@@ -100,10 +109,10 @@ def explain(
     )
 
 
-def _turn(wait: Wait) -> str:
+def _turn(wait: Wait, reader: int) -> str:
     if wait.starting:
-        return f"{_names(wait.starting)} comes first and is about to start"
-    return f"there is room, but {_names(wait.waiting)} came first and may need it"
+        return f"{_names(wait.starting, reader)} comes first and is about to start"
+    return f"there is room, but {_names(wait.waiting, reader)} came first and may need it"
 
 
 def _holders(request: Request, spaces: Sequence[Space], claims: Sequence[Claim]) -> list[Claim]:
@@ -113,26 +122,34 @@ def _holders(request: Request, spaces: Sequence[Space], claims: Sequence[Claim])
     return sorted(here, key=lambda claim: (-claim.hold.bytes, claim.since))
 
 
-def _holder(claim: Claim, spaces: Sequence[Space]) -> Holder:
-    hold = claim.hold
+def _holder(claim: Claim, spaces: Sequence[Space], reader: int) -> Holder:
+    hold, request = claim.hold, claim.request
     where = device_words([space.device.label for space in spaces if space.device.uuid in hold.devices])
-    return Holder(user_name(claim.uid), claim.request.name, where, hold.bytes, hold.alone, claim.since / 1e9)
+    # Of one's own jobs, some have the same name in several notebooks.
+    what = f"{request.name} ({_short(request.label)})" if claim.uid == reader and request.label else request.name
+    return Holder(whose(claim.uid, reader), what, where, hold.bytes, hold.alone, claim.since / 1e9)
 
 
-def _strangers(request: Request, spaces: Sequence[Space]) -> list[Holder]:
+def _short(label: str) -> str:
+    """A notebook without its folders, the beginning of a command line."""
+    text = label.rpartition("/")[2] if label.endswith(".ipynb") else label
+    return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+
+
+def _strangers(request: Request, spaces: Sequence[Space], reader: int) -> list[Holder]:
     return [
-        stranger(process, space)
+        stranger(process, space, reader)
         for space in could_use(request, spaces)
         if space.foreign > space.reserve
         for process in sorted(space.strangers, key=lambda process: -(process.bytes or 0))
     ]
 
 
-def stranger(process: Process, space: Space) -> Holder:
+def stranger(process: Process, space: Space, reader: int) -> Holder:
     """A process outside the lab, as a holder of what it uses."""
-    return Holder(
-        process.user, f"process {process.pid}", device_words([space.device.label]), process.bytes, since=process.started
-    )
+    by = "your" if process.user == user_name(reader) else f"{process.user}'s"
+    where = device_words([space.device.label])
+    return Holder(by, f"process {process.pid}", where, process.bytes, since=process.started)
 
 
 def device_words(labels: Sequence[str]) -> str:
@@ -150,6 +167,6 @@ def wants(request: Request) -> str:
     return f"{much}, without neighbours" if request.exclusive else much
 
 
-def _names(tickets: Sequence[Ticket]) -> str:
-    first = f"{user_name(tickets[0].uid)}'s {tickets[0].request.name}"
+def _names(tickets: Sequence[Ticket], reader: int) -> str:
+    first = f"{whose(tickets[0].uid, reader)} {tickets[0].request.name}"
     return first if len(tickets) == 1 else f"{first} (and {len(tickets) - 1} more)"

@@ -10,6 +10,7 @@ import os
 import types
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +23,7 @@ from traitlets.config import Config
 
 from ..cell.resumable import Program
 from . import tqdm_notebook
+from .interrupted import quickly
 from .messages import Clear, Display, Event, Failure, Result
 
 Emit = Callable[[Event], None]
@@ -135,7 +137,8 @@ class WorkerShell(InteractiveShell):
             kwargs["exception_only"] = False  # where it was called is worth more than how to ask %tb for it
         if remark := self.remark(value):
             value.add_note(remark)
-        super().showtraceback((etype, value, _without_ours(trace)), *args, **kwargs)
+        with quickly(self.InteractiveTB) if isinstance(value, KeyboardInterrupt) else nullcontext():
+            super().showtraceback((etype, value, _without_ours(trace)), *args, **kwargs)
 
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
         self.emit(Failure(etype.__name__, str(evalue), tuple(stb)))

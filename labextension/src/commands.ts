@@ -15,7 +15,7 @@ import { hasEnded } from './jobs';
 import { GpufitModel } from './model';
 import { contentsPath } from './paths';
 import { Job } from './schema';
-import { deviceWords, formatDuration } from './units';
+import { deviceWords, formatDuration, stepWords } from './units';
 
 const CATEGORY = 'GPUs and jobs';
 type Arguments = ReadonlyPartialJSONObject; // {job: its id, to: a device}; without a job, the user is asked
@@ -153,7 +153,7 @@ async function confirmed(model: GpufitModel, job: Job): Promise<boolean> {
   const { checkpoint, name } = job;
   const now = model.status?.time ?? 0;
   const rest = checkpoint
-    ? `What it did since step ${checkpoint.step}, ${formatDuration(Math.max(0, now - checkpoint.time))} ago, is lost; it can be resumed from there.`
+    ? `What it did since ${stepWords(checkpoint.step)}, ${formatDuration(Math.max(0, now - checkpoint.time))} ago, is lost; it can be resumed from there.`
     : 'It has no checkpoint: what it did so far is lost. Release keeps it.';
   const answer = await showDialog({
     title: `Stop ${name}?`,

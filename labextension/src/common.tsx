@@ -11,7 +11,7 @@ export const Now = React.createContext(0);
 /** "2 h 4 min" since then; in brief, "2 h". */
 export function Since(props: { time: number; brief?: boolean }): JSX.Element {
   const seconds = Math.max(0, React.useContext(Now) - props.time);
-  const words = formatDuration(Math.floor(seconds));
+  const words = formatDuration(seconds);
   return <>{props.brief ? words.split(' ', 2).join(' ') : words}</>;
 }
 

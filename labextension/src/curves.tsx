@@ -6,7 +6,7 @@ import * as React from 'react';
 import { Span } from './api';
 import { GpufitModel } from './model';
 import { Job, Curves as Known } from './schema';
-import { formatBytes, formatFigure, outOf } from './units';
+import { formatBytes, formatFigure, outOf, stepWords } from './units';
 
 const INTERVAL = 3000; // ms between two questions while the job goes on
 const RESTING = 60_000; // ms while nothing new is written
@@ -130,7 +130,7 @@ function Metric(props: { name: string; points: Point[] }): JSX.Element {
   const { name, points } = props;
   const last = points[points.length - 1];
   const value = formatFigure(last?.[1] ?? null);
-  const words = `${name}: ${value} at step ${last?.[0]}`;
+  const words = `${name}: ${value} at ${stepWords(last?.[0] ?? 0)}`;
   return (
     <Picture
       name={name}

@@ -56,7 +56,7 @@ const Card = memo(
             className="jp-gpufit-name jp-gpufit-quiet"
             title={`${device.name}, ${device.uuid}`}
           >
-            {device.name.replace(/^NVIDIA /, '')}
+            {shortName(device.name)}
           </span>
           <Activity device={device} />
         </div>
@@ -90,6 +90,11 @@ const Card = memo(
     );
   }
 );
+
+/** "H100 80GB", "RTX 4090": there is room for so much. */
+function shortName(name: string): string {
+  return name.replace(/^NVIDIA (GeForce )?/, '').replace(/ HBM\d\w*$/, '');
+}
 
 /** "37 % 61 °C" and the last minute as a line; each has its place, whether the device tells it or not. */
 function Activity({ device }: { device: Device }): JSX.Element {
@@ -208,8 +213,11 @@ function Holder(props: {
         </span>
       </div>
       <div className="jp-gpufit-line jp-gpufit-quiet jp-gpufit-under">
-        <span className="jp-gpufit-name" title={label}>
-          {label && `${shortened(label)}, `}for <Since time={since} />
+        <span className="jp-gpufit-name jp-gpufit-since" title={label}>
+          <span>{shortened(label)}</span>
+          <span>
+            {label && ', '}for <Since time={since} />
+          </span>
         </span>
         {!mine && (
           <Button

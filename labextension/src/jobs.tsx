@@ -7,19 +7,24 @@ import { Buttons, RESUMABLE } from './buttons';
 import { Arrow, memo, Outcome, Section, Sentence, Since } from './common';
 import { Curves } from './curves';
 import { Deed, GpufitModel } from './model';
-import { Claim, Job, JobMemory, Progress, Status } from './schema';
+import { Claim, Job, JobMemory, Progress, Status, Ticket } from './schema';
 import {
   deviceWords,
   formatBytes,
+  formatCount,
   formatDuration,
   formatFigure,
   formatPace,
-  outOf
+  ordinal,
+  outOf,
+  stepWords
 } from './units';
 
 const MOST_ENDED = 20; // shown; `gpufit jobs` lists all
 const ENDED = new Set(['done', 'failed', 'stopped', 'lost']);
 const RUNNING = new Set(['running', 'saving', 'moving', 'released']);
+const INEXACT =
+  "Its checkpoint is not exact: in the middle of an epoch, the library's own resume goes on from there.";
 
 export function hasEnded({ state }: Job): boolean {
   return ENDED.has(state);
@@ -61,6 +66,7 @@ export function Jobs(props: {
           key={job.id}
           job={job}
           deed={model.deed(job.id)}
+          ticket={status.queue.find(({ mine, job: id }) => mine && id === job.id)}
           askers={askers(status.claims, job)}
           commands={commands}
           model={model}
@@ -86,12 +92,17 @@ const Card = memo(
   (props: {
     job: Job;
     deed: Deed | null;
+    ticket: Ticket | undefined; // its place in the queue
     askers: string;
     commands: CommandRegistry;
     model: GpufitModel;
     here: boolean; // it is the newest of the notebook in front
   }): JSX.Element => {
-    const { job, deed, askers, commands, model, here } = props;
+    const { job, deed, ticket, askers, commands, model, here } = props;
+    // The job's own words are from when it last looked: how long others hold what it wants goes on.
+    const reason = ticket
+      ? `${ordinal(ticket.position)} in the queue: ${ticket.reason}`
+      : job.reason;
     return (
       <li
         className="jp-gpufit-card jp-gpufit-job"
@@ -106,9 +117,9 @@ const Card = memo(
           <State job={job} />
         </div>
         <Origin job={job} here={here} commands={commands} />
-        {job.reason && (
+        {reason && (
           <p className="jp-gpufit-reason">
-            <Sentence text={job.reason} />
+            <Sentence text={reason} />
           </p>
         )}
         {RUNNING.has(job.state) && <Figures job={job} />}
@@ -209,11 +220,14 @@ function Figures({ job }: { job: Job }): JSX.Element {
         <Figure name="saved">
           {checkpoint && (
             <span title={`${formatBytes(checkpoint.bytes)} on disk`}>
-              step {checkpoint.step}, <Since time={checkpoint.time} brief /> ago
+              {stepWords(checkpoint.step)}, <Since time={checkpoint.time} brief /> ago
             </span>
           )}
         </Figure>
       </dl>
+      {checkpoint?.exact === false && (
+        <p className="jp-gpufit-quiet">{INEXACT}</p>
+      )}
     </>
   );
 }
@@ -249,7 +263,7 @@ function Steps({ progress }: { progress: Progress }): JSX.Element {
   const { step, total, per_second, left } = progress;
   const share = total ? Math.min(100, (100 * step) / total) : null;
   const pace = per_second ? `, ${formatPace(per_second)}` : '';
-  const words = total ? `step ${step} of ${total}` : `step ${step}`;
+  const words = stepWords(step) + (total ? ` of ${formatCount(total)}` : '');
   return (
     <>
       <div
@@ -260,6 +274,7 @@ function Steps({ progress }: { progress: Progress }): JSX.Element {
         aria-valuenow={share === null ? undefined : Math.floor(share)}
         aria-valuetext={words}
         className="jp-gpufit-progress"
+        data-endless={share === null}
       >
         <div style={{ width: `${share ?? 0}%` }} />
       </div>
@@ -269,7 +284,7 @@ function Steps({ progress }: { progress: Progress }): JSX.Element {
           {pace}
         </span>
         <span className="jp-gpufit-number">
-          {left !== null && `${formatDuration(Math.round(left))} left`}
+          {left !== null && `${formatDuration(left)} left`}
         </span>
       </div>
     </>

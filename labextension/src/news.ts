@@ -12,13 +12,14 @@ export interface News {
 
 const BEFORE = new Set(['estimating', 'queued', 'starting']);
 const MINUTE = 60; // seconds
+const AT_ONCE = 10; // seconds after which whoever started it may look elsewhere
 
 export function news(before: Status, after: Status, rules: Rules): News[] {
   const known = new Map(before.jobs.map(job => [job.id, job]));
   return after.jobs.flatMap(job => {
     const was = known.get(job.id);
     const told = was
-      ? turned(was, job, rules) ?? waited(before.time, job, after.time, rules)
+      ? turned(was, job, after.time, rules) ?? waited(before.time, job, after.time, rules)
       : null;
     return told ? [{ job: job.id, ...told }] : [];
   });
@@ -26,7 +27,7 @@ export function news(before: Status, after: Status, rules: Rules): News[] {
 
 type Told = Omit<News, 'job'> | null;
 
-function turned(was: Job, job: Job, rules: Rules): Told {
+function turned(was: Job, job: Job, now: number, rules: Rules): Told {
   const { name, state, reason, device } = job;
   if (was.state === state) {
     return null;
@@ -38,7 +39,8 @@ function turned(was: Job, job: Job, rules: Rules): Told {
     const words = state === 'failed' ? 'failed' : 'was lost';
     return { kind: 'error', text: [`${name} ${words}`, reason].join(': ') };
   }
-  if (rules.device && BEFORE.has(was.state) && state === 'running') {
+  const waited = now - job.created > AT_ONCE;
+  if (rules.device && waited && BEFORE.has(was.state) && state === 'running') {
     const where = device ? ` on ${deviceWords(device)}` : '';
     return { kind: 'info', text: `${name} runs${where}.` };
   }
@@ -51,7 +53,7 @@ function waited(then: number, job: Job, now: number, rules: Rules): Told {
   if (job.state !== 'queued' || !rules.waiting || then >= due || now < due) {
     return null;
   }
-  const long = formatDuration(Math.round(now - job.since));
+  const long = formatDuration(now - job.since);
   const text = `${job.name} has waited for ${long}: ${job.reason}`;
   return { kind: 'warning', text };
 }

@@ -10,7 +10,7 @@ import { Panel, Widget } from '@lumino/widgets';
 
 import { Entry } from './schema';
 import { written } from './terminal';
-import { deviceWords } from './units';
+import { deviceWords, formatCount, stepWords } from './units';
 
 const MOST_LINES = 200; // of text that one block has: a block is drawn as a whole
 const MOST_BLOCKS = 1000; // kept; older ones go
@@ -143,13 +143,13 @@ export class Output extends Panel {
         this._say(number, `${clock(time)} ${stateWords(event)}`);
         break;
       case 'saved':
-        this._say(number, `${clock(time)} saved at step ${event.step}`);
+        this._say(number, `${clock(time)} saved at ${stepWords(Number(event.step))}`);
         break;
       case 'not_saved':
         this._say(number, `${clock(time)} not saved: ${event.reason}`);
         break;
       case 'gap':
-        this._say(number, `${event.missed} entries are gone: ${event.why}`);
+        this._say(number, `${formatCount(Number(event.missed))} entries are gone: ${event.why}`);
         break;
     }
   }

@@ -72,6 +72,7 @@ export interface Checkpoint {
   step: number;
   time: number; // seconds since 1970
   bytes: number;
+  exact: boolean; // goes on to the bit; else by a library's own resume
 }
 
 /** A device to which a job could move, or could not. */

@@ -6,7 +6,7 @@ import * as React from 'react';
 import { hasEnded, shownState } from './jobs';
 import { GpufitModel } from './model';
 import { Job, Status } from './schema';
-import { deviceWords, ordinal } from './units';
+import { deviceWords, ordinal, stepWords } from './units';
 
 export class StatusItem extends VDomRenderer<GpufitModel> {
   constructor(
@@ -50,7 +50,7 @@ function words(job: Job, status: Status): string {
   const state = shownState(job);
   if (device) {
     const { step, total } = progress;
-    const share = total ? `${Math.floor((100 * step) / total)} %` : `step ${step}`;
+    const share = total ? `${Math.floor((100 * step) / total)} %` : stepWords(step);
     return `${deviceWords(device)}: ${name} ${state === 'running' ? share : state}`;
   }
   const ticket = status.queue.find(ticket => ticket.mine && ticket.job === job.id);

@@ -1,4 +1,4 @@
-/** Bytes and durations as units.py writes them. */
+/** Bytes, counts and durations as units.py writes them; but whole seconds, since what is shown here ticks. */
 
 export function formatBytes(count: number): string {
   const units = ['TiB', 'GiB', 'MiB', 'KiB'];
@@ -9,10 +9,7 @@ export function formatBytes(count: number): string {
 }
 
 export function formatDuration(seconds: number): string {
-  if (seconds < 10) {
-    return `${seconds.toFixed(1)} s`;
-  }
-  const whole = Math.round(seconds);
+  const whole = Math.floor(seconds);
   const scales: [number, string, number, string][] = [
     [86400, 'd', 3600, 'h'],
     [3600, 'h', 60, 'min'],
@@ -26,6 +23,15 @@ export function formatDuration(seconds: number): string {
     }
   }
   return `${whole} s`;
+}
+
+/** "step 12,345", in every language: as the command line writes it. */
+export function stepWords(step: number): string {
+  return `step ${formatCount(step)}`;
+}
+
+export function formatCount(count: number): string {
+  return count.toLocaleString('en');
 }
 
 /** "30.4 of 36.0 GiB": the unit once where it is the same. */

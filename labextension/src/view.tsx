@@ -45,6 +45,23 @@ export class StatusView extends VDomRenderer<GpufitModel> {
   }
 }
 
+/** "Claims are private to you", and the rest when it is asked for: it says the same every day. */
+function Remark({ text }: { text: string }): JSX.Element {
+  const [, head, rest] = /^(.*?)[:.] (.*)$/.exec(text) ?? [null, text, ''];
+  return rest ? (
+    <details className="jp-gpufit-remark">
+      <summary>
+        <Sentence text={head} />
+      </summary>
+      <Sentence text={rest} />
+    </details>
+  ) : (
+    <p className="jp-gpufit-remark">
+      <Sentence text={text} />
+    </p>
+  );
+}
+
 function Reading(props: {
   status: Status;
   stale: boolean;
@@ -57,9 +74,7 @@ function Reading(props: {
       <div className={stale ? 'jp-gpufit-stale' : ''}>
         <Notice text={status.problem} />
         {status.remarks.map(remark => (
-          <p key={remark} className="jp-gpufit-remark">
-            <Sentence text={remark} />
-          </p>
+          <Remark key={remark} text={remark} />
         ))}
         <Devices status={status} model={model} />
         <Queue queue={status.queue} />

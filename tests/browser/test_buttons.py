@@ -126,7 +126,7 @@ def test_the_menu_closes_by_escape_and_by_a_click_elsewhere(stage: Stage) -> Non
 
 
 def test_stops_only_when_it_is_meant(stage: Stage) -> None:
-    stage.show(jobs=[running(checkpoint={"step": 900, "time": NOW, "bytes": GIB})])
+    stage.show(jobs=[running(checkpoint={"step": 900, "time": NOW, "bytes": GIB, "exact": True})])
     dialog = stage.page.locator(".jp-Dialog")
 
     button(stage.page, "Stop digits").click()
@@ -227,8 +227,12 @@ def test_notifies_when_something_happens_to_a_job(stage: Stage) -> None:
     stage.show(time=stage.status["time"] + 20, jobs=[waiting, a_job("letters", state="done")])
     expect(toast.filter(has_text="digits has waited for 10 min")).to_have_count(1)
     expect(toast.filter(has_text="letters is done.")).to_have_count(1)
-    stage.show(jobs=[running(), a_job("letters", state="done")])
+    at_once = a_job("words", state="starting", created=stage.status["time"])
+    stage.show(jobs=[waiting, a_job("letters", state="done"), at_once])
+    expect(job_card(stage.page, "words")).to_be_visible()
+    stage.show(jobs=[running(), a_job("letters", state="done"), at_once | {"state": "running"}])
     expect(toast.filter(has_text="digits runs on GPU 0.")).to_have_count(1)
+    expect(toast.filter(has_text="words runs")).to_have_count(0)  # whoever has started it just now sees it
     stage.show(jobs=[running(state="lost", reason="its worker is gone"), a_job("letters", state="done")])
     expect(toast.filter(has_text="digits was lost: its worker is gone")).to_have_count(1)
     for _ in range(4):

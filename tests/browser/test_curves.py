@@ -37,7 +37,7 @@ def test_any_jobs_curves_can_be_unfolded_by_keyboard(stage: Stage, drawn: Drawn)
 
     fold.press("Enter")
 
-    expect(picture(stage, "digits", r"loss: 0\.\d+ at step 3184")).to_be_visible()
+    expect(picture(stage, "digits", r"loss: 0\.\d+ at step 3,184")).to_be_visible()
     expect(picture(stage, "digits", r"memory: \d\d\.\d of 36\.0 GiB estimated")).to_be_visible()
     fold.press("Enter")
     expect(picture(stage, "digits", "loss")).to_have_count(0)

@@ -47,6 +47,17 @@ def test_shows_what_a_gpu_tells(stage: Stage) -> None:
     expect(panel.get_by_role("meter", name="Memory of GPU 1")).to_have_count(0)
 
 
+def test_of_a_remark_the_rest_is_told_when_it_is_asked_for(stage: Stage) -> None:
+    stage.show(remarks=["Claims are private to you: other users do not see them. Ask for `gpufit lab init`."])
+    rest = panel_of(stage.page).get_by_text("other users do not see them")
+    expect(rest).to_be_hidden()
+
+    panel_of(stage.page).get_by_text("Claims are private to you", exact=True).press("Enter")
+
+    expect(rest).to_be_visible()
+    expect(panel_of(stage.page).locator("code").filter(has_text="gpufit lab init")).to_be_visible()
+
+
 def test_shows_for_whom_a_device_is_kept(stage: Stage) -> None:
     stage.show(devices=[a_gpu(0, room=ROOM | {"held_for": "ada's sweep"})])
 
@@ -75,16 +86,20 @@ def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
         loss={"name": "nll", "value": 0.43118},
         mfu=0.413,
         memory={"used": 30 * GIB, "peak": 31 * GIB, "estimate": 36 * GIB},
-        checkpoint={"step": 1000, "time": NOW - 48, "bytes": GIB},
+        checkpoint={"step": 1000, "time": NOW - 48, "bytes": GIB, "exact": True},
     )
     stage.show(devices=[a_gpu(0), a_gpu(1)], jobs=[job])
 
     card = job_card(stage.page, "digits")
-    for text in ("running on GPU 1", "digits.ipynb", "step 1200 of 5000, 2.1 steps/s", "30 min 9 s left"):
+    for text in ("running on GPU 1", "digits.ipynb", "step 1,200 of 5,000, 2.1 steps/s", "30 min 9 s left"):
         expect(card).to_contain_text(text)
-    for text in ("nll0.4312", "MFU41 %", "memory30.0 of 36.0 GiB", "savedstep 1000"):
+    for text in ("nll0.4312", "MFU41 %", "memory30.0 of 36.0 GiB", "savedstep 1,000"):
         expect(card.locator("dl")).to_contain_text(text)
     expect(card.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
+    expect(card).not_to_contain_text("not exact")
+
+    stage.show(jobs=[job | {"checkpoint": job["checkpoint"] | {"exact": False}}])
+    expect(card).to_contain_text("Its checkpoint is not exact")
 
 
 def test_a_job_that_tells_nothing_yet_has_its_places(stage: Stage) -> None:
@@ -111,6 +126,21 @@ def test_shows_what_goes_on_before_what_has_ended(stage: Stage) -> None:
     expect(items.nth(0)).to_contain_text("Both slots are held by ada.")
     expect(items.nth(1)).to_contain_text("running on cpu:0")
     expect(items.nth(2)).to_contain_text("2 h 4 min ago")
+
+
+def test_a_job_that_waits_says_what_the_queue_says_now(stage: Stage) -> None:
+    old, held = "ada's gnn holds cpu:0 for 5.0 s; you are 1st of 1", "your night-run (letters.ipynb) holds cpu:0"
+    waits = a_job("digits", state="queued", reason=old, since=NOW - 4)
+    others = a_ticket(1, "ada", "digits", job="id-of-digits")
+    mine = a_ticket(2, "me", "digits", mine=True, job="id-of-digits", reason=f"{held} for 3 min")
+    stage.show(jobs=[waits], queue=[others, mine])
+
+    card = job_card(stage.page, "digits")
+    expect(card).to_contain_text(f"2nd in the queue: {held} for 3 min")
+    expect(card).to_contain_text("4 s")
+    expect(card).not_to_contain_text("5.0 s")
+    stage.show(queue=[others, mine | {"reason": f"{held} for 4 min"}])
+    expect(card).to_contain_text(f"2nd in the queue: {held} for 4 min")
 
 
 def test_a_section_can_be_folded_away(stage: Stage) -> None:

@@ -95,7 +95,7 @@ def _jobs(home: str) -> list[dict[str, Any]]:
             since=NOW - 9400,
             notebook=f"{home}/finetune.ipynb",
             reason="OutOfMemoryError: it tried to take 1.2 GiB more than its claim of 24.0 GiB",
-            checkpoint={"step": 900, "time": NOW - 9600, "bytes": 3 * GIB},
+            checkpoint={"step": 900, "time": NOW - 9600, "bytes": 3 * GIB, "exact": True},
             can=ended | {"resume": ""},
         ),
         a_job(
@@ -108,7 +108,7 @@ def _jobs(home: str) -> list[dict[str, Any]]:
             loss={"name": "loss", "value": 0.43118},
             mfu=0.413,
             memory={"used": int(30.4 * GIB), "peak": int(32.8 * GIB), "estimate": 36 * GIB},
-            checkpoint={"step": 3000, "time": NOW - 48, "bytes": 4 * GIB},
+            checkpoint={"step": 3000, "time": NOW - 48, "bytes": 4 * GIB, "exact": True},
             can=CAN | {"move": targets},
         ),
         a_job("distil", state="queued", since=NOW - 185, notebook=f"{home}/distil.ipynb", can=waiting),

@@ -143,7 +143,7 @@ async def test_it_says_who_holds_what_and_where_one_stands(lab: Lab) -> None:
         third = await here.waiting(None)
 
         sentence = str(third.waits[-1])
-        assert "'s resnet holds cpu:0 (4.0 GiB) for " in sentence
+        assert "your resnet holds cpu:0 (4.0 GiB) for " in sentence
         assert sentence.endswith("you are 2nd of 2; the head waits for 4.0 GiB")
 
 
@@ -252,6 +252,21 @@ async def test_a_driver_that_fails_while_we_wait_costs_no_place(lab: Lab, monkey
         await second.until_it_started()
 
 
+async def test_trouble_at_the_first_look_ends_nobody(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "RETRY", 300.0)  # what it hears of first is the other job's end
+    async with jobs(lab, Machine([fake_device()])) as here:
+        first = await here.running(None)
+        monkeypatch.setattr(queue, "load_policy", broken)
+        second = await here.waiting(None, "trouble")  # it does not know its place yet
+        monkeypatch.undo()
+        first.ending.set()
+        await second.until_it_started()
+
+
+def broken() -> Policy:
+    raise DeviceUnreadable("The NVIDIA driver", "it hangs.")
+
+
 STRANGER = Process(999_999_999, "eve", 60 * GiB)
 BUSY = fake_device(free=20 * GiB, processes=(STRANGER,))
 
@@ -333,7 +348,7 @@ async def test_a_job_that_could_start_and_does_not_is_passed(lab: Lab, monkeypat
     stopped = [publish(lab.path, request(4 * GiB, name="stopped")) for _ in range(3)]
     async with jobs(lab, Machine(slots(4))) as here:
         job = await here.running(4)
-        assert "'s stopped comes first and is about to start" in str(job.waits[0])
+        assert "your stopped comes first and is about to start" in str(job.waits[0])
     for ticket in stopped:
         ticket.drop()
 

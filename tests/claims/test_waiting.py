@@ -12,14 +12,14 @@ from jupyter_gpufit.devices import Process
 from jupyter_gpufit.place import Space
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB
-from tests.claims.values import ADA, BOB, claim, request, slots, spaces, ticket
+from tests.claims.values import ADA, BOB, EVE, claim, request, slots, spaces, ticket
 
 
-def why(queue: list[Ticket], here: list[Space], claims: list[Claim]) -> Waiting:
-    """Why the last one of the queue waits."""
+def why(queue: list[Ticket], here: list[Space], claims: list[Claim], reader: int = EVE) -> Waiting:
+    """Why the last one of the queue waits, as somebody reads it."""
     decision = whose_turn(queue[-1], queue, here, claims, Policy())
     assert isinstance(decision, Wait)
-    return explain(queue[-1], queue, decision, here, claims)
+    return explain(queue[-1], queue, decision, here, claims, reader=reader)
 
 
 def test_holders_are_named_with_what_they_have_and_for_how_long() -> None:
@@ -29,6 +29,26 @@ def test_holders_are_named_with_what_they_have_and_for_how_long() -> None:
         f"uid {BOB}'s bert holds cpu:0 (4.0 GiB) for 3 min; you are 2nd of 2; the head waits for 2.0 GiB"
     )
     assert waiting == why([ticket(ADA, needed=2 * GiB), ticket(ADA)], spaces(slots(4)), held)  # time is no new reason
+
+
+def test_ones_own_jobs_are_told_apart_from_others() -> None:
+    own = claim(["cpu:0"], 4 * GiB, ADA, name="night-run", label="/home/ada/letters.ipynb")
+    run = claim(["cpu:1"], 4 * GiB, ADA, name="night-run", label="python train.py --epochs 100 --lr 0.1")
+    queue, here = [ticket(ADA)], spaces(slots(4, 4))
+    assert [holder.sentence(0) for holder in why(queue, here, [own, run], reader=ADA).holders] == [
+        "your night-run (letters.ipynb) holds cpu:0 (4.0 GiB)",
+        "your night-run (python train.py --epochs 100 …) holds cpu:1 (4.0 GiB)",
+    ]
+    # To somebody else, who reads the same list of the queue, they are Ada's.
+    assert f"uid {ADA}'s night-run holds cpu:0" in str(why(queue, here, [own, run], reader=BOB))
+
+
+def test_ones_own_tickets_are_told_apart_from_others() -> None:
+    queue, here = [ticket(ADA, name="resnet"), ticket(BOB)], spaces(slots(4))
+    assert "your resnet comes first" in str(why(queue, here, [], reader=ADA))
+    held = [claim(["cpu:0"], 2 * GiB)]
+    kept = [ticket(ADA, needed=None), ticket(BOB, needed=GiB)]
+    assert "there is room, but your bert came first" in str(why(kept, here, held, reader=ADA))
 
 
 def test_many_holders_are_counted() -> None:

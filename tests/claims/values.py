@@ -36,9 +36,15 @@ ticket.count = 0  # type: ignore[attr-defined]
 
 
 def claim(
-    devices: Sequence[str], bytes: int, uid: int = BOB, since: int = 0, alone: bool = False, pid: int = 1
+    devices: Sequence[str],
+    bytes: int,
+    uid: int = BOB,
+    since: int = 0,
+    alone: bool = False,
+    pid: int = 1,
+    **more: object,
 ) -> Claim:
-    made = ticket(uid, since, bytes)
+    made = ticket(uid, since, bytes, **more)
     hold = Hold(devices=tuple(devices), bytes=bytes, alone=alone)
     return Claim(**vars(made) | {"id": made.id.replace("q", "c", 1), "pid": pid}, hold=hold)
 
