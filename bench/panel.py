@@ -308,9 +308,14 @@ def stop(server: Server, client: Client, id: str) -> tuple[float, float]:
     time.sleep(1.0)  # the cell is in its loop
     start = time.perf_counter()
     assert server.post(f"jobs/{id}/stop").status == 202
-    client.status(lambda status: bool(status["jobs"][-1]["under_way"]) or status["jobs"][-1]["state"] == "stopped")
+
+    def state(status: dict[str, Any]) -> str:
+        return str(status["jobs"][-1]["state"])
+
+    found = client.status(lambda status: bool(status["jobs"][-1]["under_way"]) or state(status) == "stopped")
     shown = time.perf_counter() - start
-    client.status(lambda status: status["jobs"][-1]["state"] == "stopped")
+    if state(found) != "stopped":  # else nothing is news any more, and the next status comes after ten seconds
+        client.status(lambda status: state(status) == "stopped")
     return shown, time.perf_counter() - start
 
 

@@ -36,7 +36,7 @@ def why_not(verb: Verb, record: Record) -> str:
     """Why this cannot be asked of the job now, as far as its record tells; empty: it can."""
     if record.state in ("running", "saving") or (verb == "checkpoint" and record.state == "moving"):
         return ""
-    if verb == "release" and record.checkpoint is not None and record.state in ("queued", "estimating"):
+    if verb == "release" and record.checkpoint is not None and record.state in ("starting", "estimating", "queued"):
         return ""
     if record.state in (*LEFT, "lost"):
         return f"it does not run: it is {record.state}."

@@ -10,7 +10,7 @@ from .asking import asked
 from .claims import open_lab
 from .claims.ledger import Reader, Snapshot
 from .claims.owner import user_name
-from .errors import GpufitError, NoSuchHold, NoSuchJob
+from .errors import GpufitError, NoSuchHold, NoSuchJob, NotYourJob
 from .job import Job, JobPaths, all_jobs
 from .possible import Verb, why_not
 from .release import release
@@ -27,15 +27,6 @@ DONE = {
     "stop": "stopped",
     "ask": "asked for",
 }
-
-
-@dataclass(eq=False)
-class NotYourJob(GpufitError):
-    name: str
-    user: str
-
-    def __str__(self) -> str:
-        return f"{self.name} is {self.user}'s, and only {self.user} can do this. You can ask them to release it."
 
 
 @dataclass(eq=False)

@@ -10,19 +10,18 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from . import commands, verbs
+from . import commands, run_jobs, verbs
 from .asking import asked, running_job
 from .clean import clean
-from .errors import BadOption, GpufitError
+from .errors import BadOption, GpufitError, first_of
 from .findings import Finding, as_json, as_text, healthy
-from .job import chosen_job, find_job
+from .job import chosen_job
 from .release import release
 from .resume import resume
 from .settings import Settings, load_settings
 from .show import TerminalShow
 from .status import StatusReader
 from .worker.follow import follow
-from .worker.stop import stop
 
 WATCH_EVERY = 2.0  # seconds; NVML's own figures are averages of up to one
 
@@ -42,13 +41,14 @@ def main() -> None:
         ours, others = group.split(GpufitError)
         if ours is None or others is not None:
             raise
-        code = _complain(_leaf(ours))
+        code = _complain(first_of(ours))
     except BrokenPipeError:
         code = 0  # `gpufit jobs | head`
     sys.exit(code)
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
+    run_jobs.check(options, settings)
     match options.verb:
         case "train":
             raise BadOption("train goes on top of a notebook cell: %%gpufit train")
@@ -73,9 +73,9 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
         case "attach":
             return anyio.run(_attach, options.job, settings)
         case "stop":
-            anyio.run(_stop, options.job, settings)
+            anyio.run(_print_all, run_jobs.stop(settings, options.job))
         case "clean":
-            for word in clean(settings, options.jobs):
+            for word in clean(settings, options.jobs, resumable=options.all):
                 _print(word)
         case "lab":
             return _lab(options, settings)
@@ -185,11 +185,6 @@ async def _print_all(words: AsyncIterator[str]) -> None:
         _print(word)
 
 
-async def _stop(wanted: str, settings: Settings) -> None:
-    job, paths = find_job(settings, wanted)
-    await _print_all(stop(job, paths, settings.stop_patience))
-
-
 def _print(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - a command line prints
 
@@ -197,11 +192,6 @@ def _print(text: str) -> None:
 def _complain(error: GpufitError) -> int:
     print(f"gpufit: {error}", file=sys.stderr)  # noqa: T201 - a command line prints
     return error.exit_code
-
-
-def _leaf(group: BaseExceptionGroup[GpufitError]) -> GpufitError:
-    error = group.exceptions[0]
-    return _leaf(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     attach.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest)")
     attach.add_argument("--again", action="store_true", help="bring variables that this notebook has had already")
     stop = verb("stop", "Stop a job: interrupt it, then ask, terminate and kill, each after a while.")
-    stop.add_argument("job", metavar="JOB", help=ENDED_HINT)
+    stop.add_argument("job", metavar="JOB", help=f"{ENDED_HINT}; also a command's of `gpufit run`")
     checkpoint = verb("checkpoint", "Save a running job at its next safe point; it goes on. Or show what was saved.")
     checkpoint.usage = "gpufit checkpoint [JOB] | gpufit checkpoint show [JOB] [--json]"
     checkpoint.add_argument("words", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: the newest that runs)")
@@ -208,7 +208,10 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
             help="a card with progress, curves and buttons (in a notebook; default: with --detach and attach)",
         )
     clean = verb("clean", "Delete the files of jobs that have ended.")
-    clean.add_argument("jobs", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: all that have ended)")
+    clean.add_argument(
+        "jobs", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: all that have ended and cannot be resumed)"
+    )
+    clean.add_argument("--all", action="store_true", help="also those that can be resumed")
 
     doctor = verb("doctor", "Examine your environment, and say what to do about what is wrong with it.")
     doctor.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")

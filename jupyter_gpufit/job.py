@@ -8,8 +8,10 @@ import os
 import pwd
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -68,58 +70,58 @@ def new_job_id() -> str:
 
 @dataclass(frozen=True)
 class JobPaths:
-    """Builds every path of a job; nobody else does."""
+    """Builds every path of a job, each once; nobody else does."""
 
     root: Path
 
-    @property
+    @cached_property
     def job(self) -> Path:
         return self.root / "job.json"
 
-    @property
+    @cached_property
     def input(self) -> Path:
         return self.root / "input"
 
-    @property
+    @cached_property
     def graph(self) -> Path:
         return self.input / "graph.pkl"
 
-    @property
+    @cached_property
     def journal(self) -> Path:
         return self.root / "journal.jsonl"
 
-    @property
+    @cached_property
     def lock(self) -> Path:
         return self.root / "lock"
 
-    @property
+    @cached_property
     def state(self) -> Path:
         return self.root / "state.json"
 
-    @property
+    @cached_property
     def epoch(self) -> Path:
         return self.root / "epoch"
 
-    @property
+    @cached_property
     def start(self) -> Path:
         """How its first worker was started: directory, environment, import path, hash seed."""
         return self.root / "start.json"
 
-    @property
+    @cached_property
     def log(self) -> Path:
         """What the worker's own process wrote before and after the cell: for a bug report."""
         return self.root / "worker.log"
 
-    @property
+    @cached_property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
 
-    @property
+    @cached_property
     def picked(self) -> Path:
         """Which of its numbers its user wants drawn."""
         return self.root / "picked.json"
 
-    @property
+    @cached_property
     def result(self) -> Path:
         return self.root / "result"
 
@@ -145,14 +147,17 @@ def create_job_files(settings: Settings, job: Job) -> JobPaths:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         paths.root.mkdir(mode=0o700)
         paths.input.mkdir(mode=0o700)
-        paths.job.write_text(job.to_json())
+        write_durably(paths.job, job.to_json())
+        sync_directory(parent)
     except OSError as error:
         raise StorageError(str(parent), error.strerror or str(error), "GPUFIT_DATA") from error
     check_trusted(paths.job)
     return paths
 
 
-def all_jobs(settings: Settings, known: Mapping[Path, Job] | None = None) -> list[tuple[Job, JobPaths]]:
+def all_jobs(
+    settings: Settings, known: Mapping[Path, tuple[Job, JobPaths]] | None = None
+) -> list[tuple[Job, JobPaths]]:
     """This user's jobs, oldest first; a directory that holds no readable job.json is passed over.
 
     Those in `known`, by their directory, are not read again: a job never changes.
@@ -164,11 +169,14 @@ def all_jobs(settings: Settings, known: Mapping[Path, Job] | None = None) -> lis
         return []
     for root in entries:
         try:
-            job = known.get(root) if known else None
-            found.append((job or Job.from_json(JobPaths(root).job.read_text()), JobPaths(root)))
+            found.append((known or {}).get(root) or _read_job(JobPaths(root)))
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             continue  # being created or removed right now, or of a later version
     return sorted(found, key=lambda pair: pair[0].created)
+
+
+def _read_job(paths: JobPaths) -> tuple[Job, JobPaths]:
+    return Job.from_json(paths.job.read_text()), paths
 
 
 def find_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
@@ -218,10 +226,36 @@ def _is_private_group(gid: int) -> bool:
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a small file in one step, so that a reader sees the old text or the new one."""
+    with _replacing(path) as aside:
+        aside.write_text(text)
+
+
+def write_durably(path: Path, text: str) -> None:
+    """The same for what no power cut may take back, readable by its owner only."""
+    with _replacing(path) as aside:
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(fd)
+    sync_directory(path.parent)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        aside.write_text(text)
+        yield aside
         os.replace(aside, path)
     except OSError:
         aside.unlink(missing_ok=True)
         raise
+
+
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in it are on the disk."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

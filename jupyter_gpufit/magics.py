@@ -24,7 +24,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from . import commands
-from .errors import GpufitError
+from .errors import GpufitError, first_of
 from .job import all_jobs
 from .notebook import Notebook
 from .settings import load_settings
@@ -78,7 +78,7 @@ class GpufitMagics(Magics):
         except* Left:
             pass  # the kernel restarts; the job goes on, and `%gpufit attach` follows it again
         except* GpufitError as group:
-            failed = _only(group)
+            failed = first_of(group)
         return failed
 
     async def _kernel_is_leaving(self) -> bool:
@@ -182,11 +182,6 @@ def _run_apart(coroutine: Coroutine[Any, Any, None], press: Callable[[], None]) 
 
 def _sentence(error: GpufitError) -> list[str]:
     return [f"{type(error).__name__}: {error}"]
-
-
-def _only(group: BaseExceptionGroup[GpufitError]) -> GpufitError:
-    error = group.exceptions[0]
-    return _only(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 @context_matcher()  # type: ignore[untyped-decorator]

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import anyio
 from IPython.core.interactiveshell import InteractiveShell
 
-from . import __version__, resume, table, verbs
+from . import __version__, resume, run_jobs, table, verbs
 from .aside import aside
 from .asking import asked, running_job
 from .clean import clean
 from .commands import CELL_VERBS
 from .devices import read_devices_async
-from .errors import BadOption, GpufitError, VersionDiffers
+from .errors import BadOption, GpufitError, VersionDiffers, first_of
 from .findings import as_json, as_text
-from .job import Job, JobPaths, chosen_job, create_job_files, find_job
+from .job import Job, JobPaths, chosen_job, create_job_files
 from .new_job import new_job
 from .place import refuse_impossible
 from .reading import read_cell
@@ -30,12 +30,11 @@ from .settings import Settings
 from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
 from .status import StatusReader
 from .train import request_for
-from .travel import JobVariables, pack, packed_sizes
+from .travel import AllVariables, pack, packed_sizes, write_graph
 from .worker.follow import Interrupts, Leaving, follow
 from .worker.messages import Event, Failure, Note, StateChange
 from .worker.parent import Spare, Started
 from .worker.record import read_record
-from .worker.stop import stop
 
 if TYPE_CHECKING:
     from .widget import JobCard  # kernels start faster without
@@ -48,7 +47,7 @@ class Notebook:
         self.shell = shell
         self.settings = settings
         self.spare = Spare()
-        self._variables: dict[str, JobVariables] = {}
+        self._variables = AllVariables(shell.user_ns)
         self._started: dict[str, Started] = {}
         self._status = StatusReader()
         self._said: set[str] = set()
@@ -60,6 +59,8 @@ class Notebook:
         if (options.verb in CELL_VERBS) != (cell is not None):
             wanted = "on top of a cell: %%gpufit" if cell is None else "on a line of its own: %gpufit"
             raise BadOption(f"{options.verb} goes {wanted} {options.verb}")
+        run_jobs.check(options, self.settings)
+        self._variables.let_go()  # a terminal may have resumed or cleaned what they were kept for
         match options.verb:
             case "train":
                 assert cell is not None
@@ -71,8 +72,7 @@ class Notebook:
                 job, paths = chosen_job(self.settings, options.job)
                 await self._attach(job, paths, interrupts, leaving, again=options.again, widget=options.widget)
             case "stop":
-                job, paths = find_job(self.settings, options.job)
-                async for word in stop(job, paths, self.settings.stop_patience):
+                async for word in run_jobs.stop(self.settings, options.job):
                     self._say(word)
             case "jobs" | "status" | "queue" | "history":
                 if options.verb == "status" and options.watch:
@@ -91,8 +91,9 @@ class Notebook:
             case "run":
                 raise BadOption("run goes into a terminal: gpufit run -- python train.py")
             case "clean":
-                for word in clean(self.settings, options.jobs):
+                for word in await aside(lambda: list(clean(self.settings, options.jobs, resumable=options.all))):
                     self._say(word)
+                self._variables.let_go()
             case "doctor":
                 from .doctor import examine
 
@@ -118,26 +119,31 @@ class Notebook:
         try:
             shipment = pack(self.shell, names)
             paths = create_job_files(self.settings, job)
-            paths.graph.write_bytes(shipment.graph)
+            write_graph(paths, shipment)
+            started = waiting.give(job, paths, shipment.memory.fds, self.shell.execution_count)
         except BaseException:
             waiting.dismiss()
             raise
-        self._started[job.id] = waiting.give(job, paths, shipment.memory.fds, self.shell.execution_count)
-        self._variables_of(job, paths).shipped(shipment)
+        self._started[job.id] = started
+        self._variables.of(job, paths).shipped(shipment)
         await self._follow_or_detach(options, job, paths, interrupts, leaving)
 
     async def _resume(self, options: argparse.Namespace, interrupts: Interrupts, leaving: Leaving) -> None:
         """Go on with a job; where this notebook still has its objects, they are those that are trained."""
         found = await resume.prepare(self.settings, options.job, options.gpu, options.memory)
         job, paths = found.job, found.paths
-        waiting = self.spare.take(found.env, found.start.python)
-        try:
-            self._started[job.id] = waiting.give_again(job, paths, found.start)
-        except BaseException:
-            waiting.dismiss()
-            raise
-        self._variables_of(job, paths).resumed()
+        woken = await resume.wake(self.settings, found)
+        if not woken.goes_on:
+            waiting = self.spare.take(found.env, found.start.python)
+            try:
+                self._started[job.id] = waiting.give_again(job, paths, found.start)
+            except BaseException:
+                waiting.dismiss()
+                raise
+        self._variables.of(job, paths).resumed()
         self._say(found.words(time.time()))
+        if woken.words:
+            self._say(woken.words)
         await self._follow_or_detach(options, job, paths, interrupts, leaving, after=found.seq)
 
     async def _follow_or_detach(
@@ -213,7 +219,7 @@ class Notebook:
         card: JobCard | None = None,
     ) -> None:
         show = NotebookShow(self.shell, job, self._said, has_card=card is not None)
-        variables = self._variables_of(job, paths)
+        variables = self._variables.of(job, paths)
         variables.expect(show)
         try:
             end = await follow(
@@ -230,19 +236,17 @@ class Notebook:
                 variables.look_on_disk(again=again)
         finally:
             variables.end()
+            self._variables.let_go()
             self._reap(job)
         if end.state == "done" and not variables.here:
             show(Note(f"The variables of {job.name} are in the notebook that followed it to its end, not in this one."))
         record = read_record(paths)
         if end.state != "released" and record.resumable and record.checkpoint is not None:
-            step = record.checkpoint.step
-            show(Note(f"{job.name} was saved at step {step:,}; to go on from there: %gpufit resume {job.name}"))
+            saved = record.checkpoint.words
+            show(Note(f"{job.name} was saved at {saved}; to go on from there: %gpufit resume {job.name}"))
         if show.failure is not None:
             raise cell_failed(show.failure)
         _raise_if_unexplained(job, end)
-
-    def _variables_of(self, job: Job, paths: JobPaths) -> JobVariables:
-        return self._variables.setdefault(job.id, JobVariables(job, paths, self.shell.user_ns))
 
     def _reap(self, job: Job) -> None:
         started = self._started.pop(job.id, None)
@@ -291,7 +295,7 @@ class Notebook:
             try:
                 anyio.run(lambda: follow(job, paths, tell, after=after, exit_code=exit_code, on=True))
             except* GpufitError as group:
-                show(Note(str(group.exceptions[0])))
+                show(Note(str(first_of(group))))
             self._reap(job)
 
         threading.Thread(target=run, name=f"gpufit-{job.name}", daemon=True).start()

@@ -6,7 +6,6 @@ anything here, and no counter is read that makes its reader wait (PCIe throughpu
 
 from __future__ import annotations
 
-import pwd
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from .devices import Device, Process
 from .errors import DeviceUnreadable, NoDevice
+from .process import start_time_of
 
 T = TypeVar("T")
 
@@ -308,18 +308,23 @@ def _process(pid: int, amount: int | None) -> Process:
     import psutil
 
     try:
-        process = psutil.Process(pid)
-        return Process(pid, _user_name(process.uids().real), amount, process.create_time())
-    except psutil.Error:
-        return Process(pid, UNKNOWN_USER, amount)
+        if (started := start_time_of(pid)) is not None:
+            user, since = _whose(pid, started)
+            return Process(pid, user, amount, since)
+    except (psutil.Error, OSError):
+        pass
+    return Process(pid, UNKNOWN_USER, amount)
 
 
-@lru_cache(maxsize=1024)  # a name may come from a directory server on the network
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
+@lru_cache(maxsize=1024)  # psutil reads /proc/stat for the time, which is the longest part of reading a device
+def _whose(pid: int, started: int) -> tuple[str, float]:
+    """Whose process this is, and since when; its start tells it from others of the same number."""
+    import psutil
+
+    from .claims.owner import user_name  # claims read devices
+
+    process = psutil.Process(pid)
+    return user_name(process.uids().real), process.create_time()
 
 
 def _driver(nvml: Any) -> Driver:

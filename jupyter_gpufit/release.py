@@ -46,7 +46,7 @@ async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIter
         )
     worker = _worker(settings, found) if found.uid == me else None
     if worker is None:
-        steps = _end(lab.path, found, settings.stop_patience, insist)
+        steps = end(lab.path, found, settings.stop_patience, insist=insist)
     elif insist:
         yield f"{worker[0].name} is ended unsaved; without --insist, it would be saved first."
         steps = stop(*worker, settings.stop_patience)
@@ -108,7 +108,7 @@ def _worker(settings: Settings, found: Ticket) -> tuple[Job, JobPaths] | None:
     return (job, paths) if record.worker is not None and record.worker.alive() else None
 
 
-async def _end(lab: Path, found: Ticket, patience: float, insist: bool) -> AsyncIterator[str]:
+async def end(lab: Path, found: Ticket, patience: float, *, insist: bool) -> AsyncIterator[str]:
     """SIGTERM to the process that took the lock, and, insisting, SIGKILL to all that still have it."""
     name, file = found.request.name, lab / found.id
     holders = processes_holding(file, found.uid)

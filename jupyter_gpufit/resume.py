@@ -21,6 +21,8 @@ from .estimate.for_resume import SoFar, needed_again
 from .job import Job, JobPaths, all_jobs, find_job
 from .place import candidates, refuse_impossible
 from .settings import Settings
+from .suspend import waking
+from .suspend.waking import Woken
 from .train import request_for
 from .units import format_duration
 from .worker.follow import LEFT
@@ -46,6 +48,7 @@ class Resumption:
     start: Handover  # as it was first, and where and with how much it goes on
     checkpoint: LastCheckpoint
     seq: int  # the journal's last entry: what follows is the resumed job's
+    resting: Record | None = None  # its worker is suspended, and said this
 
     @property
     def env(self) -> dict[str, str]:
@@ -54,7 +57,7 @@ class Resumption:
     def words(self, now: float) -> str:
         ago = format_duration(max(0.0, now - self.checkpoint.time))
         return (
-            f"{self.job.name} goes on from step {self.checkpoint.step:,}, saved {ago} ago, with the text it was started"
+            f"{self.job.name} goes on from {self.checkpoint.words}, saved {ago} ago, with the text it was started"
             f" with (edits to its cell since then are for the next run). It {self.start.why}."
         )
 
@@ -84,7 +87,9 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | 
     if why := why_not(record):
         raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
-    if record.state != "lost":  # lost: nobody holds the lock, also where its process was only stopped or cut off
+    if (
+        record.state != "lost" and not record.rests
+    ):  # lost: nobody holds the lock, also where its process was only stopped or cut off
         await _gone(record)
     try:
         start = noted_start(paths)
@@ -96,7 +101,8 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | 
     needed = needed_again(memory, job.options, so_far, candidates(request, devices))
     refuse_impossible(replace(request, needed=needed.memory), devices)
     start = replace(start, gpu=gpu, needed=needed.memory, why=needed.reason, outgrew=so_far.outgrew)
-    return Resumption(job, paths, start, record.checkpoint, last_seq(paths.journal))
+    resting = record if record.rests else None
+    return Resumption(job, paths, start, record.checkpoint, last_seq(paths.journal), resting)
 
 
 def _so_far(job: Job, paths: JobPaths, record: Record, start: Handover) -> SoFar:
@@ -134,9 +140,30 @@ def _chosen(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
     raise NoJobMeant("can be resumed")
 
 
+async def wake(settings: Settings, found: Resumption) -> Woken:
+    """Have its suspended worker go on, if there is one; where that cannot be, it has ended."""
+    if found.resting is None:
+        return Woken(False)
+    woken = await waking.wake(settings, found.job, found.resting, found.start)
+    if not woken.goes_on:
+        await _gone(found.resting)
+    return woken
+
+
 async def resume(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> AsyncIterator[str]:
     """Have the job go on by itself, saying so, until it runs or waits in the queue."""
     found = await prepare(settings, wanted, gpu, memory)
+    woken = await wake(settings, found)
+    if not woken.goes_on:
+        _begin(found)
+    yield found.words(time.time())
+    if woken.words:
+        yield woken.words
+    yield await _how_it_goes(found)
+
+
+def _begin(found: Resumption) -> None:
+    """Have a new worker go on with the job."""
     waiting = Waiting.spawn(found.env, found.start.python)
     try:
         started = waiting.give_again(found.job, found.paths, found.start)
@@ -144,8 +171,6 @@ async def resume(settings: Settings, wanted: str, gpu: str = "", memory: int | N
         waiting.dismiss()
         raise
     threading.Thread(target=started.reap, name=f"gpufit-reap-{found.job.name}", daemon=True).start()
-    yield found.words(time.time())
-    yield await _how_it_goes(found)
 
 
 async def _how_it_goes(found: Resumption) -> str:

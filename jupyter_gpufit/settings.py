@@ -28,6 +28,7 @@ class Settings:
     checkpoint_every: float = 600.0  # seconds between two automatic checkpoints; 0: none but those asked for
     widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"
     checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
+    driver_suspend: bool = False  # keep a released job's process, suspended by the driver, where that can be
 
 
 def load_settings(env: Mapping[str, str] = os.environ, path: Path | None = None) -> Settings:

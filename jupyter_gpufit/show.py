@@ -23,6 +23,7 @@ from .worker.messages import (
     Saved,
     StateChange,
     Text,
+    step_words,
 )
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
@@ -111,7 +112,7 @@ class Status:
                 parts.append(progress.pace)
             parts.append(f"{format_bytes(progress.used)}, at most {format_bytes(progress.peak)}")
         if self._saved is not None and change.state not in ENDED:
-            parts.append(f"saved at step {self._saved.step:,}")
+            parts.append(f"saved at {step_words(self._saved.step, self._saved.exact)}")
         if change.state in ENDED:
             parts.append(f"after {format_duration(self._time - self._began)}")
         return " · ".join(parts)

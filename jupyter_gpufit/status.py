@@ -13,7 +13,7 @@ from typing import Any
 from .claims import Claim, Lab, Ticket, Waiting, open_lab
 from .claims.owner import user_name
 from .claims.view import LabReader, LabView
-from .claims.waiting import wants
+from .claims.waiting import wants, whose
 from .claims.wishes import Wish, read_wishes
 from .devices import Device, Process, read_devices
 from .errors import DeviceError, GpufitError
@@ -75,6 +75,11 @@ class ClaimView:
     since: float  # seconds since 1970
     asked_by: tuple[str, ...]  # users who would like it released
 
+    @property
+    def words(self) -> str:
+        """ "your bert", "ada's gnn" """
+        return f"your {self.name}" if self.mine else f"{self.user}'s {self.name}"
+
 
 @dataclass(frozen=True)
 class TicketView:
@@ -127,7 +132,7 @@ class StatusReader:
     """Reads the status again and again; what does not change is read once. For one thread at a time."""
 
     _labs: dict[Path, LabReader] = field(default_factory=dict)
-    _jobs: dict[Path, Job] = field(default_factory=dict)
+    _jobs: dict[Path, tuple[Job, JobPaths]] = field(default_factory=dict)
     _ended: dict[Path, tuple[tuple[int, int], JobView]] = field(default_factory=dict)
 
     def read(self, settings: Settings) -> Status:
@@ -155,7 +160,7 @@ class StatusReader:
     def jobs(self, settings: Settings) -> tuple[JobView, ...]:
         """This user's jobs, oldest first."""
         found = all_jobs(settings, self._jobs)
-        self._jobs = {paths.root: job for job, paths in found}
+        self._jobs = {paths.root: (job, paths) for job, paths in found}
         return tuple(self._job(job, paths) for job, paths in found)
 
     def _reader(self, lab: Lab) -> LabReader:
@@ -205,7 +210,7 @@ def _room(room: Room, held_for: Ticket | None) -> RoomView:
     return RoomView(
         free=room.free,
         foreign=room.space.foreign,
-        held_for=f"{user_name(held_for.uid)}'s {held_for.request.name}" if held_for else "",
+        held_for=f"{whose(held_for.uid, os.geteuid())} {held_for.request.name}" if held_for else "",
         reserve=room.space.reserve,
         strangers=room.space.strangers,
     )

@@ -93,7 +93,7 @@ def _left(room: RoomView) -> str:
 
 def _who(device: Device, claims: Sequence[ClaimView]) -> str:
     """Those who hold a claim on the device, or else the processes on it."""
-    holders = [f"{claim.user}'s {claim.name}" for claim in claims if device.label in claim.devices]
+    holders = [claim.words for claim in claims if device.label in claim.devices]
     users = [f"{process.user} {_amount(process.bytes)}" for process in device.processes]
     return ", ".join(holders or users) or "-"
 
@@ -136,7 +136,7 @@ def _jobs(jobs: Sequence[JobView], now: float) -> str:
 def _saved(job: JobView, now: float) -> str:
     if job.checkpoint is None:
         return "-"
-    return f"step {job.checkpoint.step:,}, {format_duration(max(0.0, now - job.checkpoint.time))} ago"
+    return f"{job.checkpoint.words}, {format_duration(max(0.0, now - job.checkpoint.time))} ago"
 
 
 def _why(job: JobView) -> str:

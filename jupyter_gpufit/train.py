@@ -92,8 +92,8 @@ class Machine(Protocol):
 
 async def train(job: Job, machine: Machine, report: Report) -> Finished | Released:
     """Run `job` to its end or its release, moving it between devices as often as it is asked to."""
-    report(StateChange("estimating"))
     await machine.open_cell(job)
+    report(StateChange("estimating"))
     needed = await machine.estimate(job)
     report(StateChange("queued", needed.reason))
     while True:

@@ -10,13 +10,15 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from .cell import modes, rng
 from .cell.names import CellNames
-from .errors import CannotTravel
+from .errors import CannotTravel, StorageError
 from .graph import Memory, Reply, Returned, Shipment, bring_into, ship
-from .job import Job, JobPaths
+from .job import ENDED, Job, JobPaths
 from .reading import visible
 from .worker.messages import Event, Note
 from .worker.record import read_record
 from .worker.result import from_descriptors, load
+
+MOST_KEPT = 2  # jobs whose objects wait for a resume: each may hold a data set that nobody uses any more
 
 _NOT_THE_USERS = (rng.NAME, modes.NAME)
 
@@ -44,6 +46,14 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
 def packed_sizes(shell: InteractiveShell, names: CellNames) -> dict[str, int]:
     """What would travel, in bytes."""
     return {name: size for name, size in pack(shell, names).sizes.items() if name not in _NOT_THE_USERS}
+
+
+def write_graph(paths: JobPaths, shipment: Shipment) -> None:
+    """Put what travels on the disk, less its bytes."""
+    try:
+        paths.graph.write_bytes(shipment.graph)
+    except OSError as error:
+        raise StorageError(str(paths.graph), error.strerror or str(error), "GPUFIT_DATA") from error
 
 
 class JobVariables:
@@ -114,6 +124,28 @@ class JobVariables:
         else:
             self._shipment = None
 
+    @property
+    def has_objects(self) -> bool:
+        return self._shipment is not None or bool(self._aside)
+
+    @property
+    def wait_for_a_resume(self) -> bool:
+        """Whether objects are kept here for the case that somebody goes on with the job."""
+        return self._shipment is not None and read_record(self._paths).resumable
+
+    @property
+    def can_come(self) -> bool:
+        """Whether the job may still have something for the objects that are kept here."""
+        record = read_record(self._paths)
+        if record.state not in (*ENDED, "lost") or record.resumable or self._paths.result.exists():
+            return True
+        return record.worker is not None and record.worker.alive()
+
+    def forget(self) -> None:
+        """Let the objects go: what comes of the job from now on comes as new ones."""
+        self._shipment = None
+        self._aside = {}
+
     def _leave_bytes(self) -> None:
         if self._shipment is not None:
             self._shipment = replace(self._shipment, memory=Memory([]))
@@ -153,3 +185,22 @@ class JobVariables:
                 f" %gpufit attach --again {job}"
             )
         )
+
+
+class AllVariables:
+    """Those of all jobs of one notebook, whose names are `namespace`."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self._of: dict[str, JobVariables] = {}
+
+    def of(self, job: Job, paths: JobPaths) -> JobVariables:
+        return self._of.setdefault(job.id, JobVariables(job, paths, self._namespace))
+
+    def let_go(self) -> None:
+        """Keep no objects for jobs of which nothing can come, and for the newest only of those that may be resumed."""
+        for variables in self._of.values():
+            if variables.has_objects and not variables.can_come:
+                variables.forget()
+        for variables in [one for one in self._of.values() if one.wait_for_a_resume][:-MOST_KEPT]:
+            variables.forget()

@@ -7,7 +7,7 @@ import json
 import time
 from dataclasses import asdict
 
-from . import table
+from . import run_jobs, table
 from .history import read_history
 from .job import chosen_job
 from .settings import Settings
@@ -22,7 +22,9 @@ def answer(options: argparse.Namespace, settings: Settings, reader: StatusReader
             return _json(history.to_record()) if options.json else table.history(history)
         case "jobs":
             jobs, now = (reader or StatusReader()).jobs(settings), time.time()
-            return _json([asdict(job) for job in jobs]) if options.json else table.jobs(jobs, now)
+            if options.json:
+                return _json([asdict(job) for job in jobs])
+            return "\n\n".join(filter(None, [table.jobs(jobs, now), run_jobs.listed(run_jobs.mine(settings))]))
         case "queue":
             status = (reader or StatusReader()).read(settings)
             return _json(status.to_record()["queue"]) if options.json else table.queue(status)

@@ -29,6 +29,8 @@ def test_the_tree_at_the_top_names_every_error() -> None:
         errors.NameNotDefined("modle", 3, ("model",)),
         errors.CannotTravel(name="model", path="model.lock", why="a lock.", line=4),
         errors.NoSuchJob("bret", ("bert",)),
+        errors.IsACommand("night"),
+        errors.NotYourJob("bert", "ada"),
         errors.PathTooLong("/a" * 80, 107),
     ],
 )

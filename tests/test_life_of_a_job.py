@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -135,6 +136,54 @@ def test_the_stop_ladder_ends_a_cell_that_shrugs_off_interrupts(kernel: Kernel, 
     ran = kernel.finish(sent)
     assert not ran.ok and "never" in ran.stdout
     assert jobs(env)["stubborn"]["state"] == "stopped"
+
+
+def test_a_cell_that_uses_up_all_descriptors_trains_on_to_its_end(
+    kernel: Kernel, home: Path, env: dict[str, str]
+) -> None:
+    go = str(home / "go on, though none is free")
+    sent = kernel.send(
+        "%%gpufit train --name greedy\nimport os, resource, time\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+        "held = []\n"
+        "try:\n    while True: held.append(os.open('/dev/null', os.O_RDONLY))\n"
+        "except OSError: print('used up')\n"
+        f"while not os.path.exists({go!r}): time.sleep(0.02)\n"
+    )
+    kernel.until(sent, "used up")
+    log = home / ".local/share/gpufit/jobs" / jobs(env)["greedy"]["id"] / "worker.log"
+    until = time.monotonic() + TIMEOUT
+    while "Too many open files" not in log.read_text():  # whoever marks its progress has met it
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    Path(go).touch()
+    assert kernel.finish(sent).ok
+    kernel.check("assert len(held) > 100")
+    assert jobs(env)["greedy"]["state"] == "done"
+
+
+def test_a_disk_that_is_full_at_the_start_is_said_and_no_job_seems_to_start(
+    kernel: Kernel, env: dict[str, str]
+) -> None:
+    kernel.check(
+        "from unittest import mock\nfull = OSError(28, 'No space left on device')\n"
+        "full = mock.patch('jupyter_gpufit.worker.parent.note_start', side_effect=full); full.start()"
+    )
+    ran = kernel.run("%%gpufit train --name nowhere\npass\n")
+    kernel.check("full.stop()")
+    assert "cannot be written (No space left on device)" in ran.traceback and "Traceback" not in ran.traceback
+    assert jobs(env)["nowhere"]["state"] == "lost"
+
+
+def test_a_defect_of_ours_ends_the_worker_along_with_its_claim(kernel: Kernel) -> None:
+    sent = kernel.send(
+        "%%gpufit train --name broken\nimport os, time, jupyter_gpufit.worker.child\n"
+        "jupyter_gpufit.worker.child.Memory = None\nprint('worker', os.getpid())\nwhile True: time.sleep(0.02)\n"
+    )
+    pid = int(kernel.until(sent, "worker ").stdout.split()[1])
+    assert "jupyter_gpufit itself failed" in kernel.finish(sent).traceback
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(60)  # it would compute on a device that is another's by now
 
 
 def test_three_interrupts_end_a_stubborn_cell(kernel: Kernel) -> None:

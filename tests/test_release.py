@@ -57,6 +57,32 @@ def test_ones_own_job_is_asked_to_end(town: Town) -> None:
 
 
 @pytest.mark.slow
+def test_a_command_is_among_ones_jobs_and_is_stopped_by_its_name(town: Town) -> None:
+    job = town.holds("night")
+    waiter = town.types("run", "--name", "later", "--gpus", "2", "--", "true")
+    waiter.hear("you are 1st")
+    assert "Of `gpufit run`: night (runs), later (waits)." in town.asks("jobs")
+    assert json.loads(town.asks("jobs", "--json")) == []
+    refused = town.types("checkpoint", "night")
+    assert refused.end() == 2 and "night is a command of `gpufit run`" in refused.err.text
+    said = town.asks("stop", "night")
+    assert said.startswith("night is a command of `gpufit run`: it is asked to end, and killed after 5 s.\n")
+    assert said.endswith("night: released\n") and job.end() == 128 + signal.SIGTERM
+    assert waiter.end() == 0
+    unknown = town.types("stop", "nght")
+    assert unknown.end() == 2 and "There is no job 'nght'" in unknown.err.text
+
+
+@pytest.mark.slow
+def test_another_users_job_is_not_stopped(shared_town: Town) -> None:
+    shared_town.holds("hers", uid=ADA)
+    refused = shared_town.types("stop", "hers", uid=BOB)
+    assert refused.end() == 2 and f"hers is uid {ADA}'s, and only uid {ADA} can do this." in refused.err.text
+    assert f"gpufit release 'uid {ADA}/hers'" in refused.err.text
+    assert [claim["name"] for claim in claims(shared_town)] == ["hers"]
+
+
+@pytest.mark.slow
 def test_a_job_that_does_not_listen_is_killed_only_on_insisting(town: Town) -> None:
     town.more = {"GPUFIT_STOP_PATIENCE": "1"}
     job = town.types("run", "--name", "deaf", "--", "bash", "-c", "trap '' TERM; echo holding; sleep 1000 & wait; wait")

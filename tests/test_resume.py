@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from jupyter_gpufit.checkpoint.request import Request
 from jupyter_gpufit.checkpoint.snapshot_values import Snapshot
 from jupyter_gpufit.checkpoint.windows import in_one
 from jupyter_gpufit.clean import clean
-from jupyter_gpufit.errors import JobBusy, NeverFits, NoSuchDevice, NoSuchJob, NotResumable
+from jupyter_gpufit.errors import BadOption, JobBusy, NeverFits, NoSuchDevice, NoSuchJob, NotResumable
 from jupyter_gpufit.job import Job, JobPaths, State, create_job_files
 from jupyter_gpufit.process import ProcessId
 from jupyter_gpufit.settings import Settings
@@ -199,13 +200,40 @@ def test_a_record_keeps_its_checkpoint_and_a_killed_worker_leaves_it(settings: S
     assert not replace(found, checkpoint=None).resumable
 
 
+def test_a_checkpoint_of_another_version_is_read_and_is_exact_where_it_does_not_say(settings: Settings) -> None:
+    paths = a_job(settings, "bert", "released")
+    record = json.loads(paths.state.read_text())
+    del record["checkpoint"]["exact"]
+    record["checkpoint"]["colour"] = "red"
+    paths.state.write_text(json.dumps(record))
+    assert read_record(paths).checkpoint == SAVED and SAVED.exact
+
+
 def test_cleaning_spares_what_waits_to_be_resumed(settings: Settings) -> None:
     for name, state in (("released", "released"), ("stopped", "stopped"), ("done", "done")):
         a_job(settings, name, state)  # type: ignore[arg-type]
     a_job(settings, "lost", "running")
-    assert [word.split()[0] for word in clean(settings, [])] == ["stopped", "done", "2"]
+    a_job(settings, "failed", "failed", None)
+    *removed, stay = clean(settings, [])
+    assert [word.split()[0] for word in removed] == ["done", "failed", "2"]
+    assert stay.startswith("3 that can be resumed stay: released, stopped, lost. To remove one: gpufit clean NAME")
     assert [word.split()[0] for word in clean(settings, ["released"])] == ["released", "1"]
-    assert [job.name for job in read_jobs(settings)] == ["lost"]
+    assert [job.name for job in read_jobs(settings)] == ["stopped", "lost"]
+    with pytest.raises(BadOption, match="either"):
+        list(clean(settings, ["stopped"], resumable=True))
+    assert [word.split()[0] for word in clean(settings, [], resumable=True)] == ["stopped", "lost", "2"]
+    assert not read_jobs(settings)
+
+
+def test_a_release_between_two_looks_is_no_loss(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = a_job(settings, "bert", "running")
+
+    def is_released(_: JobPaths) -> bool:
+        write_record(paths, Record(state="released", since=1e9, checkpoint=SAVED))
+        return False
+
+    monkeypatch.setattr("jupyter_gpufit.worker.record._is_locked", is_released)
+    assert read_record(paths).state == "released"
 
 
 def test_a_running_job_is_not_cleaned(settings: Settings) -> None:
@@ -216,12 +244,51 @@ def test_a_running_job_is_not_cleaned(settings: Settings) -> None:
     os.close(lock)
 
 
+def test_a_job_that_is_being_resumed_is_not_cleaned(settings: Settings) -> None:
+    paths = a_job(settings, "bert", "released")
+    lock = take_lock(paths, "bert")  # and its record is not yet written
+    with pytest.raises(JobBusy):
+        list(clean(settings, ["bert"]))
+    assert paths.job.exists()
+    os.close(lock)
+
+
+@pytest.mark.slow
+def test_a_job_whose_worker_is_about_to_end_is_cleaned_when_it_has(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = a_job(settings, "bert", "stopped")
+    lock = take_lock(paths, "bert")
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, pass_fds=[lock]
+    ) as worker:
+        os.close(lock)
+        write_record(paths, replace(read_record(paths), worker=ProcessId.of(worker.pid)))
+        opened = ProcessId.open
+
+        def leaves_once_it_is_waited_for(self: ProcessId) -> int | None:
+            fd = opened(self)
+            assert worker.stdin is not None
+            worker.stdin.close()
+            return fd
+
+        monkeypatch.setattr(ProcessId, "open", leaves_once_it_is_waited_for)
+        assert "1 jobs removed" in list(clean(settings, ["bert"]))[-1]
+
+
 def test_the_list_of_jobs_says_what_is_saved_and_how_to_go_on(settings: Settings) -> None:
     a_job(settings, "bert", "stopped")
     a_job(settings, "gpt", "done", None)
     listed = table_of(read_jobs(settings), 1e9 + 120)
     assert "step 1,204, 2 min ago" in listed and "`gpufit resume bert` goes on" in listed
-    assert "resume gpt" not in listed
+    assert "resume gpt" not in listed and "exact" not in listed
+
+
+def test_a_checkpoint_from_which_nothing_goes_on_to_the_bit_is_marked(settings: Settings) -> None:
+    a_job(settings, "bert", "released", replace(SAVED, exact=False))
+    assert "step 1,204 (not exact to the bit), 2 min ago" in table_of(read_jobs(settings), 1e9 + 120)
+    words = anyio.run(resume.prepare, settings, "").words(1e9 + 60)
+    assert "goes on from step 1,204 (not exact to the bit), saved 1 min ago" in words
 
 
 @pytest.mark.parametrize(

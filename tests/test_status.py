@@ -65,9 +65,9 @@ def test_who_holds_what_and_who_waits_why(settings: Settings) -> None:
         (2, "small", "1.0 GiB"),
     ]
     first, second = status.queue
-    assert "'s bert holds cpu:0 (3.0 GiB)" in first.reason and first.why == "held"
+    assert "your bert (bert.ipynb) holds cpu:0 (3.0 GiB)" in first.reason and first.why == "held"
     assert "there is room, but" in second.reason and second.why == "turn"
-    assert [room.held_for.partition("'s ")[2] for room in status.rooms] == ["", "both"]
+    assert [room.held_for for room in status.rooms] == ["", "your both"]
     shown = table.status(status)
     for words in ("bert.ipynb", "1.0 GiB", "kept for", "2 whole devices", claim.id):
         assert words in shown
@@ -153,7 +153,7 @@ def test_all_users_see_the_same_and_each_their_own(shared_town: Town) -> None:
     assert [seen[uid]["claims"][0]["mine"] for uid in (ADA, BOB)] == [True, False]
     assert seen[BOB]["queue"][0]["mine"]
     shown = shared_town.asks("queue", uid=ADA)
-    assert f"1.  uid {BOB}" in shown and "hers holds cpu:0 and cpu:1" in shown
+    assert f"1.  uid {BOB}" in shown and "your hers (bash" in shown and "holds cpu:0 and cpu:1" in shown
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ def examine(wait: float = WAIT) -> list[Finding]:
     return Check("The settings", facts.settings, judge.settings).findings() + at_once(
         [
             Check("The devices", lambda: facts.devices(settings), judge.devices),
+            Check("The driver's suspend", lambda: facts.suspend(settings, wait), judge.suspend),
             Check("torch", lambda: facts.torch(wait), judge.torch),
             Check("The data directory", lambda: facts.data(settings), judge.data),
             Check("The runtime directory", lambda: facts.runtime(settings), judge.runtime),

@@ -110,6 +110,28 @@ def _built_for() -> str:
 
 
 @dataclass(frozen=True)
+class SuspendFound:
+    """Whether the driver can suspend processes, asked only where the setting wants it."""
+
+    wanted: bool
+    answered: bool = True  # in time
+    trouble: str = ""  # why not, half a sentence
+
+
+def suspend(settings: Settings, wait: float) -> SuspendFound:
+    if not settings.driver_suspend:
+        return SuspendFound(False)
+    command, question = [sys.executable, "-m", "jupyter_gpufit.suspend"], '{"do": "probe"}'
+    try:
+        done = subprocess.run(command, input=question, capture_output=True, text=True, timeout=max(0.1, wait - 0.2))
+    except subprocess.TimeoutExpired:
+        return SuspendFound(True, answered=False)
+    if done.returncode:
+        return SuspendFound(True, trouble=last_line(done.stderr) or f"exit code {done.returncode}")
+    return SuspendFound(True, trouble=json.loads(last_line(done.stdout)))
+
+
+@dataclass(frozen=True)
 class DataFound:
     path: Path
     trouble: str  # why nothing can be written

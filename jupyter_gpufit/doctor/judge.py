@@ -22,6 +22,7 @@ from .facts import (
     RuntimeFound,
     SettingsFound,
     SharedMemory,
+    SuspendFound,
     TorchFound,
 )
 
@@ -63,6 +64,20 @@ def _gpu(device: Device) -> Finding:
     if device.problem:
         return bad(f"{what}: {device.problem}", "Jobs go to the other devices until then.")
     return ok(f"{what} is readable: {format_bytes(device.free)} of {format_bytes(device.total)} are free.")
+
+
+def suspend(found: SuspendFound) -> Iterator[Finding]:
+    if not found.wanted:
+        return
+    if not found.answered:
+        yield note("The driver took long to say whether it can suspend processes.", "gpufit doctor --wait 60")
+    elif found.trouble:
+        yield note(
+            f"driver_suspend is set and cannot be done here: {found.trouble}.",
+            "Mend that, or take the setting away: releases go by the disk, as without it.",
+        )
+    else:
+        yield ok("The driver can suspend released jobs, which stay in the host's memory (driver_suspend).")
 
 
 def torch(found: TorchFound) -> Iterator[Finding]:

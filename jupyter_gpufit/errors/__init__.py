@@ -8,13 +8,16 @@ GpufitError
 │   ├── NoSuchCommand
 │   └── NotExecutable
 ├── CellError              the cell cannot run as it stands
+│   ├── MagicInCell            %gpufit inside of a cell that runs in a worker
 │   ├── NameNotDefined         a name that neither the notebook nor the cell defines
 │   ├── CannotTravel           a variable that cannot go to the worker
 │   ├── NoRoomToTravel         the variables need more memory than is free
 │   └── CellFailedInTrial      an exception of the cell's own, while it was estimated
 ├── JobError
 │   ├── NoSuchJob
-│   │   └── NoJobMeant         none was named, and there is none that could be meant
+│   │   ├── NoJobMeant         none was named, and there is none that could be meant
+│   │   └── IsACommand         of `gpufit run`, which can only be ended
+│   ├── NotYourJob             another user's
 │   ├── NoSuchHold             nobody holds anything under this name, or waits
 │   ├── SeveralMeant           a name that several claims have
 │   ├── JobBusy                the verb needs a job that has ended
@@ -34,12 +37,14 @@ GpufitError
 │   ├── CannotSave             objects that no checkpoint can hold; the training goes on
 │   ├── NotSaved               a checkpoint could not be written; the training goes on
 │   ├── TakenOver              a later worker has the job: an older one publishes nothing
-│   └── CheckpointBroken       a checkpoint that is not what was written
+│   ├── CheckpointBroken       a checkpoint that is not what was written
+│   └── WouldOverwrite         somebody else has written to a file that the training changes in place
 ├── NoEstimate             the process that estimates failed
 ├── StorageError           a directory of ours cannot be written
 ├── LabUnsound             claims/lab.py: the directory that all users share cannot be relied on
 ├── LabBusy                claims/mutex.py: somebody keeps its mutex
 ├── ClaimGone              claims/granted.py: a claim to be taken over that nobody holds any more
+├── CannotSuspend          suspend/driver.py: a process cannot be suspended or restored; the disk has its job
 ├── CellFailed             show.py: the cell's own exception, as its worker showed it
 └── DeviceError
     ├── NoDevice               neither GPU nor CPU slot here
@@ -50,14 +55,23 @@ GpufitError
     └── NotOnASlot             the cell calls for what only a GPU has
 """
 
-from .base import GpufitError, did_you_mean
-from .cells import CannotTravel, CellError, CellFailedInTrial, NameNotDefined, NoEstimate, NoRoomToTravel
-from .checkpoints import CannotSave, CheckpointBroken, CheckpointError, NotHere, NotSaved, TakenOver
+from .base import GpufitError, did_you_mean, first_of
+from .cells import CannotTravel, CellError, CellFailedInTrial, MagicInCell, NameNotDefined, NoEstimate, NoRoomToTravel
+from .checkpoints import (
+    CannotSave,
+    CheckpointBroken,
+    CheckpointError,
+    NotHere,
+    NotSaved,
+    TakenOver,
+    WouldOverwrite,
+)
 from .devices import DeviceError, DeviceUnreadable, NeverFits, NoDevice, NoSuchCard, NoSuchDevice, NotOnASlot
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
 from .jobs import (
     CannotGoOn,
     HasEnded,
+    IsACommand,
     JobBusy,
     JobError,
     NoJobMeant,
@@ -65,6 +79,7 @@ from .jobs import (
     NoSuchJob,
     NotNow,
     NotResumable,
+    NotYourJob,
     NotYours,
     SeveralMeant,
     StorageError,
@@ -89,8 +104,10 @@ __all__ = [
     "DeviceUnreadable",
     "GpufitError",
     "HasEnded",
+    "IsACommand",
     "JobBusy",
     "JobError",
+    "MagicInCell",
     "NameNotDefined",
     "NeverFits",
     "NoDevice",
@@ -108,6 +125,7 @@ __all__ = [
     "NotOnASlot",
     "NotResumable",
     "NotSaved",
+    "NotYourJob",
     "NotYours",
     "PathTooLong",
     "SeveralMeant",
@@ -117,5 +135,7 @@ __all__ = [
     "VersionDiffers",
     "WorkerDied",
     "WorkerError",
+    "WouldOverwrite",
     "did_you_mean",
+    "first_of",
 ]

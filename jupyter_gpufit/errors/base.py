@@ -23,3 +23,9 @@ class GpufitError(Exception):
     def __reduce__(self) -> tuple[type[GpufitError], tuple[object, ...]]:
         # Exception pickles the positional arguments of its construction, which keyword arguments would leave empty.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+
+def first_of(group: BaseExceptionGroup[GpufitError]) -> GpufitError:
+    """The first error of a task group's; there may be groups in it."""
+    error = group.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from .base import GpufitError
@@ -62,3 +63,16 @@ class CheckpointBroken(CheckpointError):
 
     def __str__(self) -> str:
         return f"The checkpoint {self.path} is not loaded: {self.why} Resume from another one, or start again."
+
+
+@dataclass(eq=False)
+class WouldOverwrite(CheckpointError):
+    path: str
+    changed: int  # nanoseconds since 1970: when the training was the last to write to it
+
+    def __str__(self) -> str:
+        seconds, rest = divmod(self.changed, 10**9)
+        return (
+            f"{self.path} was written to by somebody else since the training had left it, and going on would overwrite"
+            f" that. Keep a copy of it, then allow it: touch -d @{seconds}.{rest:09} {shlex.quote(self.path)}"
+        )

@@ -33,6 +33,29 @@ class NoJobMeant(NoSuchJob):
 
 
 @dataclass(eq=False)
+class IsACommand(NoSuchJob):
+    """`wanted` is a command of `gpufit run`, which nobody can save."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.wanted} is a command of `gpufit run`: its output is where it was started, and it cannot be saved,"
+            f" moved or resumed. To end it: gpufit stop {self.wanted}"
+        )
+
+
+@dataclass(eq=False)
+class NotYourJob(JobError):
+    name: str
+    user: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} is {self.user}'s, and only {self.user} can do this."
+            f" To ask {self.user} to release it: gpufit release '{self.user}/{self.name}'"
+        )
+
+
+@dataclass(eq=False)
 class NoSuchHold(JobError):
     wanted: str
     known: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from typing import Literal
 import anyio
 
 from ..buttons import Busy, ask, on_job
-from ..errors import GpufitError
+from ..errors import GpufitError, first_of
 from ..possible import Verb
 from ..settings import Settings
 
@@ -128,12 +128,7 @@ def _failure(steps: Steps, said: Callable[[str], None]) -> Exception | None:
     except Exception as error:  # the thread's outermost frame; a group of a task group's among them
         ours = error.split(GpufitError)[0] if isinstance(error, ExceptionGroup) else None
         if ours is not None:
-            return _leaf(ours)
+            return first_of(ours)
         log.exception("An action failed")
         return error
     return None
-
-
-def _leaf(group: ExceptionGroup[GpufitError]) -> GpufitError:
-    error = group.exceptions[0]
-    return _leaf(error) if isinstance(error, ExceptionGroup) else error

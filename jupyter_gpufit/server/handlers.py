@@ -16,8 +16,8 @@ from tornado.web import authenticated
 
 from .. import __version__
 from ..aside import aside
-from ..buttons import NotYourJob, find_mine
-from ..errors import GpufitError, NoSuchHold, NoSuchJob
+from ..buttons import find_mine
+from ..errors import GpufitError, NoSuchHold, NoSuchJob, NotYourJob
 from ..picked import pick
 from ..possible import Verb
 from . import schema, wire

@@ -50,6 +50,10 @@ class Budget:
         self._alarm = total  # bytes above which the cell is told; raised while it stays in excess
         self._stopped = threading.Event()
 
+    def go_on(self, slot: str, total: int, whole: int) -> None:
+        """Another slot, or another share of it, from now on."""
+        self.slot, self.total, self._whole, self._alarm = slot, total, max(total, whole), total
+
     def used(self) -> int:
         """Bytes the process has grown by since the cell began."""
         used = max(0, _resident() - self._start)

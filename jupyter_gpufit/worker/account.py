@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -34,7 +35,7 @@ class Account:
         self.journal = Journal(paths.journal, journal_limit)
         self.output = Output(self._emit)
         self.record = Record(
-            state="moving" if moved_here else "estimating",
+            state="moving" if moved_here else "starting",
             since=time.time(),
             epoch=next_epoch(paths),
             worker=ProcessId.of(os.getpid()),
@@ -64,17 +65,27 @@ class Account:
         """So far has it come."""
         if (step, live) != (self.record.step, self.record.live):
             self._write(replace(self.record, step=step, live=live))
+        else:
+            with suppress(OSError):
+                os.utime(self._paths.state)  # a resume asks when the training was alive for the last time
 
     def saved(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
         """A checkpoint is durable, or came to nothing."""
         self.output.put(event)
         self._write(replace(self.record, checkpoint=last or self.record.checkpoint))
 
-    def end(self, state: State, reason: str) -> None:
-        """The last word, also on a full disk."""
+    def end(self, state: State, reason: str, *, suspended: bool = False) -> None:
+        """The last word, also on a full disk; but of a worker that is suspended, and may be woken."""
         self.output.flush()
-        self._write(self._at(state, reason, ""), final=True)
+        self._write(replace(self._at(state, reason, ""), suspended=suspended), final=True)
         self.journal.append_final(StateChange(state, reason, epoch=self.record.epoch))
+
+    def begin_again(self) -> None:
+        """A suspended worker goes on, as the job's next epoch; to be called with the job's lock held."""
+        # Ours before it is everybody's: what a thread of the cell prints meanwhile must not find a later worker.
+        self.record = replace(self.record, epoch=current_epoch(self._paths) + 1)
+        next_epoch(self._paths)
+        self._write(replace(self._at("estimating", "", ""), suspended=False))
 
     def _emit(self, events: Sequence[object]) -> None:
         self._check_epoch()
@@ -82,7 +93,11 @@ class Account:
 
     def _check_epoch(self) -> None:
         """End where a later worker has taken the job over, while this one was stopped or cut off from its lock."""
-        if current_epoch(self._paths) > self.record.epoch:
+        try:
+            latest = current_epoch(self._paths)
+        except (OSError, ValueError):
+            return  # no descriptor is free, say: it cannot be told, and the next word asks again
+        if latest > self.record.epoch:
             os._exit(1)
 
     def _at(self, state: State, reason: str, device: str) -> Record:

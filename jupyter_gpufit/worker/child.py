@@ -9,21 +9,21 @@ from __future__ import annotations
 import faulthandler
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 
-from ..errors import GpufitError, NotNow
+from ..errors import GpufitError, NotNow, first_of
 from ..estimate.trace import import_what_traces
 from ..job import ENDED, Job, JobPaths, check_trusted
 from ..settings import load_settings
@@ -35,9 +35,14 @@ from .live import Memory
 from .main_thread import MainThread
 from .messages import Answer, CouldNotSave, Failure, Note, Progress, Saved, StateChange, Verb
 from .parent import reproducible
-from .record import LastCheckpoint, read_record
+from .record import LastCheckpoint, read_record, unlock
 from .result import descriptors, save
 
+if TYPE_CHECKING:
+    from .on_device import Meter
+    from .telling import Telling
+
+NEVER_BEGAN = Finished("stopped", "stopped before it began")
 TICK = 1.0  # seconds between two marks of progress
 COLLECT_PATIENCE = 60.0  # seconds that a connected front has to take the result before it goes to the disk
 LEAVE_PATIENCE = 10.0  # seconds for threads and libraries to end once everything is written
@@ -53,8 +58,9 @@ def main() -> None:
     else:
         channel = socket.socket(fileno=int(sys.argv[1]))
         _import_what_takes_long()
-        if _estimates() and not select.select([channel], [], [], 0)[0]:  # a spare, for which nobody waits
-            import_what_traces()
+        for prepare in _what_can_wait():
+            if not select.select([channel], [], [], 0)[0]:  # a spare, for which nobody waits
+                prepare()
         handover = receive(channel)
         channel.close()
     if handover is not None:
@@ -70,6 +76,12 @@ def _import_what_takes_long() -> None:
     from . import machine, shell
 
     assert torch and machine and shell and restore and snapshot
+
+
+def _what_can_wait() -> list[Callable[[], None]]:
+    from .interrupted import make_ready
+
+    return [import_what_traces, make_ready] if _estimates() else [make_ready]
 
 
 def _estimates() -> bool:
@@ -112,8 +124,6 @@ class Worker:
             lambda: steps.step,
             moved_here=handover.claim is not None,
         )
-        if handover.resumes:
-            shutil.rmtree(self.paths.result, ignore_errors=True)  # of an earlier end
         self._lock = handover.lock
         os.register_at_fork(after_in_child=self._let_go_of_lock)
         self.main = MainThread()
@@ -129,7 +139,7 @@ class Worker:
             settled=self._settled,
             steps=steps,
         )
-        self._given_up: Finished | Released = Finished("stopped", "stopped before it began")
+        self._given_up: Finished | Released = NEVER_BEGAN
         self._followers = Followers(on_change=self._wake)
         self._collected = False
 
@@ -156,9 +166,7 @@ class Worker:
     def _control(self) -> None:
         try:
             if isinstance(anyio.run(self._life), Released):
-                # At once: unwound, the cell's `finally` blocks would act on files with which the resumed job goes on.
-                self.account.close()
-                os._exit(0)
+                self._leave_at_once()
         except GpufitError as error:
             self._end(self._refused(error))
         except BaseException:
@@ -166,7 +174,21 @@ class Worker:
             traceback.print_exc(file=self.account.output.log)
             self._end(Finished("failed", f"jupyter_gpufit itself failed; see {self.paths.log}"))
         finally:
+            if self.main.busy:
+                self._vanish()
             self.main.leave()
+
+    def _vanish(self) -> NoReturn:
+        """End with the cell still in the main thread: its claim is given back, and nobody may compute without one."""
+        try:
+            self.account.close()
+        finally:
+            os._exit(1)
+
+    def _leave_at_once(self) -> None:
+        """Unwound, the cell's `finally` blocks would act on files with which the resumed job goes on."""
+        self.account.close()
+        os._exit(0)
 
     async def _life(self) -> Finished | Released:
         self._before_the_cell = anyio.CancelScope()
@@ -180,20 +202,30 @@ class Worker:
             group.start_soon(self._mark_progress)
             outcome = await self._train()
             self._end(outcome)
+            while isinstance(outcome, Released) and await self._is_woken():
+                outcome = await self._train()
+                self._end(outcome)
             await self._give_result()
             group.cancel_scope.cancel()
         return outcome
 
     async def _train(self) -> Finished | Released:
         finished: Finished | Released = self._given_up
+        self._before_the_cell = anyio.CancelScope()
         try:
             with self._before_the_cell:
                 finished = await train(self.job, self.machine, self.account.report)
             if self._before_the_cell.cancelled_caught:
                 finished = self._given_up
         except* GpufitError as group:
-            finished = self._refused(_first(group))
+            finished = self._refused(first_of(group))
         return finished
+
+    async def _is_woken(self) -> bool:
+        """Once it is released: whether its process was suspended, and somebody resumes it."""
+        self._given_up = NEVER_BEGAN
+        rest = self.machine.rest
+        return rest is not None and await rest.until_woken(self.machine)
 
     def _refused(self, error: GpufitError) -> Finished:
         """The cell did not run, for a reason that the user can change."""
@@ -204,25 +236,35 @@ class Worker:
         from .telling import Telling
 
         last, telling = (0, 0), Telling(self.account.output.log, self.machine.points)
+        said = False
         while True:
             await anyio.sleep(TICK)
             meter = self.machine.meter
             if meter is None or not self.machine.running:
                 continue
-            now = self.machine.steps.step, meter.used()
-            self.machine.pace.take(time.monotonic(), now[0])
-            memory = Memory(used=now[1], peak=meter.peak(), estimate=self.machine.handover.foreseen)
-            live, metrics = telling.look(now[0], self.machine.pace, memory)
-            if metrics is not None:
-                self.account.output.put(metrics)
-            if now != last:
-                self.account.output.put(Progress(*now, memory.peak, self.machine.pace.words()))
-            self.account.far(now[0], live)
-            last = now
+            try:
+                last = self._mark(meter, telling, last)
+            except OSError:  # the cell has all descriptors in use, say: it trains on, and the next look may do
+                if not said:
+                    traceback.print_exc(file=self.account.output.log)
+                said = True
+
+    def _mark(self, meter: Meter, telling: Telling, last: tuple[int, int]) -> tuple[int, int]:
+        now = self.machine.steps.step, meter.used()
+        self.machine.pace.take(time.monotonic(), now[0])
+        memory = Memory(used=now[1], peak=meter.peak(), estimate=self.machine.handover.foreseen)
+        live, metrics = telling.look(now[0], self.machine.pace, memory)
+        if metrics is not None:
+            self.account.output.put(metrics)
+        if now != last:
+            self.account.output.put(Progress(*now, memory.peak, self.machine.pace.words()))
+        self.account.far(now[0], live)
+        return now
 
     def _mark_last_progress(self) -> None:
-        if (meter := self.machine.meter) is not None:
-            self.account.output.put(Progress(self.machine.steps.step, meter.used(), meter.peak()))
+        if (meter := self.machine.meter) is not None and not self.machine.silent:
+            with suppress(OSError):
+                self.account.output.put(Progress(self.machine.steps.step, meter.used(), meter.peak()))
 
     async def _give_result(self) -> None:
         """Wait until the notebook has taken the variables; if none does, put them on the disk for a later one."""
@@ -259,7 +301,12 @@ class Worker:
 
     def _end(self, outcome: Finished | Released) -> None:
         self._mark_last_progress()
-        self.account.end(outcome.state if isinstance(outcome, Finished) else "released", outcome.reason)
+        if isinstance(outcome, Finished):
+            self.account.end(outcome.state, outcome.reason)
+            return
+        self.account.end("released", outcome.reason, suspended=self.machine.rest is not None)
+        if self.machine.rest is not None:
+            unlock(self._lock)  # for everybody else it is a released job like any other
 
     # What a front may ask: control.Controlled -----------------------------------------------------------------------
 
@@ -274,23 +321,27 @@ class Worker:
 
     def end(self) -> None:
         """End at once, also when the main thread is deep in C code that no interrupt reaches."""
-        if self.account.record.state not in ENDED:
+        if self.account.record.state not in (*ENDED, "released"):
             self._end(Finished("stopped", "ended on request"))
         os._exit(1)
 
     async def ask(self, verb: Verb, to: str) -> Answer:
         """Have the job saved: what will happen, or why not."""
-        from . import wishes
+        from . import wishes, woken
 
+        if verb in ("resume", "dismiss"):
+            return woken.answer(self.machine, self.account, self._lock, verb, to)
         began = {"epoch": self.account.record.epoch, "after": self.account.journal.seq}
         try:
             if self.machine.running and self.machine.saver.is_open:
                 return await wishes.answer(self.machine, verb, to, began)
             return self._ask_before(verb)
-        except GpufitError as error:
+        except (GpufitError, OSError) as error:
             return Answer(False, error.why if isinstance(error, NotNow) else str(error))
 
     def answered(self) -> None:
+        if self.machine.rest is not None:
+            self.machine.rest.stir()
         if isinstance(self._given_up, Released):
             self._before_the_cell.cancel()
 
@@ -309,8 +360,3 @@ class Worker:
     def collected(self) -> None:
         self._collected = True
         self._wake()
-
-
-def _first(group: BaseExceptionGroup[GpufitError]) -> GpufitError:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psutil
 
 PATIENCE = 2.0  # seconds between asking and killing
@@ -12,8 +14,6 @@ def end_children() -> None:
     children = psutil.Process().children(recursive=True)
     for ask in (psutil.Process.terminate, psutil.Process.kill):
         for child in children:
-            try:
+            with suppress(psutil.Error):  # it has ended; or it is another user's (sudo), and not ours to end
                 ask(child)
-            except psutil.NoSuchProcess:
-                continue
         children = psutil.wait_procs(children, timeout=PATIENCE)[1]

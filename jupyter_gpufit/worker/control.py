@@ -9,6 +9,7 @@ import os
 import socket as socket_module
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from .messages import PROTOCOL, Answer, Request, Verb
 
 LONGEST_PATH = 107  # bytes; sockaddr_un holds 108 with the closing zero
 LONGEST_REQUEST = 64 << 10  # bytes
+ACCEPT_AGAIN = 0.2  # seconds after a front could not be let in
 
 
 class Controlled(Protocol):
@@ -80,7 +82,11 @@ async def serve(path: Path, worker: Controlled, followers: Followers, *, started
     listener = await anyio.create_unix_listener(path, mode=0o600)
     try:
         started.set()
-        await listener.serve(lambda client: _serve_client(client, worker, followers))
+        async with anyio.create_task_group() as clients:
+            while True:
+                with suppress(anyio.BrokenResourceError):  # no descriptor is free: whoever comes waits for one
+                    await listener.serve(lambda client: _serve_client(client, worker, followers), clients)
+                await anyio.sleep(ACCEPT_AGAIN)
     finally:
         with anyio.CancelScope(shield=True):
             await listener.aclose()
@@ -105,6 +111,8 @@ async def _serve_client(client: Any, worker: Controlled, followers: Followers) -
                 await _answer(client, worker, request)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
             pass  # the front went away: a reload, a restart
+        except OSError:
+            pass  # what it asked for needs a descriptor, and none is free: it is told so by the closed connection
         finally:
             if follows:
                 followers.change(-1)
@@ -153,7 +161,7 @@ async def _answer(client: UNIXSocketStream, worker: Controlled, request: Request
         case "collected":
             await client.send(Answer(True).encode())
             worker.collected()
-        case "checkpoint" | "release" | "move":
+        case "checkpoint" | "release" | "move" | "resume" | "dismiss":
             await client.send((await worker.ask(request.verb, request.to)).encode())
             worker.answered()
         case "collect":

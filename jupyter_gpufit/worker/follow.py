@@ -191,7 +191,7 @@ async def _ask(followed: _Followed, verb: Verb, show: Show) -> None:
 def _way_on(job: Job, record: Record) -> str:
     if record.checkpoint is None:
         return ""
-    return f" It was saved at step {record.checkpoint.step:,}; to go on from there: %gpufit resume {job.name}."
+    return f" It was saved at {record.checkpoint.words}; to go on from there: %gpufit resume {job.name}."
 
 
 def _how_it_died(exit_code: int | None, record: Record) -> str:

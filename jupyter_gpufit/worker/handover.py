@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import NoReturn
 
-from ..job import FORMAT, JobPaths, check_trusted
+from ..job import FORMAT, JobPaths, check_trusted, write_durably
 
 LENGTH = 8  # bytes, big-endian, before the message
 MOST_DESCRIPTORS = 64
@@ -47,6 +47,7 @@ class Handover:
     outgrew: int = 0  # bytes that turned out too few
     resumes: bool = False  # from the job's newest checkpoint; else the cell begins
     repeats: bool = False  # of a resume: the job had gone on after its checkpoint, so that output may come again
+    alive_until: float = 0.0  # of a resume, seconds since 1970: when its training was last seen; 0: it left by itself
     lock: int = -1  # descriptor of the job's lock, held; set by `receive`
     memory: list[int] = field(default_factory=list)  # descriptors of the variables' tensor bytes; set by `receive`
     claim: HeldClaim | None = None  # after a move: where the job goes on
@@ -97,11 +98,7 @@ def kept(record: int) -> Handover:
 def note_start(paths: JobPaths, handover: Handover) -> None:
     """Keep what a resume needs. The environment may hold secrets: the file is for its owner only."""
     noted = {**asdict(replace(handover, lock=-1, memory=[])), "format": FORMAT}
-    aside = paths.start.with_suffix(".tmp")  # only the holder of the job's lock writes it
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "w") as file:
-        json.dump(noted, file)
-    os.replace(aside, paths.start)  # on a full disk the old one stays, or nothing could be resumed any more
+    write_durably(paths.start, json.dumps(noted))  # on a full disk the old one stays, or nothing could be resumed
 
 
 def noted_start(paths: JobPaths) -> Handover:

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -95,14 +96,22 @@ class Journal:
             rest = rest[os.write(self._file.fileno(), rest) :]
 
     def _turn(self) -> None:
-        os.replace(self._path, older(self._path))
+        try:
+            if self._path.exists():  # else it was renamed by a turn for which the next could not be opened
+                os.replace(self._path, older(self._path))
+            following = self._open()
+        except OSError:  # no descriptor is free, say: this one goes on until there is one
+            return
         self._file.close()
-        self._file = self._open()
+        self._file = following
 
     def _open(self) -> BinaryIO:
-        file = open(self._path, "ab", buffering=0)
-        self._size = _end_of_last_line(self._path)
-        os.ftruncate(file.fileno(), self._size)
+        with ExitStack() as unless_it_opens:
+            file = unless_it_opens.enter_context(open(self._path, "ab", buffering=0))
+            size = _end_of_last_line(self._path)
+            os.ftruncate(file.fileno(), size)
+            unless_it_opens.pop_all()
+        self._size = size
         return file
 
     def _set_reserve(self) -> None:
@@ -252,18 +261,25 @@ def _end_of_last_line(path: Path) -> int:
 
 
 def last_seq(path: Path) -> int:
-    """The number of a journal's last entry; 0 while there is none."""
     """The number of the last entry that was written; 0 when there is none."""
     for generation in (path, older(path)):
-        try:
-            end = _end_of_last_line(generation)
-        except FileNotFoundError:
-            continue
-        with open(generation, "rb") as file:
-            # Walk back over whole lines until one parses.
-            for line in reversed(file.read(end).splitlines()):
-                try:
-                    return int(json.loads(line)["seq"])
-                except (ValueError, KeyError, TypeError):
-                    continue
+        if (file := _opened(generation)) is not None:
+            with file:
+                if seq := _last_seq_in(file):
+                    return seq
     return 0
+
+
+def _last_seq_in(file: BinaryIO) -> int:
+    """The same of one generation; read from its end, since a kernel that waits for it shows nothing meanwhile."""
+    end, length = file.seek(0, os.SEEK_END), NEAR
+    while True:
+        start = max(0, end - length)
+        file.seek(start)
+        lines = file.read(end - start).split(b"\n")[:-1]  # what comes after the last line's end was torn by a kill
+        for line in reversed(lines if start == 0 else lines[1:]):
+            if seq := _seq(line):
+                return seq
+        if start == 0:
+            return 0
+        length *= 4  # a line may be long: a picture, say

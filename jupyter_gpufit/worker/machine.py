@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
+import shutil
 import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import anyio
 
@@ -26,8 +30,10 @@ from ..estimate.pace import Pace
 from ..graph import Arrival, Memory, Reply, receive
 from ..job import Job, JobPaths, check_trusted
 from ..settings import Settings
-from ..train import Finished, Moved, Needed, Outcome, Report, request_for
+from ..suspend.driver import CannotSuspend
+from ..train import Finished, Moved, Needed, Outcome, Released, Report, request_for
 from .children import end_children
+from .descriptors import have_some_of_our_own
 from .handover import Handover, HeldClaim, become, note_start
 from .keeping import CellKeeps
 from .main_thread import MainThread
@@ -35,6 +41,7 @@ from .messages import Note, StateChange, Why
 from .on_device import Meter, on_device
 from .output import Output
 from .points import Points
+from .rest import Rest, begin_rest, say_if_it_cannot
 from .saving import Saver, Settled, labels
 from .shell import WorkerShell, cell_with_magic_line
 from .steps import StepCounter
@@ -62,6 +69,9 @@ class WorkerMachine:
     meter: Meter | None = None
     estimated: for_job.Found = None
     pace: Pace = field(default_factory=Pace)
+    rest: Rest | None = None  # while it is suspended
+    silent: bool = False  # its calls of CUDA wait: nobody may ask the meter
+    _cell: Future[Finished] | None = None  # it runs, or stands still, in the main thread
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.handover.memory)  # the variables' tensor bytes
@@ -156,6 +166,8 @@ class WorkerMachine:
 
     async def run(self, job: Job, granted: Granted, report: Report) -> Outcome:
         self.name, self.granted, self.report = job.name, granted, report
+        if self.rest is not None:
+            await self._end_rest(self.rest, granted)
         outcomes: list[Outcome] = []
         self.running = True
         try:
@@ -166,7 +178,14 @@ class WorkerMachine:
                     group.cancel_scope.cancel()  # the main thread stands still, and its call never ends
 
                 group.start_soon(leave)
-                outcomes.append(await self.main.call(lambda: self._run(job, granted)))
+                if self._cell is None:
+                    if self.settings.driver_suspend:
+                        group.start_soon(say_if_it_cannot, self)
+                    self._cell = self.main.start(lambda: self._run(job, granted))
+                else:
+                    self.saver.stay()
+                finished = await asyncio.wrap_future(self._cell)
+                outcomes.append(finished)
                 if outcomes[-1] != Finished("done"):
                     await self.saver.settle()
                 group.cancel_scope.cancel()
@@ -175,11 +194,15 @@ class WorkerMachine:
             self.saver.close()
         if outcomes[-1] != Finished("done"):  # else nobody needs what is being written, and its end is this process's
             await anyio.to_thread.run_sync(self.keeps.close)
-        if not isinstance(outcomes[-1], Finished):
+        if isinstance(outcomes[-1], Released) and self.settings.driver_suspend:
+            self.rest = await begin_rest(self)
+        if not isinstance(outcomes[-1], Finished) and self.rest is None:
             await anyio.to_thread.run_sync(trackers.close)
             await anyio.to_thread.run_sync(end_children)
             # Until this image is gone: whoever comes next must not find our context's memory still taken.
-            self._left = HeldClaim(granted.claim.id, fcntl.fcntl(granted.fds[0], fcntl.F_DUPFD_CLOEXEC, 3))
+            self._left: HeldClaim | None = HeldClaim(
+                granted.claim.id, fcntl.fcntl(granted.fds[0], fcntl.F_DUPFD_CLOEXEC, 3)
+            )
         return outcomes[-1]
 
     def _run(self, job: Job, granted: Granted) -> Finished:
@@ -191,6 +214,7 @@ class WorkerMachine:
             if os.getpid() != mine:
                 os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
             self.program.leave()
+            have_some_of_our_own()
             self._pack_result()
             for_job.learn_from(job, key, self.estimated, granted, left, self.meter.took, self.settings)
         self.output.flush()
@@ -200,6 +224,7 @@ class WorkerMachine:
         """Fill the namespace; the key under which is learned what the cell took, from its start only."""
         if self.handover.resumes:
             self._restore(job)
+            shutil.rmtree(self.paths.result, ignore_errors=True)  # of an earlier end; a restore that fails leaves it
             return ""
         if self.arrival is None:
             self._receive()
@@ -260,6 +285,23 @@ class WorkerMachine:
             self.output.put(Note(f"The automatic checkpoint is {words}"))
         else:
             self.report(StateChange("moving" if why == "move" else "saving", words, labels(self.granted)))
+
+    def go_on_from_rest(self, epoch: int, **told: Any) -> None:
+        """It was woken: it queues again, as any resumed job."""
+        assert self.rest is not None
+        self.epoch = epoch
+        self.handover = replace(self.handover, resumes=True, repeats=False, claim=None, left=None, **told)
+        self.rest.prepare(self)
+
+    async def _end_rest(self, rest: Rest, granted: Granted) -> None:
+        """Bring the suspended training back; where that cannot be, go on from the disk on what is held now."""
+        try:
+            self.output.put(Note(await rest.end(self, granted)))
+        except CannotSuspend as error:
+            self.output.put(Note(f"{self.name} was suspended, and goes on from the disk instead: {error.why}."))
+            self._left = None
+            await self.go_on(Moved(granted))  # what is left of it on any device ends with this image
+        self.rest = None
 
     async def go_on(self, moved: Moved) -> None:
         """Replace this image by one that restores the checkpoint on the device that is held already."""

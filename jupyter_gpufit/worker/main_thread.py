@@ -24,24 +24,39 @@ class MainThread:
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._busy = False
         self._interruptible = False
         self._interrupted_early = False
         self._heard = 0  # interrupts
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` in the main thread, from the control thread's loop."""
+        return await asyncio.wrap_future(self.start(function))
+
+    def start(self, function: Callable[[], T]) -> Future[T]:
+        """The same, for whoever waits for it more than once."""
         future: Future[T] = Future()
 
         def call() -> None:
             if not future.set_running_or_notify_cancel():
                 return  # whoever asked has given up; once it runs, its result can no longer be refused
+            self._busy = True
             try:
-                future.set_result(function())
+                result = function()
             except BaseException as error:
+                self._busy = False
                 future.set_exception(error)
+            else:
+                self._busy = False  # first: whoever has the result knows that this thread is free
+                future.set_result(result)
 
         self._calls.put(call)
-        return await asyncio.wrap_future(future)
+        return future
+
+    @property
+    def busy(self) -> bool:
+        """Whether it runs something now, or stands still in it."""
+        return self._busy
 
     def serve(self) -> None:
         """Run what is asked until `leave`; to be called in the main thread."""

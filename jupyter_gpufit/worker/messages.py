@@ -106,6 +106,11 @@ WAITING = "waiting"  # so begins the reason of a state "saving" or "moving" that
 Why = Literal["asked", "automatic", "release", "move"]  # what a checkpoint was made for
 
 
+def step_words(step: int, exact: bool) -> str:
+    """Which step a checkpoint is of, in words that say so where a resume from it is not to the bit."""
+    return f"step {step:,}" if exact else f"step {step:,} (not exact to the bit)"
+
+
 @dataclass(frozen=True)
 class Saved:
     """A checkpoint is durable: it would survive a power cut from here on."""
@@ -119,6 +124,7 @@ class Saved:
     pause: float  # seconds for which the training stood still
     seconds: float  # from the safe point until it was durable
     why: Why = "asked"
+    exact: bool = True  # goes on to the bit; else by a library's own resume
 
 
 @dataclass(frozen=True)
@@ -174,7 +180,9 @@ def decode_entry(line: bytes) -> Entry | None:
     return Entry(record["seq"], record["time"], cls(**known))
 
 
-Verb = Literal["state", "interrupt", "end", "follow", "collect", "collected", "checkpoint", "release", "move"]
+Verb = Literal[
+    "state", "interrupt", "end", "follow", "collect", "collected", "checkpoint", "release", "move", "resume", "dismiss"
+]
 
 
 @dataclass(frozen=True)
@@ -183,7 +191,7 @@ class Request:
 
     verb: Verb
     protocol: int = PROTOCOL
-    to: str = ""  # of a move: the device's label, index or UUID; empty: the best other one
+    to: str = ""  # of a move: the device's label, index or UUID, empty: the best other one; of a resume: its GoOn
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

@@ -21,6 +21,7 @@ class Meter:
     used: Callable[[], int]
     peak: Callable[[], int]
     took: Callable[[], Took]  # all that is known of the peak, for the next estimate
+    go_on: Callable[[Granted], None]  # of a training that was suspended: here, within this
 
 
 @contextmanager
@@ -35,24 +36,47 @@ def on_device(granted: Granted) -> Iterator[Meter]:
 def _on_slot(granted: Granted) -> Iterator[Meter]:
     from ..slot import as_slot
 
-    slot_here = granted.devices[0]
-    with as_slot(slot_here.label, granted.bytes, slot_here.total) as slot:
-        yield Meter(slot.used, slot.peak, lambda: Took(slot.peak()))
+    with as_slot(*_slot(granted)) as slot:
+        yield Meter(slot.used, slot.peak, lambda: Took(slot.peak()), lambda now: slot.go_on(*_slot(now)))
+
+
+def _slot(granted: Granted) -> tuple[str, int, int]:
+    """Its name, what of it was claimed, and all of it, in bytes."""
+    return granted.devices[0].label, granted.bytes, granted.devices[0].total
 
 
 @contextmanager
 def _on_gpu(granted: Granted) -> Iterator[Meter]:
-    # By UUID: nvidia-smi's order is not CUDA's, and a value inherited from the notebook must not win.
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(device.uuid for device in granted.devices)
+    _show_gpus(granted)
     import torch
 
     assert not torch.cuda.is_initialized(), "CUDA was initialised before the claim"
+    _limit_torch(granted)
+    here = granted
+
+    def go_on(now: Granted) -> None:
+        nonlocal here
+        torch.cuda.synchronize()  # a device that does not answer says so here, and not in the cell
+        _show_gpus(now)  # to the processes that the cell starts; this one has chosen long ago
+        _limit_torch(now)
+        here = now
+
+    yield Meter(_cuda_used, _cuda_peak, lambda: _cuda_took(here.devices[0]), go_on)
+
+
+def _show_gpus(granted: Granted) -> None:
+    # By UUID: nvidia-smi's order is not CUDA's, and a value inherited from the notebook must not win.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(device.uuid for device in granted.devices)
+
+
+def _limit_torch(granted: Granted) -> None:
+    import torch
+
     context = context_of(load_settings(), granted.devices[0].kind, granted.devices[0].name).bytes
     for index in range(len(granted.devices)):
         # Of CUDA's total, which is smaller than NVML's. Its own out-of-memory error, rather than its neighbour's.
         total = torch.cuda.mem_get_info(index)[1]
         torch.cuda.set_per_process_memory_fraction(min(1.0, for_torch(granted, context) / total), index)
-    yield Meter(_cuda_used, _cuda_peak, lambda: _cuda_took(granted.devices[0]))
 
 
 def for_torch(granted: Granted, context: int) -> int:

@@ -8,15 +8,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import IO
 
-from ..errors import StorageError, WorkerDied
+from ..errors import NotResumable, StorageError, WorkerDied
 from ..job import Job, JobPaths
 from ..units import MiB
 from .handover import Handover, note_start, send
-from .record import read_record, take_lock, write_record
+from .record import Record, read_left, take_lock, write_record
 
 
 @dataclass
@@ -74,26 +75,21 @@ class Waiting:
         handover = Handover(
             job_root=str(paths.root), cwd=job.cwd, path=sys.path, env=dict(os.environ), cell_number=cell_number
         )
-        try:
-            lock = take_lock(paths, job.name)
+        with _taking(job, paths) as lock:
             note_start(paths, handover)
-        except OSError as error:
-            raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
         return self._send(job, replace(handover, lock=lock, memory=list(memory)))
 
     def give_again(self, job: Job, paths: JobPaths, start: Handover) -> Started:
         """Hand over a job that has a checkpoint; raise NotResumable where somebody has it."""
-        lock = -1
-        try:
-            lock = take_lock(paths, job.name)
-            before = read_record(paths)
+        with _taking(job, paths) as lock:
+            before = read_left(paths)
+            if not before.resumable:  # two resumes were prepared at once, and the other one's job is over by now
+                raise NotResumable(job.name, f"it is {before.state} by now. What it did: %gpufit attach {job.name}")
+            # Noted until a worker has gone on: a second try must not take the first one's end for the training's.
+            start = replace(start, alive_until=start.alive_until or _alive_until(paths, before))
             note_start(paths, replace(start, gpu=""))  # another device is for this time
             # Until the worker says how it fares, so that one that dies before it can is seen to be lost.
             write_record(paths, replace(before, state="starting", since=time.time(), reason="", worker=None, socket=""))
-        except OSError as error:
-            if lock >= 0:
-                os.close(lock)  # or the job would look alive for as long as this process lives
-            raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
         repeats = before.state != "released"
         again = replace(start, env=environment_of(start), resumes=True, repeats=repeats, lock=lock)
         return self._send(job, again)
@@ -113,6 +109,21 @@ class Waiting:
         self.channel.close()
         self.started.process.terminate()
         self.started.reap()
+
+
+@contextmanager
+def _taking(job: Job, paths: JobPaths) -> Iterator[int]:
+    """Take the job's lock; it is kept if what is done under it succeeds."""
+    lock = -1
+    try:
+        lock = take_lock(paths, job.name)
+        yield lock
+    except BaseException as error:
+        if lock >= 0:
+            os.close(lock)  # or the job would look alive for as long as this process lives
+        if isinstance(error, OSError):
+            raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
+        raise
 
 
 class Spare:
@@ -140,6 +151,14 @@ class Spare:
         if self._waiting is not None:
             self._waiting.dismiss()
             self._waiting = None
+
+
+def _alive_until(paths: JobPaths, record: Record) -> float:
+    """When a job was seen for the last time, in seconds since 1970; 0 of one that left by itself, and stood still."""
+    try:
+        return 0.0 if record.state == "released" else paths.state.stat().st_mtime  # written once a second
+    except FileNotFoundError:
+        return 0.0
 
 
 def reproducible(env: Mapping[str, str]) -> dict[str, str]:

@@ -6,14 +6,16 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..errors import NotResumable
-from ..job import ENDED, FORMAT, RESUMABLE, JobPaths, State, write_whole
+from ..job import ENDED, FORMAT, RESUMABLE, JobPaths, State, write_durably, write_whole
 from ..process import ProcessId
 from .live import Live
+from .messages import step_words
 
 GLANCES = 1.0  # seconds; whoever asks whether the job lives holds its lock for an instant
 
@@ -25,6 +27,17 @@ class LastCheckpoint:
     step: int
     time: float  # seconds since 1970
     bytes: int
+    exact: bool = True  # goes on to the bit; else by a library's own resume
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> LastCheckpoint:
+        """Read what `asdict` made of it; unknown keys are ignored."""
+        return cls(**{name: record[name] for name in cls.__dataclass_fields__ if name in record})
+
+    @property
+    def words(self) -> str:
+        """ "step 1,204" """
+        return step_words(self.step, self.exact)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +54,18 @@ class Record:
     socket: str = ""
     version: str = ""  # of jupyter_gpufit in the worker
     checkpoint: LastCheckpoint | None = None
+    suspended: bool = False  # of a released job: its worker stays for as long as it may, and can be woken
     live: Live = field(default_factory=Live)
 
     @property
     def resumable(self) -> bool:
         """Whether `resume` could go on with the job."""
         return self.checkpoint is not None and self.state in RESUMABLE
+
+    @property
+    def rests(self) -> bool:
+        """Whether a suspended worker waits for a resume."""
+        return self.state == "released" and self.suspended and self.worker is not None and self.worker.alive()
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)})
@@ -59,18 +78,25 @@ class Record:
             known["worker"] = ProcessId(**known["worker"])
         known["live"] = Live.from_record(known.get("live") or {})
         if known.get("checkpoint"):
-            known["checkpoint"] = LastCheckpoint(**known["checkpoint"])
+            known["checkpoint"] = LastCheckpoint.from_record(known["checkpoint"])
         return cls(**known)
 
 
 def read_record(paths: JobPaths) -> Record:
     """The job's record; `lost` when the worker is gone without having written an end."""
     record = _written(paths)
-    if record.state in ENDED or record.state == "released" or _is_locked(paths):
-        return record
-    # The worker may have ended between the two looks.
-    again = _written(paths)
-    return again if again.state in ENDED else replace(again, state="lost", reason="its worker ended without a word")
+    # Read once more where nobody has the job: its worker may have ended between the two looks.
+    return record if _is_last(record) or _is_locked(paths) else read_left(paths)
+
+
+def read_left(paths: JobPaths) -> Record:
+    """The same for whoever has the job's lock, and so knows that no worker of it lives."""
+    record = _written(paths)
+    return record if _is_last(record) else replace(record, state="lost", reason="its worker ended without a word")
+
+
+def _is_last(record: Record) -> bool:
+    return record.state in (*ENDED, "released")
 
 
 def write_record(paths: JobPaths, record: Record) -> None:
@@ -102,16 +128,29 @@ def _is_locked(paths: JobPaths) -> bool:
 def take_lock(paths: JobPaths, name: str) -> int:
     """Create the job's lock file with the lock already held; who has the descriptor has the job."""
     fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        lock(fd, name)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def lock(fd: int, name: str) -> None:
+    """Lock a job's lock file, which is open."""
     until = time.monotonic() + GLANCES
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             if time.monotonic() > until:
-                os.close(fd)
                 raise NotResumable(name, f"it runs already. To follow it: %gpufit attach {name}") from None
         time.sleep(0.01)
+
+
+def unlock(fd: int) -> None:
+    """Leave the job to whoever takes it, with the file still open."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def next_epoch(paths: JobPaths) -> int:
@@ -122,7 +161,7 @@ def next_epoch(paths: JobPaths) -> int:
 
             stack.enter_context(publishing(paths.checkpoints))
         epoch = current_epoch(paths) + 1
-        write_whole(paths.epoch, str(epoch))
+        write_durably(paths.epoch, str(epoch))
     return epoch
 
 
@@ -130,5 +169,7 @@ def current_epoch(paths: JobPaths) -> int:
     """The number of the latest start. A worker that finds a later one than its own has nothing more to say."""
     try:
         return int(paths.epoch.read_text())
-    except FileNotFoundError:
-        return 0
+    except (FileNotFoundError, ValueError):  # not started yet; or a power cut took it, and left an empty file
+        from ..checkpoint.reading import latest_epoch
+
+        return latest_epoch(paths.checkpoints)

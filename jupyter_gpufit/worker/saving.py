@@ -33,6 +33,7 @@ PATIENCE = 3.0  # seconds without a safe point after which the reason is said
 PATIENCE_OF_CLOCK = 60.0  # the same for an automatic checkpoint, for which nobody waits
 LOOK_AHEAD = 10.0  # seconds of training after which it is tried, once, whether it could be saved
 LOOK_AGAIN = 2.0  # seconds between two looks at what holds it up
+ROOM = "makes room in the host's memory for the checkpoint, and trains on meanwhile"
 FIRST_RETRY, LAST_RETRY = 0.02, 2.0  # seconds after a safe point that was none
 
 
@@ -42,6 +43,7 @@ class Durable:
 
     name: str
     bytes: int
+    exact: bool = True  # see LastCheckpoint
 
 
 class NotReady(Exception):
@@ -104,10 +106,12 @@ class Saver:
         self._writing: Wish | None = None  # the one that is being written
         self._asked = 0
         self._prepared = False
+        self._makes_room = False  # just now, for the copy
         self._told = ""
         self._open = False
         self._looking = False
         self._left: Leave | None = None
+        self._left_by: Wish | None = None
 
     # The control thread ----------------------------------------------------------------------------------------------
 
@@ -168,6 +172,12 @@ class Saver:
             self._written = anyio.Event()
             await self._written.wait()
 
+    def stay(self) -> None:
+        """Let the training that has left go on where it stands: its process was suspended, and did not end."""
+        assert self._left_by is not None
+        self._prepared = False  # what saves was closed
+        self._left_by.go_on.set()
+
     def close(self) -> None:
         """The cell has ended: nothing can be saved any more."""
         self._keeps.want(False)
@@ -179,13 +189,16 @@ class Saver:
         async with self._preparing:
             if not self._prepared:
                 self._prepared = True
+                self._makes_room = True
                 try:
                     await anyio.to_thread.run_sync(self._keeps.prepare, abandon_on_cancel=True)
-                except (GpufitError, OSError) as error:
+                except Exception as error:
                     self._prepared = False
                     if (wish := self._wish) is not None:
-                        self._fail(wish, str(error))
+                        self._fail(wish, self._reason(error))
                     return
+                finally:
+                    self._makes_room = False
         self._keeps.want(self._wish is not None)
 
     async def _by_the_clock(self, every: float) -> None:
@@ -213,30 +226,42 @@ class Saver:
             waited = time.monotonic() - wish.since
             if waited < (PATIENCE_OF_CLOCK if wish.why == "automatic" else PATIENCE):
                 continue
-            held = wish.deferred or where_is(ident) or "inside code that cannot be looked at"
+            if self._makes_room:
+                what, held = "", ROOM
+            else:
+                what = " for a safe point"
+                held = wish.deferred or where_is(ident) or "inside code that cannot be looked at"
             if held != said:
                 said = held
-                self._saying(wish.why, f"{WAITING} for a safe point since {waited:.0f} s: {held}")
+                self._saying(wish.why, f"{WAITING}{what} since {waited:.0f} s: {held}")
 
     async def _finish(self, wish: Wish, step: int, where: str, began: float, pause: float, future: Future[Any]) -> None:
         """Wait until it is durable; only then it is said, and only then the job may leave."""
         try:
             durable: Durable = await asyncio.wrap_future(future)
-        except (GpufitError, OSError) as error:
-            self._fail(wish, str(error))
+        except Exception as error:
+            self._fail(wish, self._reason(error))
             return
         finally:
             self._writing = None
             self._written.set()
         seconds = time.monotonic() - began
         self._told = ""
-        saved = Saved(wish.number, step, where, durable.name, durable.bytes, pause, seconds, wish.why)
-        self._settled(saved, LastCheckpoint(step, time.time(), durable.bytes))
+        exact = durable.exact
+        saved = Saved(wish.number, step, where, durable.name, durable.bytes, pause, seconds, wish.why, exact)
+        self._settled(saved, LastCheckpoint(step, time.time(), durable.bytes, exact))
         if wish.leave is not None:
-            self._left = wish.leave(step)
+            self._left, self._left_by = wish.leave(step), wish
             self._leaving.set()
         elif self._wish is not None:  # asked for meanwhile
             await self._arm()
+
+    def _reason(self, error: Exception) -> str:
+        """Why nothing could be saved, which is no reason to end a training, whatever it is."""
+        if isinstance(error, (GpufitError, OSError)):
+            return str(error)
+        self._defect(error)
+        return f"{type(error).__name__}: {error}"
 
     def _fail(self, wish: Wish, reason: str) -> None:
         """The wish comes to nothing, and the training goes on."""
@@ -299,15 +324,12 @@ class Saver:
             self._soon(self._try_again, wish)
             return False
         except NotReady:
-            wish.deferred = "the memory for its copy is being made, and the training goes on meanwhile"
+            wish.deferred = ""  # that it makes room is said as long as it does
             self._prepared = False
             self._soon(self._arm)
             return False
-        except Exception as error:  # of ours or of the user's objects: no reason to end a training
-            if not isinstance(error, GpufitError):
-                self._defect(error)
-            reason = str(error) if isinstance(error, GpufitError) else f"{type(error).__name__}: {error}"
-            self._loop.call_soon_threadsafe(self._fail, wish, reason, context=self._context)
+        except Exception as error:  # of ours or of the user's objects
+            self._loop.call_soon_threadsafe(self._fail, wish, self._reason(error), context=self._context)
             return False
         with self._guard:
             self._writing, self._wish = wish, None

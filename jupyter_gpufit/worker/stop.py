@@ -9,6 +9,7 @@ import anyio
 
 from ..errors import GpufitError, Unreachable
 from ..job import ENDED, Job, JobPaths
+from ..suspend.waking import dismiss
 from .client import ask
 from .record import Record, read_record
 from .watch import changes
@@ -19,6 +20,9 @@ STARTING = 30.0  # seconds that a worker may take to import torch on a busy mach
 async def stop(job: Job, paths: JobPaths, patience: float) -> AsyncIterator[str]:
     """End the job, saying each rung as it is taken; the first rung lets the cell end as by Ctrl-C."""
     record = read_record(paths)
+    if record.rests:
+        yield await dismiss(job, record)
+        return
     if _ended(record):
         yield f"{job.name} has ended already ({record.state})."
         return

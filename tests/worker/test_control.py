@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import stat
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from jupyter_gpufit.job import Job
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.worker.client import Connection, ask
 from jupyter_gpufit.worker.control import Followers, runtime_dir, serve, socket_path
-from jupyter_gpufit.worker.messages import Answer, Verb
+from jupyter_gpufit.worker.messages import Answer, Request, Verb
 from jupyter_gpufit.worker.record import Record
 
 JOB = Job(id="abc234", name="bert", source="", created=0.0, cwd="/")
@@ -160,6 +161,33 @@ def test_an_endless_line_and_a_rude_end_stop_nobody_else(tmp_path: Path) -> None
             assert (await ask(JOB, record, "state")).ok
 
     anyio.run(run)
+
+
+def test_a_front_that_comes_while_no_descriptor_is_free_is_heard_later(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "s", Recorded(), Followers()) as record:
+            with socket.socket(socket.AF_UNIX) as front:
+                with no_free_descriptor():
+                    front.connect(record.socket)
+                    await anyio.wait_all_tasks_blocked()  # it could not be let in
+                front.send(Request("state").encode())
+                with anyio.fail_after(60):
+                    await anyio.wait_readable(front)
+                assert Answer.decode(front.recv(4096)).ok
+
+    anyio.run(run)
+
+
+@contextmanager
+def no_free_descriptor() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as lowest_free:
+        number = lowest_free.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_dead_socket_is_a_sentence_and_no_traceback(tmp_path: Path) -> None:

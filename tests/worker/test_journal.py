@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_gpufit.units import KiB, MiB
-from jupyter_gpufit.worker.journal import RESERVE, Journal, Reader, older
+from jupyter_gpufit.worker.journal import RESERVE, Journal, Reader, last_seq, older
 from jupyter_gpufit.worker.messages import Gap, StateChange, Text
 
 _opened: list[Journal | Reader] = []
@@ -153,3 +155,38 @@ def test_the_space_for_the_end_is_kept_back_until_then(tmp_path: Path) -> None:
     assert reserve.stat().st_blocks * 512 >= RESERVE
     journal.append_final(StateChange("done"))
     assert not reserve.exists()
+
+
+def test_the_last_number_is_found_without_reading_it_all(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert last_seq(path) == 0
+    journal = _journal(path, 64 * MiB)
+    journal.append([_out("x" * KiB)] * 20_000)
+    tracemalloc.start()
+    assert last_seq(path) == 20_000
+    assert tracemalloc.get_traced_memory()[1] < MiB
+    tracemalloc.stop()
+    journal.append([_out("a picture " * 50 * KiB)])  # in one line
+    with path.open("ab") as file:
+        file.write(b'{"seq": 99999}')  # torn: its line has no end
+    assert last_seq(path) == 20_001
+    os.replace(path, older(path))
+    path.touch()
+    assert last_seq(path) == 20_001
+
+
+def test_a_turn_for_which_no_file_can_be_opened_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal, reader = _journal(path, 2 * KiB), _reader(path)
+
+    def none_is_free(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("jupyter_gpufit.worker.journal.open", none_is_free, raising=False)
+        for number in range(40):
+            journal.append([_out(f"{number} {'x' * 100}")])
+    assert not path.exists()
+    journal.append([_out("40"), _out("41")])
+    assert path.exists()
+    assert [text.split()[0] for text in _texts(reader)] == [str(number) for number in range(42)]

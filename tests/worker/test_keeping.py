@@ -38,7 +38,7 @@ class Training(CellKeeps):
             epoch=1,
             settings=SimpleNamespace(checkpoint_keep=3),
             steps=SimpleNamespace(step=1),
-            program=SimpleNamespace(where=lambda: "line 1"),
+            program=SimpleNamespace(where=lambda: "line 1", exact=lambda: True),
             meter=None,
             output=SimpleNamespace(put=self._note),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
@@ -40,6 +41,7 @@ class Disk:
     refuses: list[Exception] = field(default_factory=list)  # at the next safe points
     wanted: bool = False
     prepared: int = 0
+    unprepared: Exception | None = None  # what `prepare` fails with
     ready: threading.Event = field(default_factory=threading.Event)  # what `prepare` makes, for whoever waits for it
     makes: bool = False  # whether `prepare` waits until it is
     writing: list[Future[Durable]] = field(default_factory=list)
@@ -47,6 +49,8 @@ class Disk:
 
     def prepare(self) -> None:
         self.prepared += 1
+        if self.unprepared is not None:
+            raise self.unprepared
         if self.makes:
             self.ready.wait(60)
 
@@ -70,6 +74,7 @@ class Stage:
     disk: Disk
     saver: Saver
     told: list[Saved | CouldNotSave]
+    last: list[LastCheckpoint | None]
     said: list[str]
     changed: anyio.Event
     left: list[Leave] = field(default_factory=list)
@@ -117,14 +122,16 @@ class AnyThread(MainThread):
 async def training(disk: Disk | None = None, every: float = 0.0) -> AsyncIterator[Stage]:
     disk = disk or Disk()
     told: list[Saved | CouldNotSave] = []
+    newest: list[LastCheckpoint | None] = []
     said: list[str] = []
 
     def settled(event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
         told.append(event)
+        newest.append(last)
         stage.changed.set()
 
     saver = Saver(disk, AnyThread(), settled, lambda why, words: said.append(words), defects.append)
-    stage = Stage(disk, saver, told, said, anyio.Event())
+    stage = Stage(disk, saver, told, newest, said, anyio.Event())
 
     async def serve() -> None:
         stage.left.append(await saver.serve(every))
@@ -149,6 +156,16 @@ async def test_a_wish_waits_for_a_safe_point_and_durable_is_said_only_when_it_is
         await stage.durable()
         assert isinstance(stage.told[0], Saved)
         assert (stage.told[0].number, stage.told[0].step, stage.told[0].bytes) == (number, 7, 100)
+
+
+async def test_a_checkpoint_that_is_not_exact_is_told_as_such() -> None:
+    async with training() as stage:
+        stage.saver.ask("asked")
+        await stage.safe_point()
+        stage.disk.writing[-1].set_result(Durable("000001-000001", 100, exact=False))
+        await stage.until_told(1)
+        assert isinstance(stage.told[0], Saved) and not stage.told[0].exact
+        assert stage.last[0] is not None and not stage.last[0].exact
 
 
 async def test_wishes_for_the_same_safe_point_are_one_checkpoint() -> None:
@@ -184,17 +201,30 @@ async def test_a_release_joins_a_wish_and_the_main_thread_never_goes_on() -> Non
         assert stage.left == [Released("at 7")] and not stage.gone_on
 
 
-async def test_a_move_that_cannot_be_saved_gives_the_target_back_and_trains_on() -> None:
+@pytest.mark.parametrize("error", [NotSaved("/full", "No space left on device", "Free some."), KeyError("a defect")])
+async def test_a_move_that_cannot_be_saved_gives_the_target_back_and_trains_on(error: Exception) -> None:
     given_back: list[bool] = []
     async with training() as stage:
         stage.saver.ask("move", lambda step: THERE, lambda: given_back.append(True))
         await stage.safe_point()
         assert not stage.gone_on
-        stage.disk.writing[-1].set_exception(NotSaved("/full", "No space left on device", "Free some."))
+        stage.disk.writing[-1].set_exception(error)
         await stage.until_told(1)
-        assert isinstance(stage.told[0], CouldNotSave) and "No space left" in stage.told[0].reason
+        assert isinstance(stage.told[0], CouldNotSave) and str(error) in stage.told[0].reason
         await until(lambda: bool(stage.gone_on))
         assert given_back and not stage.left and not stage.saver.leaving
+
+
+async def test_what_cannot_be_prepared_is_said_whatever_it_is_and_the_next_wish_tries_again() -> None:
+    async with training(Disk(unprepared=KeyError("a defect"))) as stage:
+        stage.saver.ask("asked")
+        await stage.until_told(1)
+        assert isinstance(stage.told[0], CouldNotSave) and stage.told[0].reason == "KeyError: 'a defect'"
+        stage.disk.unprepared = None
+        stage.saver.ask("asked")
+        await stage.safe_point()
+        await stage.durable()
+        assert isinstance(stage.told[1], Saved)
 
 
 async def test_a_safe_point_that_is_none_is_tried_again() -> None:
@@ -270,8 +300,23 @@ async def test_a_wish_that_finds_no_safe_point_says_what_holds_it_up(monkeypatch
     monkeypatch.setattr(saving, "LOOK_AGAIN", 0.02)
     async with training() as stage:
         stage.saver.ask("asked")
-        await until(lambda: bool(stage.said))
-        assert stage.said[0].startswith("waiting for a safe point since 0 s: inside")
+        await until(lambda: any(re.match(r"waiting for a safe point since \d+ s: inside", one) for one in stage.said))
+
+
+async def test_that_room_is_made_for_a_checkpoint_is_said_while_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "PATIENCE", 0.02)
+    monkeypatch.setattr(saving, "LOOK_AGAIN", 0.02)
+    async with training(Disk(refuses=[saving.NotReady()])) as stage:
+        stage.saver.ask("asked")
+        await stage.until_wanted()
+        stage.disk.makes = True
+        await stage.safe_point()
+        await until(lambda: bool(stage.said) and stage.said[-1].endswith(f" s: {saving.ROOM}"))
+        assert stage.said[-1].startswith("waiting since")
+        stage.disk.ready.set()
+        await until(lambda: stage.said[-1].startswith("waiting for a safe point since"))
+        await stage.safe_point()
+        await stage.durable()
 
 
 async def test_a_cell_that_ends_first_settles_the_wish() -> None:

@@ -1,0 +1,47 @@
+"""What a suspended worker answers to who would have it go on, or end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..errors import GpufitError
+from ..suspend.waking import GoOn, of_a_worker
+from .account import Account
+from .handover import note_start, noted_start
+from .messages import Answer, Verb
+from .record import current_epoch, lock
+
+if TYPE_CHECKING:
+    from .machine import WorkerMachine
+
+
+def answer(machine: WorkerMachine, account: Account, fd: int, verb: Verb, to: str) -> Answer:
+    """Go on (resume) or end (dismiss); `fd`: of the job's lock, which a resting worker does not hold."""
+    rest, state = machine.rest, account.record.state
+    if rest is None or state != "released":
+        return Answer(False, f"it is {state}. To follow it: %gpufit attach {machine.name}")
+    if verb == "dismiss":
+        rest.dismissed = True
+        return Answer(True)
+    try:
+        why = _begin_again(machine, account, fd, GoOn.from_json(to))
+    except (GpufitError, OSError) as error:
+        why = str(error)
+    rest.woken, rest.dismissed = not why, bool(why)
+    return Answer(False, why, {"ends": True}) if why else Answer(True)
+
+
+def _begin_again(machine: WorkerMachine, account: Account, fd: int, wanted: GoOn) -> str:
+    """Take the job up once more, as its next epoch; or why this process cannot."""
+    mine = of_a_worker(machine.settings)
+    if others := [name for name, value in wanted.settings.items() if value != mine.get(name)]:
+        return f"other settings hold here ({', '.join(others)})"
+    lock(fd, machine.name)
+    if current_epoch(machine.paths) != account.record.epoch:
+        return "another worker has gone on with it since"
+    told: dict[str, Any] = {"needed": wanted.needed, "why": wanted.why, "outgrew": wanted.outgrew}
+    note_start(machine.paths, replace(noted_start(machine.paths), **told))
+    account.begin_again()
+    machine.go_on_from_rest(account.record.epoch, gpu=wanted.gpu, **told)
+    return ""

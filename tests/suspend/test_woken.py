@@ -1,0 +1,97 @@
+"""What a suspended worker answers: it goes on once, and only while the job is still its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from jupyter_gpufit.job import JobPaths
+from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.suspend.decide import Left
+from jupyter_gpufit.suspend.waking import GoOn, of_a_worker
+from jupyter_gpufit.testing import fake_device
+from jupyter_gpufit.worker import record, woken
+from jupyter_gpufit.worker.handover import Handover, note_start, noted_start
+from jupyter_gpufit.worker.messages import Answer, Verb
+from jupyter_gpufit.worker.record import Record, next_epoch, take_lock, unlock
+from jupyter_gpufit.worker.rest import Rest
+
+HERE = Settings(devices="cpu:2x1GiB")
+
+
+@dataclass
+class Stage:
+    """A worker at rest, as far as an answer needs it; both machine and account."""
+
+    paths: JobPaths
+    rest: Rest | None = field(default_factory=lambda: Rest(Left(fake_device(), 1, 1), collects=True))
+    record: Record = field(default_factory=lambda: Record(state="released", since=0.0, epoch=1))
+    settings: Settings = HERE
+    name: str = "bert"
+    went_on: dict[str, Any] = field(default_factory=dict)
+
+    def begin_again(self) -> None:
+        self.record = replace(self.record, state="estimating", epoch=next_epoch(self.paths))
+
+    def go_on_from_rest(self, epoch: int, **told: Any) -> None:
+        self.went_on = {"epoch": epoch, **told}
+
+    def ask(self, lock: int, verb: Verb = "resume", settings: Settings = HERE) -> Answer:
+        wanted = GoOn("cpu:1", 5, "needs 5 bytes", 3, of_a_worker(settings))
+        return woken.answer(cast(Any, self), cast(Any, self), lock, verb, wanted.to_json())
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    paths = JobPaths(tmp_path)
+    note_start(paths, Handover(job_root=str(tmp_path), cwd="/", path=[], env={}, cell_number=1))
+    assert next_epoch(paths) == 1
+    return Stage(paths)
+
+
+@pytest.fixture
+def lock(stage: Stage) -> Iterator[int]:
+    """The resting worker's: open, and not held."""
+    fd = take_lock(stage.paths, "bert")
+    unlock(fd)
+    yield fd
+    os.close(fd)
+
+
+def test_it_goes_on_once_as_the_next_epoch_with_what_it_was_told(stage: Stage, lock: int) -> None:
+    assert stage.ask(lock, settings=replace(HERE, widget="never")).ok  # which no worker goes by
+    assert stage.went_on == {"epoch": 2, "gpu": "cpu:1", "needed": 5, "why": "needs 5 bytes", "outgrew": 3}
+    assert stage.rest is not None and stage.rest.woken
+    start = noted_start(stage.paths)
+    assert (start.needed, start.outgrew, start.gpu) == (5, 3, "")  # another device is for this time
+    for verb in ("resume", "dismiss"):
+        again = stage.ask(lock, verb)
+        assert (again.ok, again.data, again.why.split(".")[0]) == (False, {}, "it is estimating")
+    assert not stage.rest.dismissed
+
+
+def test_it_ends_where_somebody_else_has_the_job_or_had_it(
+    stage: Stage, lock: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "GLANCES", 0.01)
+    other = take_lock(stage.paths, "bert")
+    answer = stage.ask(lock)
+    assert (answer.ok, answer.data) == (False, {"ends": True}) and "it runs already" in answer.why
+    next_epoch(stage.paths)
+    os.close(other)
+    assert stage.ask(lock).why == "another worker has gone on with it since"
+    assert stage.rest is not None and stage.rest.dismissed and not stage.rest.woken and not stage.went_on
+
+
+def test_it_ends_where_other_settings_hold_and_where_it_is_asked_to(stage: Stage, lock: int) -> None:
+    other = stage.ask(lock, settings=replace(HERE, lab="/elsewhere", checkpoint_every=5.0))
+    assert other.why == "other settings hold here (lab, checkpoint_every)" and other.data == {"ends": True}
+    assert stage.ask(lock, "dismiss").ok
+    assert stage.rest is not None and stage.rest.dismissed and not stage.went_on
+    stage.rest = None
+    assert not stage.ask(lock, "dismiss").ok
