@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -69,7 +70,8 @@ def test_a_checkpoint_changes_nothing_and_can_be_looked_at(
     said = gpufit(env, "checkpoint", "saved")
     assert said.returncode == 0, said.stderr
     assert "saved at step 14 (line 7" in said.stdout
-    assert jobs(env)["saved"]["checkpoint"]["step"] == 14 and jobs(env)["saved"]["state"] == "running"
+    job = jobs(env)["saved"]
+    assert (job["checkpoint"]["step"], job["checkpoint"]["exact"], job["state"]) == (14, True, "running")
     hold.touch()
     assert kernel.finish(sent).ok
     assert kernel.check(DIGEST).stdout == plain
@@ -246,6 +248,20 @@ def test_a_full_device_is_refused_and_two_jobs_with_room_swap(
     hold.touch()
     assert kernel.finish(first).ok and second_kernel.finish(second).ok
     assert kernel.check(DIGEST).stdout == second_kernel.check(DIGEST).stdout == plain
+
+
+def test_a_move_that_cannot_go_on_ends_its_process_and_can_be_resumed(
+    kernel: Kernel, env: dict[str, str], plain: str, hold: Path
+) -> None:
+    kernel.check(SET_UP)
+    gone = "def gone(*_): raise FileNotFoundError(2, 'No such file or directory')\nos.execve = gone\n"
+    sent = kernel.send("%%gpufit train --name stuck\n" + gone + CELL.format(hold=str(hold)))
+    kernel.until(sent, "step 14\n")
+    assert gpufit(env, "move", "stuck").returncode == 0  # it says what became of the job
+    assert "No such file or directory" in kernel.finish(sent).traceback  # where its Python was, by now
+    hold.touch()
+    kernel.check("%gpufit resume stuck")  # which the process would keep from having the job, and its devices
+    assert kernel.check(DIGEST).stdout == plain
 
 
 def test_three_buttons_at_once_and_an_interrupt_break_nothing(
@@ -463,10 +479,56 @@ def test_a_trainer_that_is_not_known_is_left_by_its_own_resume(
     assert "own resume: not exact to the bit" in gpufit(env, "release", "unknown").stdout
     assert kernel.finish(sent).ok
     assert "own resume: not exact to the bit" in gpufit(env, "checkpoint", "show", "unknown").stdout
+    shown = json.loads(gpufit(env, "checkpoint", "show", "unknown", "--json").stdout)["checkpoints"]
+    assert [one["exact"] for one in shown] == [False] and jobs(env)["unknown"]["checkpoint"]["exact"] is False
 
     hold.touch()
     ran = kernel.check("%gpufit resume unknown")
 
+    assert re.search(r"goes on from step \d+ \(not exact to the bit\), saved", ran.shown)
     assert "Trainer.train goes on by the library's own resume" in ran.stdout + ran.shown
     kernel.check("assert end == 10**9 and seen == list(range(1, len(seen) + 1)), seen\nsys.path.pop(0)")
     assert not list(home.rglob("own-resume-*"))
+
+
+def test_a_log_is_cut_back_and_another_runs_log_is_not(kernel: Kernel, env: dict[str, str], tmp_path: Path) -> None:
+    log, renamed = tmp_path / "train.log", tmp_path / "first.log"
+    holds = {step: tmp_path / f"go-on-{step}" for step in (10, 20, 25)}
+    cell = (
+        "import os, time\nwith open({log!r}, 'w') as log:\n    for i in range(30):\n"
+        "        log.write(f'{name} {{i}}\\n'); log.flush(); print('step', i)\n"
+        "        while i in (10, 20, 25) and not os.path.exists(f'{holds}{{i}}'): time.sleep(0.02)\n"
+    )
+
+    def train(name: str) -> str:
+        return f"%%gpufit train --name {name}\n" + cell.format(log=str(log), name=name, holds=tmp_path / "go-on-")
+
+    def lines(name: str) -> str:
+        return "".join(f"{name} {i}\n" for i in range(30))
+
+    sent = kernel.send(train("one"))
+    kernel.until(sent, "step 10\n")
+    assert gpufit(env, "release", "one").returncode == 0
+    assert kernel.finish(sent).ok
+    log.rename(renamed)
+    log.write_text("another run's\n")
+    holds[10].touch()
+    sent = kernel.send("%gpufit resume one")
+    kernel.until(sent, f"{log} has become {renamed}, and goes on there.")
+    kernel.until(sent, "step 20\n")
+    assert gpufit(env, "checkpoint", "one").returncode == 0
+    holds[20].touch()
+    kernel.until(sent, "step 25\n")
+    job = jobs(env)["one"]
+    state = Path(env["HOME"]) / ".local/share/gpufit/jobs" / job["id"] / "state.json"
+    until = time.monotonic() + TIMEOUT
+    while state.stat().st_mtime < renamed.stat().st_mtime:  # it says once a second that it lives
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.kill(job["pid"], signal.SIGKILL)
+    kernel.finish(sent)
+    holds[25].touch()
+    assert "somebody else" not in kernel.check("%gpufit resume one").shown
+    assert renamed.read_text() == "".join(f"one {i}\n" for i in range(30))
+    assert log.read_text() == "another run's\n"
+    assert sorted(os.listdir(tmp_path)) == sorted([log.name, renamed.name, *(hold.name for hold in holds.values())])

@@ -96,7 +96,26 @@ def _write_torch(torch: Any, value: tuple[Any, ...]) -> None:
         torch.set_float32_matmul_precision(precision)
 
 
-# numpy, pandas, matplotlib -------------------------------------------------------------------------------------------
+def _read_torch_printing(torch: Any) -> dict[str, Any]:
+    return dict(vars(torch._tensor_str.PRINT_OPTS))
+
+
+def _write_torch_printing(torch: Any, options: dict[str, Any]) -> None:
+    vars(torch._tensor_str.PRINT_OPTS).update(options)
+
+
+# decimal, numpy, pandas, matplotlib ----------------------------------------------------------------------------------
+
+
+def _read_decimal(decimal: Any) -> Any:
+    """The context, if it is not as it comes."""
+    now, default = decimal.getcontext(), decimal.DefaultContext.copy()
+    default.clear_flags()
+    return None if repr(now) == repr(default) else now
+
+
+def _write_decimal(decimal: Any, context: Any) -> None:
+    decimal.setcontext(context or decimal.DefaultContext)  # a copy of that
 
 
 def _read_numpy(numpy: Any) -> tuple[Any, Any]:
@@ -216,6 +235,8 @@ def _write_logging(_: Any, value: tuple[int, list[_Handler]]) -> None:
 
 _MODES = {
     "torch": _Mode("torch", _read_torch, _write_torch),
+    "torch printing": _Mode("torch", _read_torch_printing, _write_torch_printing),
+    "decimal": _Mode("decimal", _read_decimal, _write_decimal, only_changed=True),
     "numpy": _Mode("numpy", _read_numpy, _write_numpy),
     "pandas": _Mode("pandas", _read_pandas, _write_pandas, only_changed=True),
     "matplotlib": _Mode("matplotlib", _read_plots, _write_plots, only_changed=True),

@@ -49,7 +49,9 @@ def needed_of(arrival: Arrival, changed: list[Any], written: Mapping[int, Any]) 
     )
 
 
-def arrival_again(needed: Needed, namespace: Namespace, before: Namespace, memory: Memory, whole: Whole) -> Arrival:
+def arrival_again(
+    needed: Needed, namespace: Namespace, before: Namespace, memory: Memory, whole: Whole, began: float
+) -> Arrival:
     """`before`: what the namespace held before the snapshot was opened."""
     header, _ = split(needed.graph)
     opener = Opener()
@@ -61,7 +63,9 @@ def arrival_again(needed: Needed, namespace: Namespace, before: Namespace, memor
     kinds: dict[type, Kind] = {}
     marks = list(_marks(found, needed.changed, kinds))
     bindings = before | {name: namespace[name] for name in needed.same if name in namespace}
-    return Arrival(needed.graph, memory, namespace, Opened(header, objects, opener), whole, marks, bindings, kinds)
+    return Arrival(
+        needed.graph, memory, namespace, Opened(header, objects, opener), whole, marks, bindings, kinds, began
+    )
 
 
 def _marks(found: Mapping[int, Any], changed: set[int], kinds: dict[type, Kind]) -> Any:

@@ -1,12 +1,15 @@
 """What of autograd's graphs a snapshot can hold: a tensor that is a look at a parameter, and one whose graph is spent.
 
-A live graph consists of C++ objects that nobody can make again, so a tensor that carries one is only put off. Not
-covered: the outputs of one operation with several (`chunk`, `unbind`), whose gradients meet in one node.
+A live graph consists of C++ objects that nobody can make again, so a tensor that carries one is only put off. Two kinds
+can be held: a look at a leaf, which is looked at again; and what `chunk`, `split` or `unbind` make of a leaf, whose
+gradients meet in one node, and which the same operation makes again.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 import torch
@@ -77,6 +80,55 @@ def look_at(leaf: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], 
     """The same elements by one operation, as autograd itself does it once the leaf has changed."""
     with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
         return leaf.requires_grad_(True).as_strided(size, stride, offset)
+
+
+# What splits a tensor, and what its node keeps of the arguments.
+_SPLITS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "SplitBackward0": (torch.Tensor.split, ("_saved_split_size", "_saved_dim")),
+    "SplitWithSizesBackward0": (torch.Tensor.split_with_sizes, ("_saved_split_sizes", "_saved_dim")),
+    "UnbindBackward0": (torch.Tensor.unbind, ("_saved_dim",)),
+}
+
+
+_WRAP = 1 << 64
+_NEGATIVE = range(_WRAP >> 1, _WRAP)  # as a node shows them: dim=-1
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All outputs of one operation that splits a leaf."""
+
+    leaf: torch.Tensor
+    operation: str
+    args: tuple[Any, ...]
+
+    def __reduce__(self) -> Any:
+        return split_again, (self.leaf, self.operation, self.args)
+
+
+def parts_with(t: torch.Tensor) -> Parts | None:
+    """Of which operation `t` is one output, as in `a, b = w.chunk(2)`, if that is all that its graph says."""
+    if not t._is_view() or t.retains_grad or t._backward_hooks:
+        return None
+    leaf, node = cast(torch.Tensor, t._base), cast(Any, t.grad_fn)
+    if node.name() not in _SPLITS or getattr(node.next_functions[0][0], "variable", None) is not leaf:
+        return None
+    kept = [getattr(node, name) for name in _SPLITS[node.name()][1]]
+    found = Parts(leaf, node.name(), tuple(one - _WRAP if one in _NEGATIVE else one for one in kept))
+    mine = _split(found)[t.output_nr]
+    look = (t.dtype, t.size(), t.stride(), t.storage_offset())
+    return found if look == (mine.dtype, mine.size(), mine.stride(), mine.storage_offset()) else None
+
+
+def _split(parts: Parts) -> tuple[torch.Tensor, ...]:
+    operation, _ = _SPLITS[parts.operation]
+    found: tuple[torch.Tensor, ...] = operation(parts.leaf, *parts.args)
+    return found
+
+
+def split_again(leaf: torch.Tensor, operation: str, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+    with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
+        return _split(Parts(leaf.requires_grad_(True), operation, args))
 
 
 class Spent(Function):

@@ -17,6 +17,7 @@ from ..graph.memory import Buffer
 from ..graph.opening import Whole
 from ..graph.spans import Foreign, Layout, Region
 from .snapshot_values import Blob, Changes
+from .users_files import Look, UsersFiles, may_have_changed
 
 Read = Callable[[int, memoryview], None]
 _TYPES = {
@@ -75,11 +76,16 @@ class Parts:
     blobs: tuple[Blob, ...]
     places: list[tuple[int, int]]  # offset and length, of those that the layout placed; they come first
     inputs: list[tuple[int, int]]  # of those of the memory that came in; they come next
-    mapped: list[tuple[str, int, int]]  # path, offset and length of what is a file's own; they come last
+    mapped: list[tuple[str, int, int]]  # path, offset and length of what is a changed file's own; they come last
 
 
-def gather(layout: Layout, devices: Mapping[int, Any], whole: Whole, inputs: Any, roots: Mapping[str, Any]) -> Parts:
-    """`devices`: the storages on devices by offset. `inputs`: the extents of the shipment in `whole`."""
+def gather(
+    layout: Layout, devices: Mapping[int, Any], whole: Whole, inputs: Any, roots: Mapping[str, Any], since: float
+) -> Parts:
+    """`devices`: the storages on devices by offset. `inputs`: the extents of the shipment in `whole`.
+
+    Of files that are mapped, those that nobody has written to `since` have all their bytes already.
+    """
     named, blobs = names_of_tensors(roots), _Blobs()
     runs: list[Region | Foreign] = [*layout.regions, *layout.foreign]
     runs.sort(key=lambda run: run.offset)
@@ -94,9 +100,11 @@ def gather(layout: Layout, devices: Mapping[int, Any], whole: Whole, inputs: Any
         address = whole.address + offset
         known = named.get(("cpu", address, nbytes))
         blobs.add(address, nbytes, known, whole, changes="often" if known and known.trained else "seldom")
-    for _, region in layout.mapped:
+    changed = {path for path in {path for path, _ in layout.mapped} if may_have_changed(path, since)}
+    in_files = [(path, region) for path, region in layout.mapped if path in changed]
+    for _, region in in_files:
         blobs.add(region.address, region.nbytes, None, region, changes="seldom")
-    mapped = [(path, region.offset, region.nbytes) for path, region in layout.mapped]
+    mapped = [(path, region.offset, region.nbytes) for path, region in in_files]
     return Parts(tuple(blobs.found), [(run.offset, run.nbytes) for run in runs], list(inputs), mapped)
 
 
@@ -166,11 +174,12 @@ def fill_input(whole: Whole, first: int, extents: Sequence[tuple[int, int]], rea
             read(first + number, view[offset : offset + nbytes])
 
 
-def fill_files(first: int, mapped: Sequence[tuple[str, int, int]], read: Read) -> None:
+def fill_files(
+    first: int, mapped: Sequence[tuple[str, int, int]], read: Read, looks: Mapping[str, Look], files: UsersFiles
+) -> None:
     """What stood in files that the training writes to through its memory."""
+    files.look_again(looks, {path for path, _, _ in mapped})
     for number, (path, offset, nbytes) in enumerate(mapped):
         found = bytearray(nbytes)
         read(first + number, memoryview(found))
-        with open(path, "r+b") as file:
-            file.seek(offset)
-            file.write(found)
+        files.put_back(path, offset, found, looks[path])

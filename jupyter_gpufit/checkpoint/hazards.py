@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..errors import NotHere
 from ..graph.paths import search, where
 from ..graph.stream import a_thing
 from .orders import Order, by_value, kept_by_pickle, order_of
+from .own_files import homes, is_own
 
 Problem = tuple[str, str]  # where it is, and a sentence
 Memo = Mapping[int, tuple[int, Any]]  # a pickler's: its objects by their id()
@@ -35,6 +37,34 @@ def check_moment() -> None:
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.main_thread() and not thread.name.startswith(_HARMLESS):
             raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
+
+
+def threads_left_behind() -> list[str]:
+    """Remarks about the daemon threads that run code of the user's: another process does not have them."""
+    return [
+        f"The thread {thread.name!r}, which the cell started, does not go along: from a checkpoint the training goes on"
+        " without it. Start it inside the loop where it is not alive, or keep what it does in the loop."
+        for thread in threading.enumerate()
+        if thread.daemon and (_is_of_user(type(thread)) or _is_of_user(getattr(thread, "_target", None)))
+    ]
+
+
+def finalizers_left_behind() -> list[str]:
+    """Remarks about what was to be called when an object goes: weakref.finalize() belongs to its process."""
+    kept = list(weakref.finalize._registry.values())  # type: ignore[attr-defined]
+    names = dict.fromkeys(getattr(one.func, "__name__", "a function") for one in kept if _is_of_user(one.func))
+    return [
+        f"That {name}() is to be called by weakref.finalize does not go along: from a checkpoint the training goes on"
+        " without that."
+        for name in names
+    ]
+
+
+def _is_of_user(code: Any) -> bool:
+    """Whether a class or function is defined in the notebook or in a module of the user's own."""
+    module = str(getattr(code, "__module__", ""))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return module == "__main__" or (isinstance(file, str) and is_own(file, homes()))
 
 
 def stored_ids(stream: bytes, memo: Memo, roots: Roots) -> Iterator[Problem]:

@@ -1,11 +1,12 @@
 """Iterators of a DataLoader, in the middle of an epoch.
 
 Without workers an iterator is its attributes. With workers, its state is in other processes: so every batch brings with
-it the random generators of its worker as they were after making it, and the iterator here keeps the indices that it has
-sent and not got back. Taken up again, it starts workers with these generators, and they make those batches once more.
+it the random generators of its worker, and the counters and other plain values that the dataset has changed there, as
+they were after making it; and the iterator here keeps the indices that it has sent and not got back. Taken up again, it
+starts workers with these, and they make those batches once more.
 
-Not covered, and refused: IterableDataset with workers, and in_order=False. What a dataset changes of itself in a worker
-(a cache) is lost, as it is to the training.
+Not covered, and refused: IterableDataset with workers, and in_order=False. What else a dataset changes of itself in a
+worker (a cache) does not go along, which is told.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from torch.utils.data.dataloader import (
 from ..graph.instances import make_instance, reduce_instance
 from ..graph.kinds import Kind, Reduced
 from .loader_workers import Carried, Start, States
+from .watched import State
 
 if TYPE_CHECKING:
     from .pickler import SnapshotPickler
@@ -102,6 +104,7 @@ class Position:
     states: dict[int, States]  # of each worker, after the last batch of its that was yielded
     seed: int
     ended: bool
+    first: State | None = None  # what went on by itself in the workers, when the first of them were started
 
 
 @dataclass
@@ -125,6 +128,7 @@ class _Memory:
     states: dict[int, States] = field(default_factory=dict)
     own_start: Any = None
     seed: int = 0
+    first: State | None = None
     sampler: Any = None
     turns: _Turns = field(default_factory=lambda: _Turns(1))
     ahead: dict[int, int] = field(default_factory=dict)  # tasks that were sent for an epoch that was left: whose
@@ -139,14 +143,16 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._memory = _Memory(_copy(loader))
+        self._memory.first = Start(loader.worker_init_fn, loader.collate_fn, {}, None).watched(loader.dataset).read()
         super().__init__(loader)
 
     # torch sets these while it makes an iterator. One that is taken up again has other values for them.
 
     @property
     def _worker_init_fn(self) -> Start:
-        resuming = self._memory.resuming
-        return Start(self._memory.own_start, resuming.states if resuming else {})
+        memory = self._memory
+        states, first = (memory.resuming.states, memory.resuming.first) if memory.resuming else ({}, None)
+        return Start(memory.own_start, memory.loader.collate_fn, states, first)
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, own: Any) -> None:
@@ -229,7 +235,7 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
             _MultiProcessingDataLoaderIter.__init__(self, memory.loader)
         assert self._send_idx >= left, "fewer batches were asked for than had been"
         self._index_sampler = memory.loader._index_sampler
-        memory.resuming, memory.states = None, dict(position.states)
+        memory.resuming, memory.states, memory.first = None, dict(position.states), position.first
         self._num_yielded = position.yielded
 
     def _end(self, position: Position) -> None:
@@ -253,6 +259,7 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
             states=dict(memory.states),
             seed=memory.seed,
             ended=self._shutdown,
+            first=memory.first,
         )
 
 
@@ -275,7 +282,13 @@ def _undisturbed(generator: torch.Generator | None) -> Iterator[None]:
 
 
 def reduce_remembering(obj: RememberingIter, pickler: SnapshotPickler) -> Reduced:
-    state = (obj._memory.loader, obj.position())
+    position = obj.position()
+    if lost := dict.fromkeys(f"`{name}`" for states in position.states.values() for name in states["held"].lost):
+        pickler.remarks.append(
+            f"The workers of a DataLoader have changed {', '.join(lost)}, which does not go along: from a checkpoint"
+            " they begin with what was there before. If more than a cache is kept there, use num_workers=0."
+        )
+    state = (obj._memory.loader, position)
     return make_instance, (type(obj),), state, None, None, fill_remembering
 
 

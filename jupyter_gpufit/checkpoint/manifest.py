@@ -57,6 +57,7 @@ class About:
     python: str = ""
     torch: str = ""
     transformer: str = ""  # version of the rewriting of cells: another one cannot find the place again
+    exact: bool = True  # goes on to the bit; else by a library's own resume
     hashseed: str = ""  # PYTHONHASHSEED
     peak: int = 0  # bytes that the training had taken of its device at the most; 0: not known
     versions: Mapping[str, str] = field(default_factory=dict)  # of libraries, and hashes of their loops' sources

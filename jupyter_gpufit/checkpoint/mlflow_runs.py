@@ -1,7 +1,7 @@
 """Active runs of MLflow: taken up again by their ids, with those that they are nested in.
 
 Not covered: rewinding (MLflow keeps each value that is logged, so that what a lost part of the training had logged is
-in the run twice), and autologging, which patches libraries.
+in the run twice), and autologging, which patches libraries: that it is gone is said.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .restore import Restoring
 
 _FLUENT = "mlflow.tracking.fluent"
+_AUTOLOGGING = "mlflow.utils.autologging_utils"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,16 @@ class Stack:
     time: float  # of the checkpoint, in seconds since 1970
 
 
+@dataclass(frozen=True)
+class Autologging:
+    """That of these libraries was on."""
+
+    libraries: tuple[str, ...]
+
+
 def find(cls: type) -> Kind | None:
+    if cls is Autologging:
+        return Kind(reduce=reduce_autologging)
     names = {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}
     return Kind(reduce=reduce_run) if f"{_FLUENT}.ActiveRun" in names else None
 
@@ -45,6 +55,24 @@ def active() -> list[Any]:
         # Not simply this thread's: a graph of many linked objects is written by a thread with a larger stack.
         stack = stack.get_all_thread_values().get(threading.main_thread().ident, [])
     return list(stack)
+
+
+def autologging() -> list[Autologging]:
+    """What the cell has turned on; as long as it does not say so once more, it is off in another process."""
+    integrations = getattr(sys.modules.get(_AUTOLOGGING), "AUTOLOGGING_INTEGRATIONS", {})
+    on = tuple(name for name, options in integrations.items() if options and not options.get("disable"))
+    return [Autologging(on)] if on else []
+
+
+def reduce_autologging(found: Autologging, pickler: SnapshotPickler) -> Reduced:
+    return tell_autologging, (pickler.restoring, found.libraries)
+
+
+def tell_autologging(restoring: Restoring, libraries: tuple[str, ...]) -> None:
+    restoring.remarks.append(
+        f"MLflow's autologging ({', '.join(libraries)}) does not go on: what it would have logged from here on is not"
+        " logged. Calls such as mlflow.log_metric() are."
+    )
 
 
 def close() -> None:

@@ -1,7 +1,8 @@
 """What a training has put into modules: attributes that cells set, and the data of the user's own modules.
 
 Modules are imported again where the training goes on, and are then as their files make them. A cell that says
-`torch.nn.Linear.forward = mine` or `settings.rate = 3` has changed one, and so may any function of the user's own.
+`torch.nn.Linear.forward = mine` or `settings.rate = 3` has changed one, and so may any function of the user's own. With
+an own module goes what its classes and functions hold as attributes: `Config.seen`, `step.calls`.
 
 Not covered: what library code keeps for itself, setattr() and monkeypatches that an own module makes in a library.
 """
@@ -13,21 +14,22 @@ import functools
 import os
 import pickle
 import sys
-import sysconfig
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from enum import EnumType
 from typing import Any
 
+from ..cell.resumable.library_versions import FUNCTIONS, GENERATORS
 from ..graph.stream import Namespace
+from .own_files import homes, is_own
 
-_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_OURS = str(Path(__file__).parents[1]) + os.sep
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
+_HOLDING = (type, types.FunctionType)  # code whose attributes are data
+_LIBRARIES = frozenset(name.partition(".")[0] for name in (*FUNCTIONS, *GENERATORS, "numpy"))  # wherever they stand
 _MISSING = object()
 
 Attribute = tuple[Any, tuple[str, ...], Any]  # a module or class, the way from there, and the value
-Contents = dict[str, dict[str, Any]]  # of modules, by name
+Contents = dict[str, dict[str, Any]]  # of modules, and of classes and functions in them, by name
 
 
 def attributes_set(program: Mapping[str, Any], namespace: Namespace) -> list[Attribute]:
@@ -76,38 +78,47 @@ def put_attributes(found: Iterable[Attribute]) -> None:
 
 
 def own_modules() -> Iterator[types.ModuleType]:
-    """Those whose files are in the directory where the notebook is, or in one below it."""
-    homes = _homes()
+    """Those whose files are the user's own."""
+    where = homes()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if name == "__main__" or not isinstance(module, types.ModuleType) or not isinstance(file, str):
             continue
-        if file.startswith(homes) and file.endswith(".py") and not file.startswith((*_INSTALLED, _OURS)):
-            if "site-packages" not in file:  # of another environment
-                yield module
+        if name.partition(".")[0] not in _LIBRARIES and is_own(file, where):
+            yield module
 
 
-def _homes() -> tuple[str, ...]:
-    found = {os.environ.get("PWD", "")}
-    try:
-        found.add(os.getcwd())
-    except OSError:
-        pass  # it was deleted
-    return tuple(home + os.sep for home in found - {"", os.sep})
+def own_data(module: types.ModuleType) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What it and the classes and functions in it hold that is not code, each under its name: module, module:Class."""
+    yield module.__name__, _data(module)
+    for name, value in list(vars(module).items()):
+        is_here = getattr(value, "__module__", "") == module.__name__ and getattr(value, "__qualname__", "") == name
+        if is_here and isinstance(value, _HOLDING) and not isinstance(value, EnumType):
+            yield f"{module.__name__}:{name}", _data(value)
 
 
-def own_data(module: types.ModuleType) -> dict[str, Any]:
+def _data(home: Any) -> dict[str, Any]:
     return {
         name: value
-        for name, value in vars(module).items()
-        if not name.startswith("__") and not isinstance(value, _CODE)
+        for name, value in vars(home).items()
+        if not name.startswith("__")
+        and not isinstance(value, _CODE)
+        and type(value) is not object  # a mark that is compared by `is`, also by the defaults of functions
+        and not (isinstance(home, type) and hasattr(type(value), "__get__"))  # a property, a slot
     }
 
 
 def put_data(found: Contents) -> None:
-    for name, contents in found.items():
-        if name in sys.modules:
-            vars(sys.modules[name]).update(contents)
+    for place, contents in found.items():
+        module, _, name = place.partition(":")
+        home = sys.modules.get(module)
+        home = vars(home).get(name) if home is not None and name else home
+        if isinstance(home, types.ModuleType | types.FunctionType):
+            vars(home).update(contents)
+        elif isinstance(home, type):
+            for attribute, value in contents.items():
+                if vars(home).get(attribute, _MISSING) is not value:
+                    type.__setattr__(home, attribute, value)
 
 
 def stamps() -> dict[str, tuple[str, int, int]]:

@@ -1,7 +1,8 @@
-"""Open files: found again under their path, cut back to what they held, at the same position.
+"""Open files: found again under their path, at the same position.
 
-A file that is written is cut to the size it had when the snapshot was taken, so that a resumed training does not write
-its lines twice. Not covered: what was overwritten within that size, pipes, sockets and compressed files.
+A file that is written is cut to the size it had when the snapshot was taken (see users_files.py), so that a resumed
+training does not write its lines twice. Not covered: what was overwritten within that size, pipes, sockets and
+compressed files.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from .pickler import SnapshotPickler
     from .restore import Restoring
 
-_FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "a": os.O_WRONLY | os.O_APPEND, "x": os.O_WRONLY}
+_NEW = os.O_WRONLY | os.O_CREAT  # it may be gone
+_FLAGS = {"r": os.O_RDONLY, "w": _NEW, "a": _NEW | os.O_APPEND, "x": _NEW}
 _READ_AHEAD = 64 * MiB  # of text that a loop over lines has not come to
 _FORM = "delimiter doublequote escapechar lineterminator quotechar quoting skipinitialspace strict".split()
 _WRITER, _READER = type(csv.writer(io.StringIO())), type(csv.reader(()))
@@ -120,7 +122,7 @@ def _text(file: io.TextIOWrapper, pickler: SnapshotPickler) -> Reduced:
     position = _position(file, path)
     newline = _newline(file, path, position) if file.readable() else ""
     form = (file.encoding, file.errors, file.line_buffering, file.write_through, newline, getattr(file, "mode", None))
-    return make_text, (file.buffer, *form), position, None, None, seek
+    return make_text, (file.buffer, *form), (position, _size(file)), None, None, seek
 
 
 def make_text(
@@ -183,11 +185,20 @@ def _buffered(file: Any, pickler: SnapshotPickler) -> Reduced:
     if file.writable():
         file.flush()
     _path(file)
-    return type(file), (file.raw,), file.tell(), None, None, seek
+    return type(file), (file.raw,), (file.tell(), _size(file)), None, None, seek
 
 
-def seek(file: Any, position: int) -> None:
-    file.seek(position)
+def _size(file: Any) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def seek(file: Any, state: tuple[int, int]) -> None:
+    """Go to where it was, and to the end of one that has lost what was there: writing must not leave a gap."""
+    position, size = state
+    if file.writable() and position > _size(file) < size:
+        file.seek(0, io.SEEK_END)
+    else:
+        file.seek(position)
 
 
 def reduce_raw(file: io.FileIO, pickler: SnapshotPickler) -> Reduced:
@@ -195,20 +206,22 @@ def reduce_raw(file: io.FileIO, pickler: SnapshotPickler) -> Reduced:
 
 
 def _raw(file: io.FileIO, pickler: SnapshotPickler) -> Reduced:
-    size = os.fstat(file.fileno()).st_size if file.writable() else None
-    return make_raw, (_path(file), file.name, file.mode, size), file.tell(), None, None, seek
+    path = _path(file)
+    if file.writable():
+        pickler.take_file(path, read=file.readable())
+    return make_raw, (pickler.restoring, path, file.name, file.mode), (file.tell(), _size(file)), None, None, seek
 
 
-def make_raw(path: str, name: Any, mode: str, size: int | None) -> io.FileIO:
-    flags = os.O_RDWR | (os.O_APPEND if "a" in mode else 0) if "+" in mode else _FLAGS[mode[0]]
+def make_raw(restoring: Restoring, path: str, name: Any, mode: str) -> io.FileIO:
+    if "+" in mode:
+        flags = os.O_RDWR | (os.O_APPEND if "a" in mode else 0)
+    else:
+        flags = _FLAGS[mode[0]]
     try:
-        fd = os.open(path, flags | os.O_CLOEXEC)
-        if size is not None:
-            if os.fstat(fd).st_size < size:
-                raise CannotArrive(path, f"the file has become shorter than it was at the checkpoint ({size} bytes).")
-            os.ftruncate(fd, size)
+        fd = os.open(restoring.files.where(path), flags | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise CannotArrive(path, f"it was open at the checkpoint, and now: {error.strerror}.") from error
+        why = f"it was open at the checkpoint, and now: {error.strerror}. Put it back, and resume again."
+        raise CannotArrive(path, why) from error
     made = io.FileIO(fd, mode.replace("x", "w"))
     made.name = name
     return made

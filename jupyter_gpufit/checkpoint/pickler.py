@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import weakref
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from ..graph.spans import Recorder
 from ..graph.stream import GraphPickler, Namespace
 
 _OF_TORCH = ("tensors", "loaders")
-_FAMILIES = ("suspended", "opened_files", "reporters", "trackers", "figures")
+_FAMILIES = ("suspended", "caches", "opened_files", "reporters", "trackers", "figures")
 _ADVICE = "No checkpoint can hold it: make it anew where it is used, or delete it before the loop."
+_LISTED = "No checkpoint can hold its place: go over a list instead, `for x in list(...)`."
 _MANY = 1000  # refusals, of which the first ten are shown
 
 
@@ -45,6 +47,13 @@ class SnapshotPickler(GraphPickler):
         given = [namespace, recorder, self.restoring, self.program]
         super().__init__(namespace, recorder, {id(one): (number, one) for number, one in enumerate(given)}, back=True)
         self.on_devices: dict[int, Any] = {}  # storages by their number
+        self.parts: dict[Any, Any] = {}  # what splits a tensor, by its node
+        self.remarks: list[str] = []  # what goes another way: sentences
+        self.tried: frozenset[int] = frozenset()  # caches in which it is tried out what can be saved, by their id()
+        self.files: dict[str, bool] = {}  # of the user's, that are open for writing, and whether for reading, too
+
+    def take_file(self, path: str, *, read: bool) -> None:
+        self.files[path] = read or self.files.get(path, False)
 
     def kind(self, cls: type) -> Kind:
         kind = self.kinds.get(cls)
@@ -57,7 +66,8 @@ class SnapshotPickler(GraphPickler):
 
     def refuse(self, obj: Any, why: str) -> Reduced:
         what = why.split(". ")[0].rstrip(".")  # what follows is advice for who sends it to a worker
-        return self.name_it(obj, f"{what}. {_ADVICE}")
+        iterates = hasattr(type(obj), "__next__") and not isinstance(obj, io.IOBase)
+        return self.name_it(obj, f"{what}. {_LISTED if iterates else _ADVICE}")
 
     def name_it(self, obj: Any, why: str) -> Reduced:
         """Refuse an object, with a sentence that says what it is and what to do."""

@@ -1,4 +1,4 @@
-"""What belongs to the process and to no variable: random generators, settings, directory, signals, loggers, hooks.
+"""What belongs to the process and to no variable: generators, settings, directory, limits, signals, loggers, hooks.
 
 `Surroundings` are wanted before the variables are opened, since a class or a file may need them. The rest is put in
 place last, when the training stands where it stood: rebuilding it has drawn random numbers and changed settings.
@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..cell import modes, rng
 from . import torch_settings, trackers
+from .past_modes import past_modes
 
 # What the process was given, and what it is for: these are the new process's own.
 _NOT_CARRIED = ("CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED", "GPUFIT_", "TORCHINDUCTOR_CACHE_DIR", "WANDB_SERVICE")
+# Limits that a training raises for itself. The others are set for it, by a shell or an administrator.
+_LIMITS = ("RLIMIT_NOFILE", "RLIMIT_STACK", "RLIMIT_CORE")
 _OURS = __package__.split(".")[0]
 
 
@@ -29,6 +33,8 @@ class Surroundings:
     directory: str | None
     environment: dict[str, str]
     recursion_limit: int
+    umask: int | None = None  # None: not known
+    limits: dict[str, int] = field(default_factory=dict)  # the soft ones
 
     @classmethod
     def now(cls) -> Surroundings:
@@ -36,7 +42,8 @@ class Surroundings:
             directory: str | None = os.getcwd()
         except OSError:
             directory = None  # deleted
-        return cls(directory, _carried(os.environ), sys.getrecursionlimit())
+        limits = {name: resource.getrlimit(getattr(resource, name))[0] for name in _LIMITS}
+        return cls(directory, _carried(os.environ), sys.getrecursionlimit(), _umask(), limits)
 
     def put(self) -> None:
         for name in set(_carried(os.environ)) - set(self.environment):
@@ -45,6 +52,29 @@ class Surroundings:
         if self.directory is not None and os.path.isdir(self.directory):
             os.chdir(self.directory)
         sys.setrecursionlimit(self.recursion_limit)
+        if self.umask is not None:
+            os.umask(self.umask)
+        for name, soft in self.limits.items():
+            _limit(getattr(resource, name), soft)
+
+
+def _umask() -> int | None:
+    """Not by os.umask(), which would set it for a moment, while other threads make files."""
+    try:
+        with open("/proc/self/status") as status:
+            found = next((line for line in status if line.startswith("Umask:")), "")
+    except OSError:
+        return None
+    return int(found.split()[1], 8) if found else None
+
+
+def _limit(number: int, soft: int) -> None:
+    """As near to it as this process may go."""
+    now, hard = resource.getrlimit(number)
+    if hard != resource.RLIM_INFINITY and not 0 <= soft <= hard:
+        soft = hard
+    if soft != now:
+        resource.setrlimit(number, (soft, hard))
 
 
 def _carried(environment: Any) -> dict[str, str]:
@@ -66,6 +96,11 @@ def read() -> Settings:
 
 
 def put(found: Settings) -> None:
+    with past_modes():
+        _put(found)
+
+
+def _put(found: Settings) -> None:
     for number, handler in found["signals"].items():
         signal.signal(number, handler)
     _put_loggers(found["loggers"])

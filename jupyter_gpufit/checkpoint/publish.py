@@ -19,6 +19,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from ..job import sync_directory
+from . import users_files
 from .checksum import Run, Section, Sums
 from .image_file import ImageFile, create, write_at
 from .layout import Image
@@ -60,6 +62,7 @@ class Publisher:
         """`waited_for`: a training stands still meanwhile, so that nothing is written with low priority."""
         self.directory = directory
         self._waited_for = waited_for
+        self._lasts = False  # whether the directory itself outlasts a power cut
         self._sound: set[tuple[int, ...]] = set()  # files to be linked that were written or read by this process
 
     def publish(self, request: Request, windows: Windows) -> None:
@@ -70,11 +73,15 @@ class Publisher:
         try:
             manifest = self._write(aside, request, windows)
             _write_small(aside / MANIFEST, manifest.to_json().encode())
-            _sync(aside)
+            sync_directory(aside)
+            users_files.sync(request.files)
+            if not self._lasts:  # made just now, or by whoever prepared for this
+                sync_directory(self.directory.parent)
+                self._lasts = True
             with publishing(self.directory):
                 _check_epoch(self.directory, request.about.epoch)
                 _rename_to_new(aside, self.directory / request.name)
-                _sync(self.directory)
+                sync_directory(self.directory)
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
@@ -149,8 +156,12 @@ def _free(directory: Path) -> int:
 
 @contextmanager
 def publishing(directory: Path) -> Iterator[None]:
-    """Hold what orders publishing against a change of the job's epoch: both check and act under this lock."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Hold what orders publishing against a change of the job's epoch: both check and act under this lock.
+
+    On a file that is open for writing: over NFS only such a lock keeps processes on two hosts apart.
+    """
+    # Leave the file in place: unlinking a locked file lets two processes lock two inodes of one name.
+    fd = os.open(directory.parent / "publish.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -231,14 +242,6 @@ def _link_or_copy(fd: int, source: Path, target: Path) -> None:
             os.fsync(copy)
         finally:
             os.close(copy)
-
-
-def _sync(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:

@@ -90,3 +90,11 @@ def in_threads(work: Callable[[Item], None], items: Iterable[Item]) -> None:
 def names(directory: Path) -> list[str]:
     """Of the checkpoints there, newest first, whole or broken."""
     return sorted((name for name in os.listdir(directory) if is_name(name)), key=order_of, reverse=True)
+
+
+def latest_epoch(directory: Path) -> int:
+    """Of the workers that left a checkpoint there; 0 if none did."""
+    try:
+        return max((order_of(name)[0] for name in names(directory)), default=0)
+    except FileNotFoundError:
+        return 0

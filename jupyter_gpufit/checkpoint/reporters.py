@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CannotArrive
 from ..graph.instances import INSTANCE, make_instance
 from ..graph.kinds import Kind, Reduced
 
@@ -125,9 +124,10 @@ def reduce_summary(writer: Any, pickler: SnapshotPickler) -> Reduced:
         return make_instance, (type(writer),), INSTANCE.state(writer), None, None, INSTANCE.fill  # closed
     writer.flush()
     arguments = {name: getattr(writer, name) for name in _ARGUMENTS} | {"log_dir": os.path.abspath(writer.log_dir)}
-    sizes = {path: os.path.getsize(path) for path in map(_event_file, (writer.all_writers or {}).values()) if path}
+    for path in filter(None, map(_event_file, (writer.all_writers or {}).values())):
+        pickler.take_file(path, read=False)
     inner = [os.path.abspath(path) for path in (writer.all_writers or {}) if path != writer.log_dir]
-    return make_summary, (type(writer), arguments, sizes, inner)
+    return make_summary, (type(writer), arguments, inner)
 
 
 def _event_file(file_writer: Any) -> str | None:
@@ -135,9 +135,5 @@ def _event_file(file_writer: Any) -> str | None:
     return os.path.abspath(found) if found and os.path.exists(found) else None
 
 
-def make_summary(cls: Any, arguments: dict[str, Any], sizes: dict[str, int], inner: list[str]) -> Any:
-    for path, size in sizes.items():
-        if not os.path.exists(path) or os.path.getsize(path) < size:
-            raise CannotArrive(path, "this file of TensorBoard's is gone, or shorter than it was at the checkpoint.")
-        os.truncate(path, size)
+def make_summary(cls: Any, arguments: dict[str, Any], inner: list[str]) -> Any:
     return cls(**arguments)

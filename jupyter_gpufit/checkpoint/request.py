@@ -22,6 +22,7 @@ class Request:
     images: tuple[Image, ...]
     blobs: tuple[StoredBlob, ...]  # with a checksum where they are linked, and none yet where they are written
     linked: Mapping[str, str]  # file: the checkpoint that has it
+    files: tuple[str, ...] = ()  # the user's own that the training writes to
 
     @classmethod
     def of(cls, name: str, about: About, keep: int, snapshot: Snapshot, layout: Layout, before: str) -> Request:
@@ -38,7 +39,7 @@ class Request:
                 file, at = placed[number]
                 blobs.append(StoredBlob(blob.name, blob.dtype, tuple(blob.shape), blob.nbytes, file, at, ""))
         linked = {blob.file: before for blob in layout.linked.values()}
-        return cls(name, about, keep, layout.images, tuple(blobs), linked)
+        return cls(name, about, keep, layout.images, tuple(blobs), linked, snapshot.files)
 
     @property
     def needed(self) -> int:
@@ -60,7 +61,8 @@ class Request:
             Image(**image | {"blobs": tuple(image["blobs"]), "at": tuple(image["at"])}) for image in record["images"]
         ]
         blobs = [StoredBlob(name, dtype, tuple(shape), *rest) for name, dtype, shape, *rest in record["blobs"]]
-        return cls(**record | {"about": About(**record["about"]), "images": tuple(images), "blobs": tuple(blobs)})
+        lists = {"images": tuple(images), "blobs": tuple(blobs), "files": tuple(record["files"])}
+        return cls(**record | lists | {"about": About(**record["about"])})
 
 
 @dataclass(frozen=True)

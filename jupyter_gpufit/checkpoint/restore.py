@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import CannotArrive
+from ..errors import CannotArrive, NotResumable
 from ..graph import Arrival, Memory
 from ..graph.opening import Opener, Whole
 from ..graph.reply import split
@@ -16,14 +16,17 @@ from ..graph.stream import GraphUnpickler, Namespace, without_collecting
 from . import modules, process
 from .arrived import Needed, arrival_again
 from .blobs import Loaded, Read, fill_files, fill_input
+from .snapshot import VERSION
+from .users_files import Left, UsersFiles
 
 
 @dataclass
 class Restoring:
     """What objects hand over while they are made, to be done when all are there."""
 
+    files: UsersFiles
+    remarks: list[str]
     last: list[Callable[[], None]] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,25 @@ class Restored:
     put_settings: Callable[[], None]  # random generators and modes: last of all, when the loop goes on
 
 
-def restore(graph: bytes, read: Read, program: Any, namespace: Namespace, *, memory: Memory | None = None) -> Restored:
+def restore(
+    graph: bytes,
+    read: Read,
+    program: Any,
+    namespace: Namespace,
+    *,
+    memory: Memory | None = None,
+    left: Left | None = None,
+) -> Restored:
     """Open a snapshot in `namespace`; `read(i, view)` fills a view with the bytes of blob i.
 
     `memory`: the kernel's, whose bytes are made those of the snapshot; without it, there is a new one.
+    `left`: how the training ended; by default, right after the snapshot.
     The program has the records then, and puts the settings in place when the cell has come to where it stood.
     """
+    left = left or Left()
     header, stream = split(graph)
+    if header.get("version") != VERSION:
+        raise NotResumable(left.job, "another version of jupyter_gpufit saved it. Resume it with that version.")
     process.Surroundings(**header["surroundings"]).put()
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
     make_known(header["sources"])
@@ -49,18 +64,20 @@ def restore(graph: bytes, read: Read, program: Any, namespace: Namespace, *, mem
     memory = _input_memory(header, memory)
     whole = Whole(memory)
     fill_input(whole, len(header["places"]), header["inputs"], read)
-    fill_files(len(header["places"]) + len(header["inputs"]), header["mapped"], read)
+    remarks: list[str] = []
+    files = UsersFiles(left, remarks)
+    fill_files(len(header["places"]) + len(header["inputs"]), header["mapped"], read, header["looks"], files)
+    files.cut_back(header["written"])
+    restoring = Restoring(files, remarks)
     before = dict(namespace)
     with without_collecting():
-        restored = _open(
-            header, stream, Loaded(header["places"], set(header["devices"]), read), program, namespace, whole
-        )
-        records, settings, extra, needed, restoring = restored
+        loaded = Loaded(header["places"], set(header["devices"]), read)
+        records, settings, extra, needed = _open(header, stream, loaded, program, namespace, whole, restoring)
         for finish in restoring.last:
             finish()
-        arrival = arrival_again(needed, namespace, before, memory, whole)
-    remarks = (*modules.changed_files(header["modules"]), *restoring.remarks)
-    found = Restored(arrival, extra, remarks, lambda: process.put(settings))
+        arrival = arrival_again(needed, namespace, before, memory, whole, header["began"])
+    told = (*modules.changed_files(header["modules"]), *remarks)
+    found = Restored(arrival, extra, told, lambda: process.put(settings))
     if program is not None:
         program.resume(records)
         program.on_resumed = found.put_settings
@@ -74,9 +91,15 @@ def _input_memory(header: dict[str, Any], memory: Memory | None) -> Memory:
 
 
 def _open(
-    header: dict[str, Any], stream: bytes, loaded: Loaded, program: Any, namespace: Namespace, whole: Whole
-) -> tuple[Any, process.Settings, Any, Needed, Restoring]:
-    opener, restoring, name = Opener(), Restoring(), ""
+    header: dict[str, Any],
+    stream: bytes,
+    loaded: Loaded,
+    program: Any,
+    namespace: Namespace,
+    whole: Whole,
+    restoring: Restoring,
+) -> tuple[Any, process.Settings, Any, Needed]:
+    opener, name = Opener(), ""
     opener.extend(header["table"], header["files"], loaded, whole)
     try:
         given = [namespace, opener, restoring, program]
@@ -93,4 +116,4 @@ def _open(
         order.fill(obj)
     modules.put_attributes(attributes)
     modules.put_data(data)
-    return records, settings, extra, needed, restoring
+    return records, settings, extra, needed

@@ -9,10 +9,12 @@ need of the arrival, and the sets that need help with their order.
     tensors      on their devices, with their hooks        loaders      in the middle of an epoch, with workers
     suspended    generators                                opened_files cut back when the training goes on
     reporters    bars, log files, TensorBoard              process      what belongs to no variable
+    users_files  what others may have written meanwhile
     modules      what cells have put into them             orders       of sets
     arrived      what the reply will need                  hazards      what would silently go another way
     blobs        bytes out and in                          autograd     which graphs of tensors can be held
-    trackers     runs of W&B and MLflow
+    trackers     runs of W&B and MLflow                    caches       what lru_cache remembers
+    past_modes   our calls of torch, and the cell's modes  watched      what goes on in a loader's workers
 
 Objects that cannot be saved are named, all at once (CannotSave); what can be saved later only defers (NotHere).
 """
@@ -37,10 +39,13 @@ from . import hazards, modules, process
 from .arrived import changed_by_now, needed_of
 from .blobs import Parts, gather
 from .hazards import Problem
+from .past_modes import past_modes
 from .pickler import SnapshotPickler, Unready
 from .snapshot_values import Snapshot
+from .users_files import Look, Written
 
-FORMAT = 1  # of the header
+FORMAT = 1  # of any graph's header
+VERSION = 2  # of what a snapshot's has in it: a resume reads no other
 _OF_DYNAMO = re.compile(r"G__.*|torch_dynamo_resume_in_.*|.*_fn_\d+")  # names that compiling leaves in the namespace
 Skip = Callable[[str], bool]
 
@@ -59,9 +64,8 @@ def take(
     Raises NotHere if it can be saved at a later safe point, CannotSave if something in it cannot be saved at all.
     """
     hazards.check_moment()
-    records = program.records()
-    whole = _Whole(program, arrival, namespace, skip, records, process.read(), extra)
-    with without_collecting():
+    with past_modes(), without_collecting():
+        whole = _Whole(program, arrival, namespace, skip, program.records(), process.read(), extra)
         try:
             return whole.written()
         except RecursionError:
@@ -102,7 +106,9 @@ class _Whole:
         graph = pickler.stream.getvalue()
         self._refuse([*self._told(pickler), *hazards.stored_ids(graph, memo, self._roots)])
         parts, header = self._laid_out(pickler, names)
-        return Snapshot(pickle.dumps(header, 5) + graph, parts.blobs, tuple(remarks))
+        files = (*header["looks"], *header["written"])
+        remarks += [*pickler.remarks, *hazards.threads_left_behind(), *hazards.finalizers_left_behind()]
+        return Snapshot(pickle.dumps(header, 5) + graph, parts.blobs, tuple(remarks), files)
 
     def problems(self) -> tuple[Problem, ...]:
         try:
@@ -128,15 +134,18 @@ class _Whole:
         """What can be saved of it: their locks and files they make for themselves again."""
         found: modules.Contents = {}
         for module in modules.own_modules():
-            for name, value in modules.own_data(module).items():
-                trial = SnapshotPickler(self.program, self.namespace, lambda address: None)
-                try:
-                    trial.dump(value)
-                except Exception:
-                    continue
-                if not trial.refusals:
-                    found.setdefault(module.__name__, {})[name] = value
+            for place, contents in modules.own_data(module):
+                if kept := {name: value for name, value in contents.items() if self._can_be_saved(value)}:
+                    found[place] = kept
         return found
+
+    def _can_be_saved(self, value: Any) -> bool:
+        trial = SnapshotPickler(self.program, self.namespace, lambda address: None)
+        try:
+            trial.dump(value)
+        except Exception:
+            return False
+        return not trial.refusals
 
     def _is_theirs(self, name: str) -> bool:
         ours = name in NOT_OURS or hidden(name) or self.skip(name)
@@ -192,9 +201,10 @@ class _Whole:
         layout = pickler.recorder.lay_out()
         devices = {layout.table[number][1]: storage for number, storage in pickler.on_devices.items()}
         extents = split(self.arrival.graph)[0]["extents"]
-        parts = gather(layout, devices, self.arrival.whole, extents, self._roots())
+        parts = gather(layout, devices, self.arrival.whole, extents, self._roots(), self.arrival.began)
         return parts, {
             "format": FORMAT,
+            "version": VERSION,
             "names": names,
             "table": layout.table,
             "files": layout.files,
@@ -203,6 +213,9 @@ class _Whole:
             "inputs": parts.inputs,
             "input size": self.arrival.memory.size,
             "mapped": parts.mapped,
+            "began": self.arrival.began,
+            "looks": {path: Look.at(path) for path, _ in layout.mapped},
+            "written": {path: Written.of(path, read) for path, read in pickler.files.items()},
             "buffers": pickler.buffers,
             "path": list(sys.path),
             "sources": pickler.sources,

@@ -42,3 +42,4 @@ class Snapshot:
     graph: bytes
     blobs: tuple[Blob, ...]
     remarks: tuple[str, ...] = ()  # what the user should know of it: sentences
+    files: tuple[str, ...] = ()  # the user's own that the training writes to: they must be on the disk, too

@@ -7,6 +7,7 @@ that goes on as if nothing had been. So tensors keep their device, and a storage
 from __future__ import annotations
 
 import gc
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,12 +16,14 @@ from torch.autograd.grad_mode import inference_mode
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from ..cell.resumable import Program
 from ..graph.instances import make_instance, reduce_generic, reduce_instance
 from ..graph.kinds import Kind, Reduced
 from ..graph.opening import Opener
 from ..graph.refusals import why_not
 from ..graph.tensors import _OF_TORCH, is_plain, make_meta
-from .autograd import give_spent_graph, graph_of, look_at, looked_at
+from .autograd import give_spent_graph, graph_of, look_at, looked_at, parts_with
+from .past_modes import past_modes
 from .pickler import Unready
 
 if TYPE_CHECKING:
@@ -54,17 +57,27 @@ def reduce_tensor(t: torch.Tensor, pickler: SnapshotPickler) -> Reduced:
             if (shown := looked_at(t)) is not None:
                 look = (tuple(t.size()), t.stride(), t.storage_offset())
                 return look_at, (shown, *look), dict(t.__dict__) or None, None, None, fill_attributes
-            what = f"a tensor that still carries its autograd graph ({computed_by})"
-            raise Unready(t, what, f".{'item' if t.numel() == 1 else 'detach'}()")
+            if (parts := parts_with(t)) is not None:
+                same = pickler.parts.setdefault(t.grad_fn, parts)  # one object for all outputs of one node
+                return operator.getitem, (same, t.output_nr), dict(t.__dict__) or None, None, None, fill_attributes
+            if not (isinstance(pickler.program, Program) and pickler.program.is_unread(t)):
+                raise _live(t, computed_by)
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
             return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
         if not is_plain(t):
             return reduce_generic(t if graph == "none" else t.detach(), pickler)
         looks = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride(), t.is_inference())
         leaf = graph == "none"
+        if leaf and t.grad is not None and (of_grad := graph_of(t.grad))[0] == "live":
+            raise _live(t.grad, of_grad[1])  # also if a variable has it that nobody reads
         hooks = (t._backward_hooks, getattr(t, "_post_accumulate_grad_hooks", None)) if leaf else (None, None)
         state = (t.requires_grad, computed_by, t.grad if leaf else None, dict(t.__dict__) or None, hooks)
         return make_tensor, (type(t), t.untyped_storage(), looks), state, None, None, fill_tensor
+
+
+def _live(t: torch.Tensor, computed_by: str) -> Unready:
+    what = f"a tensor that still carries its autograd graph ({computed_by})"
+    return Unready(t, what, f".{'item' if t.numel() == 1 else 'detach'}()")
 
 
 def make_tensor(cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...]) -> torch.Tensor:
@@ -108,8 +121,9 @@ def reduce_storage(storage: torch.UntypedStorage, pickler: SnapshotPickler) -> R
 
 
 def copy_to_host(view: Any, storage: torch.UntypedStorage) -> None:
-    source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-    torch.frombuffer(view, dtype=torch.uint8).copy_(source)
+    with past_modes():
+        source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        torch.frombuffer(view, dtype=torch.uint8).copy_(source)
 
 
 def make_storage(opener: Opener, number: int, resizable: bool, shared: bool) -> torch.UntypedStorage:

@@ -26,13 +26,16 @@ def find(cls: type) -> Kind | None:
 
 
 def _refuse_task(task: Any, pickler: SnapshotPickler) -> Reduced:
-    return pickler.refuse(task, "a task of ClearML's, which changes how its process handles signals and ends.")
+    why = "a task of ClearML's, which ends with the process that began it, and no checkpoint can hold it."
+    return pickler.name_it(
+        task, f"{why} Without it (`del task`) the training can be saved; what goes on from there reports nothing to it."
+    )
 
 
 def live() -> list[Any]:
     """The runs that `wandb.log` and `mlflow.log_metric` mean. To have them opened is to have them taken up."""
     run = wandb_runs.current()
-    return [*([] if run is None else [run]), *mlflow_runs.active()]
+    return [*([] if run is None else [run]), *mlflow_runs.active(), *mlflow_runs.autologging()]
 
 
 def close() -> None:

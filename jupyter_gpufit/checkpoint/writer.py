@@ -137,7 +137,7 @@ class Writer:
         except NoRoom as lack:
             saving.set_exception(no_room(self.directory, lack))
         except OSError as error:
-            saving.set_exception(not_saved(self.directory, Answer(error.strerror or str(error), error.errno or 0)))
+            saving.set_exception(not_saved(self.directory, _answer_of(error)))
         except (TooSmall, TooLong):
             self._number -= 1  # nothing of that name was begun
             raise
@@ -229,7 +229,7 @@ class Writer:
             self._before = opened.manifest
             saving.set_result(Checkpoint(opened.path, opened.manifest, request.needed, now - began))
         except OSError as error:
-            saving.set_exception(not_saved(self.directory, Answer(error.strerror or str(error), error.errno or 0)))
+            saving.set_exception(not_saved(self.directory, _answer_of(error)))
         except Exception as error:  # nobody may wait for ever
             saving.set_exception(error)
 
@@ -237,8 +237,17 @@ class Writer:
         if self._process is None or not self._process.alive():
             if self._process is not None:
                 self._process.close()
-            self._process = Writing(self.directory, self._staging.fd)
+                self._process = None
+            try:
+                self._process = Writing(self.directory, self._staging.fd)
+            except OSError as error:
+                why = f"the process that writes could not be started: {error.strerror or error}"
+                return Answer(why, file=str(error.filename or ""))
         return self._process.ask(request)
+
+
+def _answer_of(error: OSError) -> Answer:
+    return Answer(error.strerror or str(error), error.errno or 0, str(error.filename or ""))
 
 
 def _fill(staging: Staging, layout: Layout, blobs: Sequence[Blob]) -> None:

@@ -17,21 +17,13 @@ class Writing:
     """The process that writes, and the channel to it."""
 
     def __init__(self, directory: Path, memory: int) -> None:
-        from ..worker.parent import with_our_package
-
         self._channel, theirs = socket.socketpair()
-        with theirs:
-            arguments = [str(theirs.fileno()), str(memory), str(os.getpid()), str(directory)]
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "jupyter_gpufit.checkpoint.writer_process", *arguments],
-                pass_fds=[theirs.fileno(), memory],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                process_group=0,  # a Ctrl-C in a terminal is for the training
-                cwd="/",
-                env=with_our_package(os.environ),
-            )
+        try:
+            with theirs:
+                self._process = _start(theirs.fileno(), memory, directory)
+        except OSError:
+            self._channel.close()
+            raise
         self._lines = self._channel.makefile("rb")
 
     def alive(self) -> bool:
@@ -58,3 +50,19 @@ class Writing:
         except subprocess.TimeoutExpired:  # removing an old checkpoint, from a disk that hangs
             self._process.kill()
             self._process.wait()
+
+
+def _start(link: int, memory: int, directory: Path) -> subprocess.Popen[bytes]:
+    from ..worker.parent import with_our_package
+
+    arguments = [str(link), str(memory), str(os.getpid()), str(directory)]
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "jupyter_gpufit.checkpoint.writer_process", *arguments],
+        pass_fds=[link, memory],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,  # a Ctrl-C in a terminal is for the training
+        cwd="/",
+        env=with_our_package(os.environ),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,10 +70,11 @@ def receive(graph: bytes, memory: Memory, namespace: Namespace, *, private: bool
     """
     whole = Whole(memory, private=private)
     kinds: dict[type, Kind] = {}
+    began = time.time()
     with without_collecting():
         opened = open_graph(graph, whole, namespace, namespace, private=private)
         marks = list(_marks(opened.objects, kinds))
-    return Arrival(graph, memory, namespace, opened, whole, marks, dict(namespace), kinds)
+    return Arrival(graph, memory, namespace, opened, whole, marks, dict(namespace), kinds, began)
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class Arrival:
     marks: list[tuple[Any, Kind, Any]] = field(repr=False)
     bindings: Namespace = field(repr=False)  # which also keeps the objects, so that no other can take their place
     kinds: dict[type, Kind] = field(repr=False)
+    began: float  # seconds since 1970: before anything here could have written to a file that came along
 
     def reply(self, skip: Callable[[str], bool] = lambda name: False) -> Reply:
         """Write what the cell assigned, deleted and changed. What cannot be sent stays, and the reply names it."""

@@ -32,8 +32,6 @@ _OBJECT: Any = object  # mypy takes a method of the class `object` for one of an
 def find(cls: type) -> Kind | None:
     if cls.__module__ == "builtins" and cls.__reduce_ex__ is _OBJECT.__reduce_ex__ and not hasattr(cls, "__setstate__"):
         return IMMUTABLE
-    if issubclass(cls, BaseException) and cls.__reduce__ is BaseException.__reduce__:
-        return ERROR
     if not is_plain(cls):
         return GENERIC
     return INSTANCE if cls.__getstate__ is _OBJECT.__getstate__ else STORABLE
@@ -281,15 +279,3 @@ def fill_generic(obj: Any, state: tuple[Any, Any, Any]) -> None:
 
 GENERIC = Kind(reduce=reduce_generic, state=generic_state, fill=fill_generic, mark=generic_mark)
 IMMUTABLE = Kind(reduce=reduce_generic)
-
-
-# An error is made without its __init__, which need not accept the arguments that the error keeps.
-def reduce_error(obj: BaseException, pickler: GraphPickler) -> Reduced:
-    return make_error, (type(obj), obj.args), attributes(obj), None, None, set_attributes
-
-
-def make_error(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
-    return cls.__new__(cls, *args)
-
-
-ERROR = Kind(reduce=reduce_error, state=attributes, fill=set_attributes)

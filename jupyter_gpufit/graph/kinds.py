@@ -49,7 +49,7 @@ class Kind:
 
 
 _ATOMS = (int, float, str, bool, bytes, complex, slice)
-_FAMILIES = ("refusals", "containers", "functions", "odd", "instances")
+_FAMILIES = ("refusals", "containers", "functions", "exceptions", "odd", "directories", "instances")
 _OF_LIBRARIES = {"torch": "tensors", "numpy": "arrays", "pandas": "frames"}
 
 

@@ -1,12 +1,16 @@
-"""Smaller things: weak references, iterators at a position, read-only views, files, and the standard streams."""
+"""Smaller things: weak references, iterators at a position, views of dicts, files, and the standard streams."""
 
 from __future__ import annotations
 
 import functools
+import gc
 import io
+import itertools
 import os
+import re
 import sys
 import weakref
+from collections import OrderedDict
 from types import MappingProxyType, MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +43,10 @@ class _Gone:
 
 
 def find(cls: type) -> Kind | None:
+    if cls is itertools.pairwise:
+        return Kind(reduce=reduce_pairwise, replaced=True)
+    if (cls.__module__, cls.__name__) == ("numpy", "flatiter"):
+        return Kind(reduce=reduce_flat, replaced=True)
     if cls in _ITERATORS or cls.__module__ == "itertools":
         # Where they are cannot be set in place for most of them, so the names that hold one get a new one.
         return Kind(reduce=reduce_generic, replaced=True)
@@ -85,8 +93,12 @@ def fill_weak(obj: Any, state: Any) -> None:
 
 def reduce_view(obj: MappingProxyType[Any, Any], pickler: GraphPickler) -> Reduced:
     """A read-only view shows the same dict there, not a copy of it."""
-    target = obj | _Reveal()
+    target = _behind(obj)
     return MappingProxyType, (target if type(target) is dict else dict(obj),)
+
+
+def _behind(proxy: MappingProxyType[Any, Any]) -> Any:
+    return proxy | _Reveal()
 
 
 class _Reveal:
@@ -94,6 +106,68 @@ class _Reveal:
 
     def __ror__(self, other: Any) -> Any:
         return other
+
+
+def reduce_dict_view(obj: Any, pickler: GraphPickler) -> Reduced:
+    """`names = d.keys()` goes on showing what is in `d`."""
+    return make_dict_view, (_behind(obj.mapping), _DICT_VIEWS[type(obj)])
+
+
+def make_dict_view(target: Any, name: str) -> Any:
+    # By the dict's own method, not by one of a subclass.
+    return getattr(OrderedDict if isinstance(target, OrderedDict) else dict, name)(target)
+
+
+# A match shows what was searched and what was found, but not by which call. That is tried out.
+_CALLS = ("search", "match", "fullmatch")
+_FAR = 10_000  # matches before it, of re.finditer()
+
+
+def reduce_match(obj: re.Match[Any], pickler: GraphPickler) -> Reduced:
+    args = (obj.string, obj.pos, obj.endpos)
+    for call in _CALLS:
+        if _same_match(obj, getattr(obj.re, call)(*args)):
+            return find_match, (obj.re, call, args)
+    for number, found in enumerate(itertools.islice(obj.re.finditer(*args), _FAR)):
+        if _same_match(obj, found):
+            return find_nth_match, (obj.re, number, args)
+    return pickler.refuse(obj, "a match far into a text. Keep its text or its place: match.group(), match.span().")
+
+
+def _same_match(one: re.Match[Any], other: re.Match[Any] | None) -> bool:
+    return other is not None and (one.regs, one.lastindex) == (other.regs, other.lastindex)
+
+
+def find_match(pattern: re.Pattern[Any], call: str, args: Any) -> Any:
+    return getattr(pattern, call)(*args)
+
+
+def find_nth_match(pattern: re.Pattern[Any], number: int, args: Any) -> Any:
+    return next(itertools.islice(pattern.finditer(*args), number, None))
+
+
+def reduce_pairwise(obj: Any, pickler: GraphPickler) -> Reduced:
+    """It holds an iterator and the value before."""
+    if sys.version_info >= (3, 13):  # and more than that
+        return reduce_generic(obj, pickler)
+    held = [one for one in gc.get_referents(obj) if one is not type(obj)]
+    return make_pairwise, (held[0] if held else (), held[1:])
+
+
+def make_pairwise(left: Any, before: list[Any]) -> Any:
+    return itertools.pairwise(itertools.chain(before, left) if before else left)
+
+
+def reduce_flat(obj: Any, pickler: GraphPickler) -> Reduced:
+    return make_flat, (obj.base, obj.index)
+
+
+def make_flat(array: Any, index: int) -> Any:
+    """An array's elements one by one, as np.ndenumerate() goes over them."""
+    flat = array.flat
+    for _ in itertools.islice(flat, index):
+        pass
+    return flat
 
 
 def reduce_namespace(obj: SimpleNamespace, pickler: GraphPickler) -> Reduced:
@@ -139,7 +213,11 @@ def reduce_method(obj: MethodType, pickler: GraphPickler) -> Reduced:
     return MethodType, (obj.__func__, obj.__self__)
 
 
+_DICT_VIEWS: dict[type, str] = {
+    type(getattr(one, name)()): name for one in (_NOTHING, OrderedDict()) for name in ("keys", "values", "items")
+}
 _KINDS: dict[type, Kind] = {
+    **dict.fromkeys(_DICT_VIEWS, Kind(reduce=reduce_dict_view)),
     weakref.ProxyType: Kind(reduce=reduce_proxy),
     weakref.CallableProxyType: Kind(reduce=reduce_proxy),
     weakref.WeakKeyDictionary: Kind(reduce=reduce_weak, state=weak_state, fill=fill_weak, hashes=True),
@@ -147,5 +225,6 @@ _KINDS: dict[type, Kind] = {
     weakref.WeakSet: Kind(reduce=reduce_weak, state=weak_state, fill=fill_weak, hashes=True),
     MappingProxyType: Kind(reduce=reduce_view),
     MethodType: Kind(reduce=reduce_method),
+    re.Match: Kind(reduce=reduce_match),
     functools.partial: GENERIC,
 }

@@ -7,6 +7,8 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..checkpoint import files
@@ -17,6 +19,7 @@ from ..devices import Device
 from ..errors import CannotSave, NotResumable, NotSaved
 from ..estimate.cards import context_of
 from ..units import format_bytes, format_duration
+from .handover import note_start, noted_start
 from .messages import Note, Why
 from .saving import Durable, NotReady, labels
 
@@ -119,7 +122,8 @@ class CellKeeps:
             if (error := done.exception()) is not None:
                 durable.set_exception(error)
             else:
-                durable.set_result(Durable(done.result().path.name, done.result().nbytes))
+                saved = done.result()
+                durable.set_result(Durable(saved.path.name, saved.nbytes, saved.about.exact))
 
         saving.add_done_callback(pass_on)
         return step, where, durable
@@ -150,6 +154,7 @@ class CellKeeps:
     def restore(self) -> Arrival:
         """Bring everything back to where the newest whole checkpoint has it; run again, the cell goes on from there."""
         from ..checkpoint.restore import restore
+        from ..checkpoint.users_files import Left
 
         machine = self._machine
         found = files.newest(machine.paths.checkpoints)
@@ -161,7 +166,10 @@ class CellKeeps:
             about = opened.about
             memory = machine.memory if machine.memory.fds else None
             self._check(about)
-            restored = restore(opened.graph, opened.read, machine.program, machine.shell.user_ns, memory=memory)
+            left = Left(machine.name, machine.handover.alive_until)
+            given = machine.program, machine.shell.user_ns
+            restored = restore(opened.graph, opened.read, *given, memory=memory, left=left)
+        self._note_that_it_lives()
         for remark in restored.remarks:
             self._say(remark)
         machine.memory, machine.modes = restored.arrival.memory, restored.extra
@@ -172,6 +180,13 @@ class CellKeeps:
             where = f"{machine.name} goes on from its checkpoint at step {about.step:,}"
             machine.output.put(Note(f"{where}; what follows may repeat lines from above."))
         return restored.arrival
+
+    def _note_that_it_lives(self) -> None:
+        """What is written to the user's files from now on is the training's own."""
+        machine = self._machine
+        machine.handover = replace(machine.handover, alive_until=0.0)
+        with suppress(OSError):  # on a full disk, its own writing will look like somebody else's: nothing is lost
+            note_start(machine.paths, replace(noted_start(machine.paths), alive_until=0.0))
 
     def _check(self, about: About) -> None:
         """Refuse what would go another way without a word; say what may."""
@@ -219,6 +234,7 @@ class CellKeeps:
             python=platform.python_version(),
             torch=torch.__version__,
             transformer=REWRITING,
+            exact=self._machine.program.exact(),
             peak=self._peak(),
             versions={"card": _card(self._machine.granted.devices[0])},
             hashseed=os.environ.get("PYTHONHASHSEED", ""),

@@ -23,6 +23,39 @@ class Noisy(Dataset):
         return self.x[i] + torch.rand(()) + random.random() * np.random.rand() + self.own.random()
 def begin(worker):
     random.seed(worker + 100)
+rng = np.random.default_rng(6)
+times = 0
+def by_the_globals(x):
+    global times
+    times += 1
+    return x + rng.random() + times / 8
+class Wide(Noisy):
+    drawn, count, made = random.Random(7), 0, None
+    def __init__(self, shift):
+        super().__init__()
+        self.shift = shift
+    def __getitem__(self, i):
+        self.count += 1
+        Wide.drawn_at = self.count
+        if self.made is None:
+            self.made = np.random.default_rng(8)
+        drawn = self.shift(by_the_globals(super().__getitem__(i))) + Wide.drawn.random() + self.made.random()
+        return drawn + self.count
+class Collate:
+    __slots__ = ("own",)
+    def __init__(self):
+        self.own = torch.Generator().manual_seed(9)
+    def __call__(self, batch):
+        return torch.stack(batch) + torch.rand((), generator=self.own)
+def shifted(draw=random.Random(10).random):
+    own = np.random.RandomState(11)
+    return lambda x: x + own.rand() + draw()
+class Caching(Noisy):
+    def __init__(self):
+        super().__init__()
+        self.cache = {}
+    def __getitem__(self, i):
+        return self.cache.setdefault(i, super().__getitem__(i))
 seen = []
 def note(batch):
     seen.append(batch.sum().item() + torch.rand(()).item())
@@ -53,6 +86,13 @@ while len(seen) < 14:
         continue
     note(batch)
 """,
+    "numbers that are drawn and counted outside the dataset's attributes": """
+loader = DataLoader(Wide(shifted()), batch_size=4, shuffle=True, num_workers=2, collate_fn=Collate())
+for epoch in range(2):
+    for batch in loader:
+        note(batch)
+        rng.random(), Wide.drawn.random()
+""",
 }
 
 
@@ -71,6 +111,14 @@ def test_workers_go_on_with_their_numbers(cell: str, trainings: Trainings, tmp_p
         ended = trainings.run(cell, of=second)
 
         assert ended.digests == whole.digests
+
+
+def test_what_a_dataset_keeps_in_its_workers_is_told(trainings: Trainings, tmp_path: Path) -> None:
+    cell = "for batch in DataLoader(Caching(), batch_size=4, num_workers=1):\n    note(batch)\n"
+
+    [remark] = trainings.run(cell, before=BEFORE, at=3, look=True, save=tmp_path).remarks
+
+    assert "changed `cache`" in remark and "num_workers=0" in remark
 
 
 @pytest.mark.parametrize(

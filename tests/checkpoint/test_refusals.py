@@ -103,7 +103,7 @@ def test_can_be_saved(cell: str) -> None:
     ("cell", "why"),
     [
         (
-            "total = model(torch.ones(2)).sum()\nfor i in range(2): pass",
+            "total = model(torch.ones(2)).sum()\nfor i in range(2): pass\ntotal.backward()",
             "total is a tensor that still carries its autograd",
         ),
         ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    for i in range(2): model(torch.ones(2))", "autocast"),
@@ -114,6 +114,30 @@ def test_is_put_off(cell: str, why: str, trainings: Trainings, tmp_path: Path) -
     left = trainings.run(TORCH + cell, at=1, save=tmp_path)
 
     assert left.error.startswith("NotHere") and why in left.error
+
+
+BESIDE = """
+import functools, sys, threading, time, weakref
+def watch(): time.sleep(600)
+def bye(): 1
+class Held: pass
+held = Held()
+weakref.finalize(held, bye)
+threading.Thread(target=watch, name="beside", daemon=True).start()
+@functools.cache
+def opened(path): return open(path)
+opened("/dev/null")
+for i in range(3): pass
+"""
+
+
+@pytest.mark.slow
+def test_what_does_not_go_along_is_told(trainings: Trainings, tmp_path: Path) -> None:
+    left = trainings.run(BESIDE, at=1, look=True, save=tmp_path)
+
+    assert not left.error and len(left.remarks) == 3
+    for what, remark in zip(("opened() keeps", "thread 'beside'", "bye() is to be called"), left.remarks, strict=True):
+        assert what in remark
 
 
 @pytest.mark.slow

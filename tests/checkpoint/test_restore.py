@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 from jupyter_gpufit.cell.resumable import Program
 from jupyter_gpufit.checkpoint import modules
-from jupyter_gpufit.checkpoint.pickler import SnapshotPickler
 from jupyter_gpufit.checkpoint.restore import Restored, restore
 from jupyter_gpufit.checkpoint.snapshot import take
-from jupyter_gpufit.errors import CannotArrive
+from jupyter_gpufit.checkpoint.snapshot_values import Snapshot
+from jupyter_gpufit.checkpoint.users_files import Left
+from jupyter_gpufit.errors import CannotArrive, NotResumable
 from jupyter_gpufit.graph import Memory, receive, ship
+from jupyter_gpufit.graph.reply import split
 from tests.graph.crossing import notebook
 
 
@@ -25,12 +28,16 @@ class Standing(Program):
         return []
 
 
-def through(cell: str, namespace: dict[str, Any] | None = None, *, memory: Memory | None = None) -> Restored:
-    """Take a snapshot of what a cell made, and open it in a second namespace of this process."""
+def taken(cell: str) -> Snapshot:
+    """A snapshot of what a cell made."""
     there = notebook(cell)
     nothing = ship([], {})
-    arrival = receive(nothing.graph, nothing.memory, there)
-    snapshot = take(Standing(there), arrival, there)
+    return take(Standing(there), receive(nothing.graph, nothing.memory, there), there)
+
+
+def through(cell: str, namespace: dict[str, Any] | None = None, *, memory: Memory | None = None) -> Restored:
+    """Take a snapshot of what a cell made, and open it in a second namespace of this process."""
+    snapshot = taken(cell)
     copies = [bytearray(blob.nbytes) for blob in snapshot.blobs]
     for blob, copy in zip(snapshot.blobs, copies, strict=True):
         if blob.nbytes:
@@ -52,27 +59,16 @@ def test_variables_come_into_the_namespace() -> None:
     assert not {"_gf_t1", "_"} & set(namespace)
 
 
-def test_a_file_that_has_gone_or_shrunk_is_named(tmp_path: Path) -> None:
-    log = tmp_path / "log.txt"
-    there = notebook(f"f = open({str(log)!r}, 'w'); f.write('abc')\nf.flush()")
-    pickler = SnapshotPickler(None, there, lambda address: None)
-    pickler.dump(there["f"])
-    assert pickler.refusals == []
-    there["f"].close()
-    log.write_text("ab")
-
-    from jupyter_gpufit.checkpoint.opened_files import make_raw
-
-    with pytest.raises(CannotArrive, match="shorter than it was at the checkpoint"):
-        make_raw(str(log), str(log), "wb", 3)
-    log.unlink()
-    with pytest.raises(CannotArrive, match="No such file"):
-        make_raw(str(log), str(log), "wb", 3)
-
-
 def test_another_memory_is_refused() -> None:
     with pytest.raises(CannotArrive, match="not the one that this training was started with"):
         through("a = 1", memory=Memory.create(1 << 20))
+
+
+def test_a_snapshot_of_another_version_is_refused() -> None:
+    header, stream = split(taken("a = 1").graph)
+    another = pickle.dumps(header | {"version": header["version"] - 1}, 5) + stream
+    with pytest.raises(NotResumable, match="bert cannot be resumed: another version of jupyter_gpufit saved it"):
+        restore(another, lambda number, view: None, None, {}, left=Left("bert"))
 
 
 def test_a_set_whose_order_is_lost_is_told_of() -> None:
@@ -95,6 +91,40 @@ def test_own_modules_that_changed_are_told_of(tmp_path: Path) -> None:
     told = modules.changed_files(then)
 
     assert len(told) == 2 and "has changed" in told[0] and "is gone" in told[1]
+
+
+ERRORS = """
+import json
+def leave(n): raise SystemExit(n)
+kept = []
+for text in ["1 +", "nothing", "open('/not/there')", "bytes([255]).decode()", "().x", "json.loads('{')", "leave(3)"]:
+    try:
+        eval(text)
+    except BaseException as error:
+        kept.append(error)
+told = [str(error) for error in kept]
+several = ExceptionGroup("several", [error for error in kept if isinstance(error, Exception)])
+try:
+    try:
+        raise several
+    finally:
+        1 / 0
+except ZeroDivisionError as error:
+    last = error
+"""
+
+
+def test_errors_keep_what_python_notes_in_them() -> None:
+    namespace: dict[str, Any] = {}
+
+    through(ERRORS, namespace)
+
+    syntax, name, file, decoding, attribute, parsing, leaving = kept = namespace["kept"]
+    assert [str(error) for error in kept] == namespace["told"]
+    assert (syntax.lineno, name.name, file.filename) == (1, "nothing", "/not/there")
+    assert (decoding.object, attribute.name, parsing.pos, leaving.code) == (b"\xff", "x", 1, 3)
+    assert namespace["several"].exceptions == tuple(kept[:-1])
+    assert namespace["last"].__context__ is namespace["several"] and namespace["last"].__cause__ is None
 
 
 @pytest.mark.slow

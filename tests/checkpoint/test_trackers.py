@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -139,7 +140,21 @@ def test_the_handle_of_another_tracker_is_named(module: str, name: str, what: st
         "del Base, Run"
     )
 
-    assert what in found["mine['log']"] and "No checkpoint can hold it" in found["mine['log']"]
+    assert what in found["mine['log']"] and "no checkpoint can hold it" in found["mine['log']"].lower()
+
+
+def test_that_autologging_does_not_go_on_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = ModuleType("mlflow.utils.autologging_utils")
+    vars(utils)["AUTOLOGGING_INTEGRATIONS"] = {
+        "mlflow": {},
+        "sklearn": {"disable": True},
+        "pytorch": {"disable": False},
+    }
+    monkeypatch.setitem(sys.modules, "mlflow.utils.autologging_utils", utils)
+
+    [remark] = through("a = 1").remarks
+
+    assert "MLflow's autologging (pytorch) does not go on" in remark
 
 
 def test_no_tracker_is_imported_for_a_cell_without_one() -> None:

@@ -255,3 +255,18 @@ def test_a_save_while_the_directory_of_the_job_is_gone(tmp_path: Path) -> None:
     with writing(tmp_path / "gone" / "checkpoints") as writer:
         with pytest.raises(NotSaved, match="No such file or directory"):
             writer.save(training(1), about(1)).result(PATIENCE)
+
+
+def test_a_process_that_cannot_be_started_is_told_by_its_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(directory) as writer:
+        writer.save(training(1), about(1)).result(PATIENCE)
+        assert writer._process is not None
+        _signal(writer, signal.SIGKILL)
+        writer._process._process.wait(PATIENCE)
+        monkeypatch.setattr(sys, "executable", "/not/there/python")
+        why = r"could not be started: No such file or directory \(/not/there/python\).*training goes on"
+        with pytest.raises(NotSaved, match=why):
+            writer.save(training(2), about(2)).result(PATIENCE)
+        monkeypatch.undo()
+        writer.save(training(3), about(3)).result(PATIENCE)
+    assert step_of(directory) == 3

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stdout
@@ -131,6 +132,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
     from jupyter_gpufit.cell.resumable import Program
     from jupyter_gpufit.checkpoint.loaders import remembered
     from jupyter_gpufit.checkpoint.restore import restore
+    from jupyter_gpufit.checkpoint.users_files import Left
     from jupyter_gpufit.slot import as_slot
 
     os.chdir(asked.get("directory", "."))
@@ -151,6 +153,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
                 program,
                 namespace,
                 memory=memory,
+                left=Left("job", time.time()),
             )
             arrival = restored.arrival
             said.write(restored.extra["output"])

@@ -14,6 +14,7 @@ from types import FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from .delegates import Delegate, delegate_of
+from .iterators import EXCHANGED, exchanged
 from .managers import enter_again, noted
 from .values import GeneratorRecord, Path, Record, Unit
 
@@ -101,6 +102,8 @@ class Frame:
         """What a call has just returned: a generator that nobody else holds is made one of ours."""
         if type(value) is GeneratorType and sys.getrefcount(value) == _ALONE:
             return self.program.library.remade(value)
+        if type(value) in EXCHANGED and sys.getrefcount(value) == _ALONE:
+            return exchanged(value, self.program.library.remade)
         return value
 
     def each(self, function: Any, value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import own_resume
 from .managers import enter_again
+from .own_resume_overrides import overridden
 from .scopes import Definition
 from .source import Codes, Source
 from .values import Record, Unit
@@ -56,7 +57,9 @@ class Functions:
             return variant and _in_context(make, variant, frame, k)
         elif type(callee) is MethodType:
             variant = self.variant(callee.__func__, frame, k)
-            return own_resume.calls(callee, frame) if variant is None else MethodType(variant, callee.__self__)
+            if variant is None or overridden(callee, self._known.get):
+                return own_resume.calls(callee, frame)
+            return MethodType(variant, callee.__self__)
         elif type(callee) is functools.partial:
             variant = self.variant(callee.func, frame, k)
             return variant and functools.partial(variant, *callee.args, **callee.keywords)

@@ -6,16 +6,15 @@ Nothing is imported that the cell has not imported: a trainer is only met where 
 from __future__ import annotations
 
 import copy
-import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import MethodType
 from typing import Any, Protocol, TypeAlias
 
 Ask: TypeAlias = Callable[[], None]  # a safe point
 Loaded: TypeAlias = Callable[[], None]  # it has taken up what it resumes from, and has not drawn for its next step
+Parameters: TypeAlias = Mapping[str, Any]  # of the method that trains, by name
 ENTRIES = ("train", "fit")  # the methods that train
 
 
@@ -23,12 +22,14 @@ class Resuming(Protocol):
     """One library; there are two."""
 
     library: str
-
-    def is_of(self, trainer: Any) -> bool:
-        """Whether this is a trainer of the library."""
+    module: str  # that has its Trainer
+    parameter: str  # of the method that trains: what to go on from
 
     def can_save(self, trainer: Any) -> bool:
         """Whether it has what `save` calls."""
+
+    def step(self, trainer: Any) -> int:
+        """How far it is."""
 
     def watched(self, trainer: Any, ask: Ask, loaded: Loaded) -> AbstractContextManager[None]:
         """While it trains, ask between its steps."""
@@ -36,22 +37,23 @@ class Resuming(Protocol):
     def save(self, trainer: Any, directory: Path) -> str:
         """Have it write a checkpoint of its own; what to resume from."""
 
-    def resumed_from(self, path: str, method: MethodType, args: Any, keywords: Any) -> tuple[Any, Any]:
-        """The arguments with which it goes on from there."""
+    def resumed_from(self, path: str, parameters: Parameters) -> dict[str, Any]:
+        """The arguments with which it goes on from there, beside those that it was called with."""
 
 
 def resuming_of(trainer: Any) -> Resuming | None:
-    return next((one for one in _LIBRARIES if one.is_of(trainer)), None)
+    """The library whose trainer this is."""
+    return next((one for one in _LIBRARIES if _is_a(trainer, one.module, "Trainer")), None)
 
 
 class _Transformers:
-    library = "transformers"
-
-    def is_of(self, trainer: Any) -> bool:
-        return _is_a(trainer, "transformers.trainer", "Trainer")
+    library, module, parameter = "transformers", "transformers.trainer", "resume_from_checkpoint"
 
     def can_save(self, trainer: Any) -> bool:
         return hasattr(trainer, "_save_checkpoint") and hasattr(trainer, "callback_handler")
+
+    def step(self, trainer: Any) -> int:
+        return int(trainer.state.global_step)
 
     @contextmanager
     def watched(self, trainer: Any, ask: Ask, loaded: Loaded) -> Iterator[None]:
@@ -96,19 +98,22 @@ class _Transformers:
             states.unlink()  # ours are put back; and with a newer torch, an older version cannot read its own
         return str(made)
 
-    def resumed_from(self, path: str, method: MethodType, args: Any, keywords: Any) -> tuple[Any, Any]:
-        return _with(method, args, keywords, resume_from_checkpoint=path)
+    def resumed_from(self, path: str, parameters: Parameters) -> dict[str, Any]:
+        return {self.parameter: path}
 
 
 class _Lightning:
+    parameter = "ckpt_path"
+
     def __init__(self, library: str, package: str) -> None:
         self.library, self._package = library, package
-
-    def is_of(self, trainer: Any) -> bool:
-        return _is_a(trainer, f"{self._package}.trainer.trainer", "Trainer")
+        self.module = f"{package}.trainer.trainer"
 
     def can_save(self, trainer: Any) -> bool:
         return hasattr(trainer, "save_checkpoint") and isinstance(getattr(trainer, "callbacks", None), list)
+
+    def step(self, trainer: Any) -> int:
+        return int(trainer.global_step)
 
     @contextmanager
     def watched(self, trainer: Any, ask: Ask, loaded: Loaded) -> Iterator[None]:
@@ -154,10 +159,10 @@ class _Lightning:
         trainer.save_checkpoint(path)
         return path
 
-    def resumed_from(self, path: str, method: MethodType, args: Any, keywords: Any) -> tuple[Any, Any]:
+    def resumed_from(self, path: str, parameters: Parameters) -> dict[str, Any]:
         # It has just been written by ourselves, and may hold any object of the user's.
-        plain = {"weights_only": False} if "weights_only" in inspect.signature(method).parameters else {}
-        return _with(method, args, keywords, ckpt_path=path, **plain)
+        plain = {"weights_only": False} if "weights_only" in parameters else {}
+        return {self.parameter: path, **plain}
 
 
 _LIBRARIES: tuple[Resuming, ...] = (
@@ -186,9 +191,3 @@ def _without(callback: Any, owner: Any, name: str) -> Iterator[None]:
 def _remove(callback: Any, callbacks: list[Any]) -> None:
     if callback in callbacks:
         callbacks.remove(callback)
-
-
-def _with(method: MethodType, args: Any, keywords: Any, **given: Any) -> tuple[Any, Any]:
-    bound = inspect.signature(method).bind(*args, **keywords)
-    bound.arguments.update(given)
-    return bound.args, bound.kwargs

@@ -7,6 +7,7 @@ import gc
 import os
 import pickle
 import sys
+import weakref
 from collections.abc import Callable, Container
 from copy import deepcopy
 from types import CodeType, FrameType, FunctionType
@@ -22,6 +23,7 @@ from .scopes import Definition, definitions, is_async, last_set
 from .source import FUTURE_FLAGS, Codes, Source
 from .standing import activations, record_of
 from .units import cell_form, cell_stops
+from .unread import is_read, is_used_later
 from .values import PROGRAM, Record, Unit, hidden
 
 _ELSEWHERE = Unit("", "generator", "a generator", "", {}, {})
@@ -55,6 +57,7 @@ class Program:
         self._records: list[Record] = []
         self._cell = ""
         self._standing: Any = None
+        self._taken: list[tuple[Record, Frame, FrameType]] = []  # at this safe point
         self._pid = os.getpid()
 
     def __reduce__(self) -> Any:
@@ -228,11 +231,52 @@ class Program:
         try:
             self.at_safe_point()
         finally:
-            self._standing = None
+            self._standing, self._taken = None, []
 
     def records(self) -> list[Record]:
         """All activations, outermost first; NotHere if one of them cannot be left."""
-        return [record_of(*one) for one in self._activations()]
+        self._taken = [(record_of(*one), *one) for one in self._activations()]
+        return [record for record, *_ in self._taken]
+
+    def is_unread(self, obj: Any) -> bool:
+        """Whether nothing has an object but variables, all of which get another value before they are read."""
+        holders = gc.get_referrers(obj) if not weakref.getweakrefcount(obj) else [None]
+        known, names = set(), []
+        for one in self._taken:
+            for variables in self._variables(*one):
+                known.add(id(variables))
+                # No expression with a scope of its own: its cell would be one more that has the object.
+                for name, value in list(variables.items()):
+                    if value is obj:
+                        names.append((name, one))
+        only_they = bool(names) and {*map(id, holders)} <= known
+        return only_they and not any(self._is_read(name, *one) for name, one in names)
+
+    def _variables(self, record: Record, frame: Frame, standing: FrameType) -> list[Any]:
+        return [self.namespace] if frame.unit.kind == "cell" else [record.locals, standing.f_locals]
+
+    def _is_read(self, name: str, record: Record, frame: Frame, standing: FrameType) -> bool:
+        """By the text of an activation, from where it stands."""
+        body: list[ast.stmt] = self._text_of(frame.unit)
+        trees: list[Any] = [one.tree for one in self._sources.values()] if frame.unit.kind == "cell" else body
+        calling = record is not self._taken[-1][0]
+        return (
+            hidden(name)
+            or is_used_later(trees, name)
+            or is_read(body, frame.unit.lines[record.pc], name, calling=calling)
+        )
+
+    def _text_of(self, unit: Unit) -> list[ast.stmt]:
+        """Nothing if it is a library's."""
+        if unit.kind == "cell":
+            return self._tree.body if self._tree is not None else []
+        found = (
+            one.node.body
+            for source in self._sources.values()
+            for one in source.definitions
+            if source.uid(one) == unit.uid
+        )
+        return next(found, [])
 
     def where(self) -> str:
         frame, _ = self._activations()[-1]
@@ -240,6 +284,10 @@ class Program:
         line = f"line {frame.unit.lines[frame.pc]}"
         place = f"{line} of the cell" if frame.unit.kind == "cell" else f"{line}, in {frame.unit.name}"
         return place + own_resume.where(frame.callee)
+
+    def exact(self) -> bool:
+        """Whether what is saved now goes on to the bit."""
+        return not any(own_resume.goes_on_by_it(frame.callee) for frame, _ in self._activations())
 
     def where_set(self, variable: str, function: str = "") -> str:
         """The line that last gives a variable of the cell, or of a function, its value; empty if none does."""

@@ -145,6 +145,54 @@ for batch in Loader().batches(["a", "b", "c", "d", "e"]):
     assert in_a_chain(text) > 4
 
 
+@pytest.mark.slow
+def test_generators_inside_what_a_library_hands_on() -> None:
+    text = """
+import pandas
+frame = pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+for row in frame.itertuples(name=None):
+    say(row)
+for i, (name, column) in enumerate(frame.items()):
+    say((i, name, list(column)))
+for x in map(str.upper, frame["b"]):
+    say(x)
+del frame, column
+"""
+    assert at_points(text) == 9
+
+
+def test_matches_of_a_text_are_counted() -> None:
+    text = """
+import re
+begun = re.finditer("[a-z]", "abcd")
+next(begun)
+def rest():
+    found = [begun]
+    del globals()["begun"]
+    return found.pop()
+for text in (match[0] for match in re.finditer("\\\\d+", "1 22 333")):
+    say(text)
+for text in (match[0] for match in rest()):
+    say(text)
+for text in (match[0] for match in re.finditer("x", "abc")):
+    say(text)
+for text in (match[0] for match in iter(re.finditer("b", "abcb"))):
+    say(text)
+"""
+    assert at_points(text) == 4 + 4 + 1 + 3
+
+
+def test_a_part_that_somebody_else_holds_stays_the_same() -> None:
+    text = """
+from tests.cell.resumable.managers import numbered
+held = numbered("a", "b", "c", "d", "e")
+for thing in zip(held, "xy"):
+    say((thing, next(held)))
+del held, thing
+"""
+    assert rewritten(text).log == plain(text).log
+
+
 def test_a_generator_that_somebody_else_holds_stays_the_same() -> None:
     text = """
 from tests.cell.resumable.managers import numbered

@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_gpufit.cell.resumable import own_resume
 from jupyter_gpufit.cell.resumable.library import text_hash
-from jupyter_gpufit.cell.resumable.library_versions import FUNCTIONS
+from jupyter_gpufit.cell.resumable.library_versions import CALLED, FUNCTIONS
 
 from . import trainers
 from .crossing import World, at_points, in_a_chain, plain, rewritten
@@ -37,7 +37,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _loaded() -> dict[str, ModuleType]:
-    libraries = ("transformers", "lightning", "pytorch_lightning")
+    libraries = ("transformers", "lightning", "pytorch_lightning", "package_of_trainers")
     return {name: one for name, one in sys.modules.items() if name.partition(".")[0] in libraries}
 
 
@@ -56,14 +56,21 @@ def test_lightning(scratch: Path) -> None:
 
 def test_it_is_said_that_it_is_not_exact() -> None:
     places: list[str] = []
+    exact: list[bool] = []
     world = World()
-    ran = world._run(trainers.TRANSFORMERS_CELL, lambda: places.append(world.program.where()))
+
+    def look() -> None:
+        places.append(world.program.where())
+        exact.append(world.program.exact())
+
+    ran = world._run(trainers.TRANSFORMERS_CELL, look)
 
     assert world.program.notes == [
         f"transformers 99.0 is not known here, so inside train() the cell is checkpointed {own_resume.INEXACT}."
     ]
     cell, inside = "line 14 of the cell", f"line 11, in run(), inside Trainer.train, {own_resume.INEXACT}"
     assert places == [cell, *[inside] * 3, cell, *[inside] * 2, cell]
+    assert exact == [place == cell for place in places]
     assert ran.log == plain(trainers.TRANSFORMERS_CELL).log
 
     saved = World().until(trainers.TRANSFORMERS_CELL, 3)
@@ -103,3 +110,98 @@ def test_one_unknown_function_makes_the_whole_loop_unknown(monkeypatch: pytest.M
     monkeypatch.setitem(FUNCTIONS, "transformers.trainer", {**known, "Trainer._tell": {"0123": "98.0"}})
     [note] = rewritten(trainers.TRANSFORMERS_CELL).notes
     assert note.endswith(f"{own_resume.INEXACT}.")
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small library's loops are known."""
+    trainer = importlib.import_module("transformers.trainer").Trainer
+    known = {f"Trainer.{one.__name__}": {text_hash(one): "99.0"} for one in (trainer.train, trainer._tell)}
+    monkeypatch.setitem(FUNCTIONS, "transformers.trainer", known)
+    monkeypatch.setitem(CALLED, "transformers", {"train", "_tell"})
+
+
+def of_the_package(name: str) -> str:
+    return trainers.TRANSFORMERS_CELL.replace(
+        "from transformers.trainer import Trainer", f"from package_of_trainers import {name} as Trainer"
+    )
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(("name", "overrides"), [("Tells", "_tell"), ("Passes", "train")])
+def test_a_packages_class_with_loops_of_its_own_is_named_and_goes_on_by_the_librarys_resume(
+    name: str, overrides: str, scratch: Path
+) -> None:
+    cell = of_the_package(name)
+    why = f"{name} overrides {overrides}() of transformers, so inside train() the cell is checkpointed"
+    way_on = "Defined in the notebook, such a class is left and entered to the bit."
+    assert rewritten(cell).notes == [f"{why} {own_resume.INEXACT}. {way_on}"]
+    assert at_points(cell) == 3 + 3 + 2
+    assert in_a_chain(cell) > 4
+    assert not os.listdir(scratch)
+
+
+@pytest.mark.usefixtures("known")
+def test_a_packages_class_that_cannot_be_told_where_to_go_on_is_named() -> None:
+    ran = rewritten(of_the_package("Takes"))
+
+    assert ran.points == 3
+    [note] = ran.notes
+    assert note.startswith("Takes overrides train() of transformers: the cell cannot be checkpointed inside train().")
+
+
+@pytest.mark.usefixtures("known")
+def test_a_packages_class_that_begins_anew_instead_of_going_on_ends_there() -> None:
+    cell = of_the_package("Forgets")
+    saved = World().until(cell, 4)
+    assert isinstance(saved, bytes)
+
+    [*_, (kind, _, words)] = World.from_saved(saved).run(cell).error
+
+    assert kind == "NotResumable" and "saved at step 2 and went on from step 0" in words
+
+
+@pytest.mark.usefixtures("known")
+def test_a_notebooks_class_with_loops_of_its_own_is_left_to_the_bit() -> None:
+    package, cell = trainers.PACKAGE.partition("class Passes")[0], trainers.TRANSFORMERS_CELL
+    ran = rewritten(package + cell.replace("Trainer([", "Tells(["))
+
+    assert ran.notes == [] and ran.points > 3 + 3 + 2
+
+
+WRAPPING = """
+import functools
+
+def wrap(cls, name):
+    own = getattr(cls, name)
+
+    @functools.wraps(own)
+    def wrapped(*args, **keywords):
+        return own(*args, **keywords)
+
+    setattr(cls, name, wrapped)
+"""
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(
+    ("package", "name", "cell", "points"),
+    [
+        ("wrapping_library", "transformers.trainer.Trainer.train", trainers.TRANSFORMERS_CELL, 3 + 3 + 2),
+        ("mlflow", "transformers.trainer.Trainer.train", trainers.TRANSFORMERS_CELL, 3 + 3 + 2),
+        ("mlflow", "lightning.pytorch.trainer.trainer.Trainer.fit", trainers.LIGHTNING_CELL, 0),
+    ],
+)
+def test_a_library_that_wraps_anothers_training_is_named(
+    package: str, name: str, cell: str, points: int, tmp_path: Path
+) -> None:
+    (tmp_path / f"{package}.py").write_text(WRAPPING)
+    module, _, method = name.partition(".Trainer.")
+    ran = rewritten(f"import {package}, {module}\n{package}.wrap({module}.Trainer, '{method}')\n{cell}")
+    del sys.modules[package]
+
+    why = f"{package} has wrapped {method}() of {name.partition('.')[0]}"
+    can = f"{why}, so inside {method}() the cell is checkpointed {own_resume.INEXACT}."
+    cannot = f"{why}: the cell cannot be checkpointed inside {method}()."
+    way_on = " It can with Lightning's MLFlowLogger instead of mlflow's autolog()."
+    assert (ran.points, ran.notes) == (points, [can if points else cannot + way_on])

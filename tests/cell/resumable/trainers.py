@@ -92,7 +92,29 @@ class Callback:
     def on_train_epoch_end(self, trainer, model): pass
 """
 
+# What a package makes of them.
+PACKAGE = """
+from transformers.trainer import Trainer
+
+class Tells(Trainer):
+    def _tell(self, event):
+        super()._tell(event)
+
+class Passes(Trainer):
+    def train(self, *args, **keywords):
+        return super().train(*args, **keywords)
+
+class Forgets(Trainer):
+    def train(self, *args, **keywords):
+        return super().train(None, steps=keywords["steps"])
+
+class Takes(Trainer):
+    def train(self, nothing=None, *, steps):
+        return super().train(steps=steps)
+"""
+
 _FILES = {
+    "package_of_trainers.py": PACKAGE,
     "transformers/__init__.py": "__version__ = '99.0'",
     "transformers/trainer.py": TRANSFORMERS,
     "transformers/trainer_callback.py": CALLBACK,
