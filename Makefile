@@ -19,7 +19,7 @@ demo: .venv/installed  ## train the example notebook on two CPU slots and show w
 	GPUFIT_DEVICES=cpu:2x4GiB $(BIN)/python examples/run.py examples/01_train_a_cell.ipynb
 
 test: .venv/installed lint  ## everything, also what CI runs
-	$(PYTEST) -m "not soak"
+	$(PYTEST) -m "not soak" -n 2 --dist loadfile
 
 accuracy: .venv/installed  ## estimates beside all published measurements: the table, and whether the limits are met
 	$(BIN)/python bench/accuracy.py

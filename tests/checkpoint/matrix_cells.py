@@ -12,6 +12,7 @@ class Cell:
     slow_to_start: bool = False  # seconds for each process
     needs: str = ""  # a library that may not be here
     clock: str = ""  # lines of output with this word tell of the time
+    puts_off: bool = False  # at some of its points it can be saved only a little later
 
 
 BEGIN = """
@@ -304,7 +305,8 @@ for epoch in range(2):
     with torch.inference_mode():
         for i in range(2):
             say(torch.is_inference_mode_enabled(), float(model(torch.ones(4)).sum()).hex())
-"""
+""",
+    puts_off=True,
 )
 
 CELLS["expressions"] = Cell(
@@ -474,7 +476,8 @@ for i in range(5):
     shown = line(soft.detach().repeat(1, 3)[:, :3])
     judged = shown.mean() + soft.sum()
 last = soft = shown = None
-"""
+""",
+    puts_off=True,
 )
 
 CELLS["iterators"] = Cell(

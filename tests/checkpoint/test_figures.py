@@ -17,6 +17,7 @@ MADE = (
 DRAWN = "below.imshow([[1, 2], [3, 4]]); ax.twinx().bar([1, 2], [3, 4]); fig.canvas.draw()\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [MADE, MADE + DRAWN])
 def test_a_figure_can_be_saved(cell: str) -> None:
     pytest.importorskip("matplotlib")
@@ -35,6 +36,7 @@ def _drawn(names: dict[str, Any]) -> bytes:
     return drawn.getvalue()
 
 
+@pytest.mark.slow
 def test_a_change_reaches_all_that_depends_on_it() -> None:
     pytest.importorskip("matplotlib")
     there: dict[str, Any] = {}

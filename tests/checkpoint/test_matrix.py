@@ -32,7 +32,7 @@ def test_it_ends_as_if_nothing_had_happened(name: str, matrix: Matrix) -> None:
 
     assert not row.differences
     assert row.tried + row.deferred == 2
-    assert row.tried
+    assert row.tried and (CELLS[name].puts_off or not row.deferred)
 
 
 @pytest.mark.slow

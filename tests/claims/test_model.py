@@ -12,6 +12,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
@@ -201,7 +202,7 @@ class Files(RuleBasedStateMachine):
             assert [ticket.id for ticket in seen.tickets] == [name for name, claims in self.live.items() if not claims]
 
 
-TestFairLab = FairLab.TestCase
+TestFairLab = pytest.mark.slow(FairLab.TestCase)
 TestFairLab.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestFiles = Files.TestCase
+TestFiles = pytest.mark.slow(Files.TestCase)
 TestFiles.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

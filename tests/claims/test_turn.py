@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,6 +115,7 @@ sizes = st.one_of(st.integers(1, 10), st.none())
 asked = st.lists(st.tuples(sizes, st.booleans()), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(asked, st.lists(st.tuples(st.integers(0, 1), st.integers(1, 6)), max_size=4), st.randoms(use_true_random=False))
 def test_a_wait_never_depends_on_who_came_later(

@@ -225,6 +225,7 @@ def live(sizes: list[int], changes: list[Change]) -> int:
     return most
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(histories(), OPTIONS)
 def test_reserves_what_it_allocates_and_allocates_what_lives(
@@ -235,6 +236,7 @@ def test_reserves_what_it_allocates_and_allocates_what_lives(
     assert found.reserved >= found.allocated >= live(*history)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(histories(), OPTIONS)
 def test_runs_in_the_smallest_capacity(history: tuple[list[int], list[Change]], options: Options) -> None:
@@ -245,6 +247,7 @@ def test_runs_in_the_smallest_capacity(history: tuple[list[int], list[Change]], 
     assert replay(*history, options, capacity).fits
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(histories(), OPTIONS)
 def test_gives_everything_back_once_everything_is_freed(
@@ -259,6 +262,7 @@ def test_gives_everything_back_once_everything_is_freed(
     assert replay([*sizes, whole], [*freed, Change(len(sizes), True)], options, in_pages).fits
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(histories(), OPTIONS, st.integers(0, 600))
 def test_never_takes_more_than_the_capacity(

@@ -1,19 +1,12 @@
-"""Tracing a cell: what is seen, what is left as it was, and what is said when it goes wrong."""
+"""Tracing a cell: what is seen, and what the traced process is asked from outside."""
 
 from __future__ import annotations
 
-import hashlib
-import mmap
-import os
-import random
-import signal
 import socket
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -24,7 +17,7 @@ from jupyter_gpufit.estimate.look import look
 from jupyter_gpufit.estimate.record import Trace
 from jupyter_gpufit.estimate.trace import ask_child
 from tests.estimate.cells import CNN, IMPORTS, LOADER
-from tests.estimate.traced import A100, peak_by_kind, traced
+from tests.estimate.traced import A100, hashed, peak_by_kind, traced
 
 pytestmark = pytest.mark.slow
 
@@ -36,17 +29,6 @@ for step in range(100):
     loss.backward()
     optimizer.step()
 """
-
-
-def hashed(*things: object) -> str:
-    digest = hashlib.sha256()
-    for thing in things:
-        digest.update(thing.detach().numpy().tobytes() if isinstance(thing, torch.Tensor) else repr(thing).encode())
-    return digest.hexdigest()
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
 
 
 def ended_well(trace: Trace) -> bool:
@@ -268,240 +250,6 @@ def test_magics_and_await_and_output() -> None:
 
     assert (trace.status, trace.error) == ("completed", "")
     assert trace.notes == {"%matplotlib left out": 1, "shell commands left out": 1}
-
-
-# What is left as it was
-
-
-def test_nothing_here_changes(capfd: pytest.CaptureFixture[str]) -> None:
-    model, data = nn.Linear(64, 64), torch.zeros(100)
-    names = ("is_available", "device_count", "memory_allocated", "current_device")
-
-    def state() -> str:
-        return hashed(
-            *model.parameters(), data, torch.get_rng_state(), random.getstate(), torch.get_num_threads(), os.environ,
-            *(getattr(torch.cuda, name) for name in names), torch.load, torch.save, torch.compile, open, os.remove,
-            nn.Module.to, nn.Module._apply, torch.optim.Optimizer.__init__, torch.autograd.graph._engine_run_backward,
-            signal.getsignal(signal.SIGINT), os.listdir("/proc/self/fd"), torch._C._get_privateuse1_backend_name(),
-        )  # fmt: skip
-
-    before = state()
-    trace = traced(
-        """
-        import torch, random
-        torch.manual_seed(3); random.random(); torch.rand(3)
-        data += 1
-        model.weight.data.zero_()
-        model.cuda()(torch.randn(8, 64, device="cuda")).sum().backward()
-        print("heard by nobody")
-        """,
-        lambda: {"model": model, "data": data},
-    )
-
-    assert (trace.status, trace.error) == ("completed", "")
-    assert state() == before
-    assert capfd.readouterr() == ("", "")
-
-
-def test_no_file_changes(tmp_path: Path) -> None:
-    for name in ("kept.txt", "log.txt", "gone.txt"):
-        (tmp_path / name).write_text(f"this is {name}")
-    (tmp_path / "folder").mkdir()
-    before = files(tmp_path)
-
-    with (tmp_path / "log.txt").open("a") as log:
-        trace = traced(
-            f"""
-            import torch, os, shutil, subprocess, numpy, safetensors.torch
-            from pathlib import Path
-            os.chdir({str(tmp_path)!r})
-            log.write("a line"); log.flush(); os.write(log.fileno(), b"another")
-            with open("kept.txt", "w") as file:
-                file.write("overwritten")
-            assert open("kept.txt").read() == "overwritten"
-            with open("kept.txt", "a") as file:
-                file.write(", and more")
-            assert Path("kept.txt").read_text() == "overwritten, and more"
-            Path("new").mkdir(); os.makedirs("a/b/c", exist_ok=True); Path("new/file").write_text("new")
-            os.remove("gone.txt"); shutil.rmtree("folder"); os.rename("gone.txt", "renamed.txt")
-            torch.save({{}}, "model.pt"); safetensors.torch.save_file({{}}, "model.safetensors")
-            numpy.save("array.npy", numpy.zeros(3))
-            os.close(os.open("lock", os.O_CREAT | os.O_RDWR))
-            try:
-                subprocess.run("echo overwritten > kept.txt; touch another", shell=True)
-            except PermissionError:
-                pass
-            """,
-            lambda: {"log": log},
-        )
-
-    assert (trace.status, trace.error) == ("completed", "")
-    assert files(tmp_path) == before
-    assert trace.notes["not written: torch.save"] == 1
-    assert trace.notes["files written to a scratch directory"] >= 3
-
-
-def test_no_server_hears_of_it() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.05)
-        trace = traced(
-            f"""
-            import socket
-            try:
-                socket.create_connection(("127.0.0.1", {server.getsockname()[1]}), 1)
-            except OSError as error:
-                assert "an estimate" in str(error)
-            """
-        )
-
-        assert (trace.status, trace.error) == ("completed", "")
-        assert trace.notes["no connection made to a server"] == 1
-        with pytest.raises(TimeoutError):
-            server.accept()
-
-
-def test_memory_shared_with_other_processes_is_only_ours_to_change(tmp_path: Path) -> None:
-    array = np.memmap(tmp_path / "array", dtype=np.float32, mode="w+", shape=100_000)
-    shared, anonymous = torch.zeros(100_000).share_memory_(), mmap.mmap(-1, 8192)
-
-    trace = traced(
-        """
-        array[:] = 1
-        shared.fill_(1)
-        anonymous[:4] = b"1111"
-        assert array.sum() == shared.sum() == 100_000
-        """,
-        lambda: {"array": array, "shared": shared, "anonymous": anonymous},
-    )
-
-    assert (trace.status, trace.error) == ("completed", "")
-    assert (array.max(), shared.max(), anonymous[:4]) == (0, 0, bytes(4))
-
-
-# What goes wrong
-
-
-def test_the_users_own_error_with_its_line() -> None:
-    trace = traced(IMPORTS + 'model = nn.Linear(16, 16).cuda()\nmodel(torch.randn(8, 15, device="cuda"))\n')
-
-    assert trace.status == "failed"
-    assert trace.error.endswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x16)")
-    assert trace.where == 'line 7 of the cell: model(torch.randn(8, 15, device="cuda"))'
-    assert "gpufit/" not in trace.error and "_subclasses" not in trace.error
-
-
-def test_an_error_in_backward() -> None:
-    trace = traced(
-        IMPORTS
-        + """
-y = nn.Linear(16, 16).cuda()(torch.randn(8, 16, device="cuda")).sigmoid()
-y.add_(1)
-y.sum().backward()
-"""
-    )
-
-    assert trace.status == "failed" and trace.where == "line 9 of the cell: y.sum().backward()"
-    assert "modified by an inplace operation: [torch.cuda.FloatTensor [8, 16]]" in trace.error
-
-
-def test_tensors_on_two_devices() -> None:
-    trace = traced(IMPORTS + "nn.Linear(16, 16).cuda()(torch.randn(8, 16))\n")
-
-    assert trace.status == "failed"
-    assert "Expected all tensors to be on the same device" in trace.error and "cuda:0" in trace.error
-
-
-def test_a_syntax_error() -> None:
-    trace = traced("x = 1\ny = = 2\n")
-
-    assert trace.status == "failed" and trace.where.startswith("line 2 of the cell")
-
-
-def test_what_cannot_be_traced_is_not_called_the_users_error() -> None:
-    trace = traced(
-        """
-        import torch
-        torch.randn(10, device="cuda").repeat_interleave(torch.arange(10, device="cuda"))
-        """
-    )
-
-    assert trace.status == "died" and trace.where.startswith("line 3")
-    assert trace.error.startswith("What aten.repeat_interleave.Tensor makes depends on values")
-
-
-def test_a_custom_operator_without_shapes_is_named() -> None:
-    trace = traced(
-        """
-        import torch
-        library = torch.library.Library("mykernels", "DEF")
-        library.define("scale(Tensor x) -> Tensor")
-        library.impl("scale", lambda x: x * 2, "CUDA")
-        torch.ops.mykernels.scale(torch.randn(4, 8, device="cuda"))
-        """
-    )
-
-    assert trace.status == "died" and trace.where.startswith("line 6")
-    assert trace.error == "mykernels.scale cannot be traced without a GPU."
-
-
-def test_compiled_code_that_takes_a_tensors_address_ends_the_copy_only() -> None:
-    trace = traced('import torch, ctypes\nctypes.memset(torch.ones(3, device="cuda").data_ptr(), 0, 4)\n')
-
-    assert trace.status == "died" and "SIGSEGV" in trace.error
-    assert trace.where.startswith("line 2")
-
-
-def test_an_endless_loop_is_ended_and_says_where_it_was() -> None:
-    cell = "def wait():\n    while True:\n        pass\nwait()\n"
-    for limit in (2.0, 8.0, 60.0):  # the trace itself has to start first, which takes longer on a machine that is busy
-        trace = traced(cell, limit=limit)
-        if trace.where:
-            break
-
-    assert trace.status == "timeout"
-    assert trace.where in ("line 2 of the cell: while True:", "line 3 of the cell: pass")
-
-
-def test_a_crash_is_told() -> None:
-    trace = traced("import os\nos.abort()\n")
-
-    assert trace.status == "died" and "SIGABRT" in trace.error
-    assert trace.where == "line 2 of the cell: os.abort()"
-
-
-def test_processes_of_the_cell_end_with_it() -> None:
-    trace = traced(
-        """
-        import os, time
-        child = os.fork()
-        if child == 0:
-            time.sleep(600)
-        raise RuntimeError(f"pid {child}")
-        """
-    )
-
-    pid = int(trace.error.rsplit(" ", 1)[1])
-    with pytest.raises((ProcessLookupError, FileNotFoundError)):
-        while True:  # until init has reaped it
-            os.kill(pid, 0)
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                raise ProcessLookupError
-
-
-def test_a_torch_without_what_we_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jupyter_gpufit.estimate.child", None)
-
-    trace = traced("x = 1")
-
-    assert trace.status == "died" and trace.error.startswith("This version of torch cannot be traced: import of")
-
-
-def test_a_torch_without_what_we_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch._C, "_set_only_lift_cpu_tensors")
-
-    trace = traced("x = 1")
-
-    assert trace.status == "died" and "cannot be traced: module 'torch._C' has no attribute" in trace.error
 
 
 # What it is asked from outside

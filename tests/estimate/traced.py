@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable
 from textwrap import dedent
 from typing import Any
+
+import torch
 
 from jupyter_gpufit.estimate.record import Card, Trace
 from jupyter_gpufit.estimate.trace import trace_cell
@@ -28,3 +31,11 @@ def peak_by_kind(trace: Trace) -> Counter[str]:
             now[key] += block.size if change.alive else -block.size
             most[key] = max(most[key], now[key])
     return most
+
+
+def hashed(*things: object) -> str:
+    """What tells these values from others."""
+    digest = hashlib.sha256()
+    for thing in things:
+        digest.update(thing.detach().numpy().tobytes() if isinstance(thing, torch.Tensor) else repr(thing).encode())
+    return digest.hexdigest()

@@ -14,10 +14,13 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -151,3 +154,10 @@ def build_library(folder: Path, *, driver: int = 580) -> Path:
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]
     subprocess.run([compiler, *flags, f"-DDRIVER={driver}", "-o", str(library), str(SOURCE)], check=True)
     return library
+
+
+def run(fake: FakeNvml, program: str) -> Any:
+    """What a Python program on the pretended machine prints, as JSON."""
+    done = subprocess.run([sys.executable, "-c", dedent(program)], env=fake.env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -22,6 +22,7 @@ def test_the_panels_types_are_up_to_date() -> None:
     assert schema.TARGET.read_text() == schema.typescript(), "run: python -m jupyter_gpufit.server.schema"
 
 
+@pytest.mark.slow
 def test_the_program_writes_them(tmp_path: Path) -> None:
     target = tmp_path / "schema.ts"
     code = f"from pathlib import Path; from jupyter_gpufit.server import schema; schema.write(Path({str(target)!r}))"

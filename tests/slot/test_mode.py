@@ -144,6 +144,7 @@ class OnDevice(torch.autograd.Function):
         return grads[0] * torch.full((2,), 7.0, device="cuda")
 
 
+@pytest.mark.slow
 def test_the_backward_pass_knows_the_slot(slot: Budget) -> None:
     def block(x: torch.Tensor) -> torch.Tensor:
         assert x.device == CUDA

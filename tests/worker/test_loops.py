@@ -184,6 +184,7 @@ LOADER = "loader = DataLoader(TensorDataset(torch.zeros(16, 1)), num_workers={wo
 EPOCHS = "for epoch in range(3):\n    for x in {inner}:\n        look()\n        step()\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 7])
 @pytest.mark.parametrize(("workers", "stay"), [(0, False), (1, False), (1, True)])
 def test_a_loader_in_epochs_has_the_right_total_or_none(workers: int, stay: bool, every: int) -> None:

@@ -288,6 +288,7 @@ def test_a_child_that_lives_on_does_not_hold_up_the_end() -> None:
     assert child.returncode == 0
 
 
+@pytest.mark.slow
 def test_nothing_wakes_while_nothing_is_written() -> None:
     def switches() -> list[str]:
         tasks = [thread.native_id for thread in threading.enumerate() if thread.name.startswith("gpufit-")]
@@ -298,10 +299,10 @@ def test_nothing_wakes_while_nothing_is_written() -> None:
         until = time.monotonic() + 60
         before: list[str] = [""]
         after: list[str] = []
-        while before != after:  # until both threads have come to rest: one that wakes now and then never does
+        while before != after:  # until both threads have come to rest
             assert time.monotonic() < until, (before, after)
             before = switches()
-            select.select([], [], [], 0.12)
+            select.select([], [], [], 0.6)  # in which a thread that wakes now and then does so, on a busy machine too
             after = switches()
 
     assert len(before) == 2

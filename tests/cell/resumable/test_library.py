@@ -117,6 +117,7 @@ def test_another_version_runs_as_it_is_and_is_named(monkeypatch: pytest.MonkeyPa
     assert re.fullmatch(r"tqdm.std.tqdm.__iter__ of version .* is not known: the cell cannot be .* inside it.", note)
 
 
+@pytest.mark.slow
 def test_a_context_manager_of_a_library() -> None:
     text = """
 from contextlib import nullcontext
@@ -131,6 +132,7 @@ for i in range(2):
     assert in_a_chain(text) > 2
 
 
+@pytest.mark.slow
 def test_generators_of_any_library() -> None:
     text = """
 from tests.cell.resumable.managers import Loader, numbered

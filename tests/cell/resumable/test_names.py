@@ -42,6 +42,7 @@ def test_it_is_left_as(way: str) -> None:
     assert at_points(STEP + WAYS[way] + "\n") == 3
 
 
+@pytest.mark.slow
 def test_each_of_a_list_is_left() -> None:
     assert at_points(STEP + "for name, fn in [('a', step), ('b', step)]:\n    fn(1)\n") == 3 + 2 * 2
     assert at_points(STEP + "fns = {'a': step}\nfor name, fn in fns.items():\n    fn(1)\n") == 2 + 2

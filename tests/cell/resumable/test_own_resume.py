@@ -41,12 +41,14 @@ def _loaded() -> dict[str, ModuleType]:
     return {name: one for name, one in sys.modules.items() if name.partition(".")[0] in libraries}
 
 
+@pytest.mark.slow
 def test_transformers(scratch: Path) -> None:
     assert at_points(trainers.TRANSFORMERS_CELL) == 3 + 3 + 2  # the cell's own loop, and a point before each step
     assert in_a_chain(trainers.TRANSFORMERS_CELL) > 4
     assert not os.listdir(scratch)
 
 
+@pytest.mark.slow
 def test_lightning(scratch: Path) -> None:
     # Neither while gradients are accumulated, nor behind an epoch's last batch: what comes at its end would be lost.
     assert at_points(trainers.LIGHTNING_CELL) == 2 * (1 + 1)

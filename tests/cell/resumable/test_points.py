@@ -35,6 +35,7 @@ def test_rewritten_it_does_the_same(name: str) -> None:
     assert other.points > 0
 
 
+@pytest.mark.slow
 def test_functions_of_an_earlier_cell_can_be_left_too() -> None:
     earlier = """
 from __future__ import annotations
@@ -60,6 +61,7 @@ for e in range(3):
     assert at_points(text, earlier) == 13
 
 
+@pytest.mark.slow
 def test_the_flags_of_another_cell_hold_for_one_that_does_not_name_them() -> None:
     # IPython compiles every cell after `from __future__ import annotations` with it.
     code = compile(

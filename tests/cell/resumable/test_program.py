@@ -106,6 +106,7 @@ def test_it_says_where_it_stands() -> None:
     assert where(text, 2) == "line 3, in train()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "why"),
     [
