@@ -81,7 +81,8 @@ def test_a_gpu_that_is_lost_is_named_when_the_command_failed(town: Town, gpus: F
 def test_waits_with_the_reason_and_starts_when_the_holder_ends(town: Town) -> None:
     holder = town.holds("first", "--gpus", "2")
     waiter = town.types("run", "--name", "second", "--", "echo", "my turn")
-    waiter.hear("first holds cpu:0 and cpu:1 (all of it)")
+    waiter.hear("your first (bash -c")
+    waiter.hear("holds cpu:0 and cpu:1 (all of it)")
     assert "my turn" not in waiter.out.text
     holder.signal(signal.SIGTERM)
     assert (waiter.end(), holder.end()) == (0, 128 + signal.SIGTERM)

@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import thread as pools
 from typing import Any
 
 from ..errors import NotHere
@@ -35,8 +36,16 @@ def check_moment() -> None:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             raise NotHere("torch.distributed is in use, and a training of several processes cannot be saved yet.")
     for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.main_thread() and not thread.name.startswith(_HARMLESS):
+        if thread.daemon or thread is threading.main_thread() or thread.name.startswith(_HARMLESS):
+            continue
+        if not _waits_in_a_pool(thread):
             raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
+
+
+def _waits_in_a_pool(thread: threading.Thread) -> bool:
+    """A library's ThreadPoolExecutor keeps its threads, which hold nothing while they have nothing to do."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is None or frame.f_code is pools._worker.__code__  # None: it has just ended
 
 
 def threads_left_behind() -> list[str]:

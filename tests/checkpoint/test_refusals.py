@@ -28,6 +28,21 @@ go.set()
 """
 
 
+# A library's own pool, which nothing of the cell's refers to.
+POOL = """
+import colorsys, threading
+from concurrent.futures import ThreadPoolExecutor
+go = colorsys.go = threading.Event()
+colorsys.pool = ThreadPoolExecutor(1)
+done = colorsys.pool.submit({work})
+{then}
+del done, go
+for i in range(2):
+    pass
+colorsys.go.set()
+"""
+
+
 def problems(cell: str) -> dict[str, str]:
     namespace = notebook(cell)
     try:
@@ -108,12 +123,20 @@ def test_can_be_saved(cell: str) -> None:
         ),
         ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    for i in range(2): model(torch.ones(2))", "autocast"),
         (THREAD, "the thread 'mine'"),
+        (POOL.format(work="go.wait", then=""), "the thread 'ThreadPoolExecutor"),
     ],
 )
 def test_is_put_off(cell: str, why: str, trainings: Trainings, tmp_path: Path) -> None:
     left = trainings.run(TORCH + cell, at=1, save=tmp_path)
 
     assert left.error.startswith("NotHere") and why in left.error
+
+
+@pytest.mark.slow
+def test_an_idle_thread_of_a_pool_puts_nothing_off(trainings: Trainings, tmp_path: Path) -> None:
+    cell = POOL.format(work="len, 'abc'", then="done.result()")
+
+    assert not trainings.run(TORCH + cell, at=1, save=tmp_path).error
 
 
 BESIDE = """

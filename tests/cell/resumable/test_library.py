@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.cell.resumable import library_versions
-from jupyter_gpufit.cell.resumable.library_versions import GENERATORS
 
 from .crossing import World, at_points, in_a_chain, plain, rewritten
 
@@ -108,7 +107,7 @@ del Trainer
 
 @pytest.mark.slow
 def test_another_version_runs_as_it_is_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GENERATORS, "tqdm.std", {"tqdm.__iter__": {"0123": "1.0"}})
+    monkeypatch.setitem(library_versions.GENERATORS, "tqdm.std", {"tqdm.__iter__": {"0123": "1.0"}})
 
     ran = rewritten("import tqdm\nfor i in tqdm.tqdm(range(3), disable=True): say(i)")
 
@@ -166,12 +165,10 @@ del frame, column
 def test_matches_of_a_text_are_counted() -> None:
     text = """
 import re
-begun = re.finditer("[a-z]", "abcd")
-next(begun)
 def rest():
-    found = [begun]
-    del globals()["begun"]
-    return found.pop()
+    begun = [re.finditer("[a-z]", "abcd")]
+    next(begun[0])
+    return begun.pop()
 for text in (match[0] for match in re.finditer("\\\\d+", "1 22 333")):
     say(text)
 for text in (match[0] for match in rest()):
@@ -187,9 +184,11 @@ for text in (match[0] for match in iter(re.finditer("b", "abcb"))):
 def test_a_part_that_somebody_else_holds_stays_the_same() -> None:
     text = """
 from tests.cell.resumable.managers import numbered
-held = numbered("a", "b", "c", "d", "e")
-for thing in zip(held, "xy"):
-    say((thing, next(held)))
+held = [numbered("a", "b", "c", "d", "e")]
+def pairs():
+    return zip(held[0], "xy")
+for thing in pairs():
+    say((thing, next(held[0])))
 del held, thing
 """
     assert rewritten(text).log == plain(text).log
