@@ -28,19 +28,32 @@ go.set()
 """
 
 
-# A library's own pool, which nothing of the cell's refers to.
 POOL = """
-import colorsys, threading
+import atexit
 from concurrent.futures import ThreadPoolExecutor
-go = colorsys.go = threading.Event()
-colorsys.pool = ThreadPoolExecutor(1)
-done = colorsys.pool.submit({work})
-{then}
-del done, go
+pool = ThreadPoolExecutor(1)
+atexit.register(pool.shutdown)  # keeps it, as a library would, where nothing of the cell's refers to it
+pool.submit(len, "abc").result()
+"""
+IDLE = (
+    POOL
+    + """
+del pool
 for i in range(2):
     pass
-colorsys.go.set()
 """
+)
+BUSY = (
+    POOL
+    + """
+import threading
+go = threading.Event()
+pool.submit(go.wait)
+for i in range(2):
+    pass
+go.set()
+"""
+)
 
 
 def problems(cell: str) -> dict[str, str]:
@@ -123,7 +136,7 @@ def test_can_be_saved(cell: str) -> None:
         ),
         ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    for i in range(2): model(torch.ones(2))", "autocast"),
         (THREAD, "the thread 'mine'"),
-        (POOL.format(work="go.wait", then=""), "the thread 'ThreadPoolExecutor"),
+        (BUSY, "the thread 'ThreadPoolExecutor"),
     ],
 )
 def test_is_put_off(cell: str, why: str, trainings: Trainings, tmp_path: Path) -> None:
@@ -134,9 +147,7 @@ def test_is_put_off(cell: str, why: str, trainings: Trainings, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_an_idle_thread_of_a_pool_puts_nothing_off(trainings: Trainings, tmp_path: Path) -> None:
-    cell = POOL.format(work="len, 'abc'", then="done.result()")
-
-    assert not trainings.run(TORCH + cell, at=1, save=tmp_path).error
+    assert not trainings.run(TORCH + IDLE, at=1, save=tmp_path).error
 
 
 BESIDE = """
