@@ -90,10 +90,6 @@ _SPLITS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 }
 
 
-_WRAP = 1 << 64
-_NEGATIVE = range(_WRAP >> 1, _WRAP)  # as a node shows them: dim=-1
-
-
 @dataclass(frozen=True)
 class Parts:
     """All outputs of one operation that splits a leaf."""
@@ -114,10 +110,15 @@ def parts_with(t: torch.Tensor) -> Parts | None:
     if node.name() not in _SPLITS or getattr(node.next_functions[0][0], "variable", None) is not leaf:
         return None
     kept = [getattr(node, name) for name in _SPLITS[node.name()][1]]
-    found = Parts(leaf, node.name(), tuple(one - _WRAP if one in _NEGATIVE else one for one in kept))
+    found = Parts(leaf, node.name(), tuple(map(_signed, kept)))
     mine = _split(found)[t.output_nr]
     look = (t.dtype, t.size(), t.stride(), t.storage_offset())
     return found if look == (mine.dtype, mine.size(), mine.stride(), mine.storage_offset()) else None
+
+
+def _signed(kept: Any) -> Any:
+    """A node shows dim=-1 as a number of 64 bits without a sign."""
+    return kept - (1 << 64) if type(kept) is int and kept >= 1 << 63 else kept
 
 
 def _split(parts: Parts) -> tuple[torch.Tensor, ...]:

@@ -154,3 +154,22 @@ def test_tensors_keep_what_makes_them_more_than_numbers() -> None:
     assert namespace["a"].tolist() == [[2, 1, 0], [5, 4, 3]] and namespace["objects"][0] is p
     assert torch.rand(1, generator=namespace["own"]).shape == (1,)
     assert x.untyped_storage().resizable() and x.data_ptr() % 64 == 0
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_leaf_meet_in_one_node_again() -> None:
+    cell = (
+        "import torch\n"
+        "w = torch.arange(12.0).reshape(4, 3).clone().requires_grad_()\n"
+        "(a, b), columns, rest = w.chunk(2), w.unbind(-1), w.split([1, 3])\n"
+    )
+    namespace: dict[str, Any] = {}
+
+    through(cell, namespace)
+
+    there = notebook(cell)
+    for each in (there, namespace):
+        assert each["a"].grad_fn is each["b"].grad_fn and each["columns"][0].grad_fn is each["columns"][2].grad_fn
+        parts = (each["a"] * -0.0).sum(), each["columns"][1].prod(), each["rest"][1].sin().sum()
+        sum(parts).backward()
+    assert namespace["w"].grad.view(-1).numpy().tobytes() == there["w"].grad.view(-1).numpy().tobytes()
