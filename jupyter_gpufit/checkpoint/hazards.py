@@ -45,7 +45,10 @@ def check_moment() -> None:
 def _waits_in_a_pool(thread: threading.Thread) -> bool:
     """A library's ThreadPoolExecutor keeps its threads, which hold nothing while they have nothing to do."""
     frame = sys._current_frames().get(thread.ident or 0)
-    return frame is None or frame.f_code is pools._worker.__code__  # None: it has just ended
+    if frame is None:
+        return True  # it has just ended
+    tasks = pools._threads_queues.get(thread)
+    return tasks is not None and tasks.empty() and frame.f_code is pools._worker.__code__
 
 
 def threads_left_behind() -> list[str]:

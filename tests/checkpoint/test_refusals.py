@@ -47,8 +47,12 @@ BUSY = (
     POOL
     + """
 import threading
-go = threading.Event()
-pool.submit(go.wait)
+began, go = threading.Event(), threading.Event()
+def work():
+    began.set()
+    go.wait()
+pool.submit(work)
+began.wait()
 for i in range(2):
     pass
 go.set()
