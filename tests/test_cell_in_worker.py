@@ -332,7 +332,7 @@ def test_a_cell_may_fork_and_start_threads(kernel: Kernel) -> None:
         "    os.wait(); mine = 'of the parent'\n"
         "    done = []\n"
         "    go = threading.Event()\n"
-        "    thread = threading.Thread(target=lambda: (go.wait(), print('thread'), done.append(1)))\n"
+        "    thread = threading.Thread(target=lambda go=go: (go.wait(), print('thread'), done.append(1)))\n"
         "    thread.start(); go.set(); del thread, go\n"
     )
     assert "child" in ran.stdout and "thread" in ran.stdout

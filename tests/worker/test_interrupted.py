@@ -61,9 +61,8 @@ def test_shows_the_cell_and_what_is_below_without_parsing_a_file(parsed: list[in
     text = "\n".join(found)
     for words in ("----> 5 deep(20)", "similar frames: deep at line 4", "json/encoder.py:", "return _iterencode(o, 0)"):
         assert words in text, text
-    assert [line for line in found if line.startswith("---->")][
-        -1
-    ] == "----> 2 def __str__(self): raise KeyboardInterrupt"
+    last = [line for line in found if line.startswith("---->")][-1]
+    assert last.split() == "----> 2 def __str__(self): raise KeyboardInterrupt".split()
     assert found[-1] == "KeyboardInterrupt: "
 
 

@@ -11,9 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from jupyter_gpufit.cell.resumable import own_resume
+from jupyter_gpufit.cell.resumable import library_versions, own_resume
 from jupyter_gpufit.cell.resumable.library import text_hash
-from jupyter_gpufit.cell.resumable.library_versions import CALLED, FUNCTIONS
 
 from . import trainers
 from .crossing import World, at_points, in_a_chain, plain, rewritten
@@ -106,10 +105,12 @@ def test_a_trainer_that_cannot_save_itself_runs_as_it_is() -> None:
 def test_one_unknown_function_makes_the_whole_loop_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = importlib.import_module("transformers.trainer").Trainer
     known = {"Trainer.train": {text_hash(trainer.train): "99.0"}}
-    monkeypatch.setitem(FUNCTIONS, "transformers.trainer", known)
+    monkeypatch.setitem(library_versions.FUNCTIONS, "transformers.trainer", known)
     assert rewritten(trainers.TRANSFORMERS_CELL).notes == []
 
-    monkeypatch.setitem(FUNCTIONS, "transformers.trainer", {**known, "Trainer._tell": {"0123": "98.0"}})
+    monkeypatch.setitem(
+        library_versions.FUNCTIONS, "transformers.trainer", {**known, "Trainer._tell": {"0123": "98.0"}}
+    )
     [note] = rewritten(trainers.TRANSFORMERS_CELL).notes
     assert note.endswith(f"{own_resume.INEXACT}.")
 
@@ -119,8 +120,8 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small library's loops are known."""
     trainer = importlib.import_module("transformers.trainer").Trainer
     known = {f"Trainer.{one.__name__}": {text_hash(one): "99.0"} for one in (trainer.train, trainer._tell)}
-    monkeypatch.setitem(FUNCTIONS, "transformers.trainer", known)
-    monkeypatch.setitem(CALLED, "transformers", {"train", "_tell"})
+    monkeypatch.setitem(library_versions.FUNCTIONS, "transformers.trainer", known)
+    monkeypatch.setitem(library_versions.CALLED, "transformers", {"train", "_tell"})
 
 
 def of_the_package(name: str) -> str:
