@@ -103,6 +103,11 @@ class JobPaths:
         return self.root / "epoch"
 
     @cached_property
+    def publish_lock(self) -> Path:
+        """Held for an instant by whoever publishes a checkpoint, or numbers a worker."""
+        return self.root / "publish.lock"
+
+    @cached_property
     def start(self) -> Path:
         """How its first worker was started: directory, environment, import path, hash seed."""
         return self.root / "start.json"

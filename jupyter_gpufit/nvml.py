@@ -316,7 +316,7 @@ def _process(pid: int, amount: int | None) -> Process:
     return Process(pid, UNKNOWN_USER, amount)
 
 
-@lru_cache(maxsize=1024)  # psutil reads /proc/stat for the time, which is the longest part of reading a device
+@lru_cache(maxsize=1024)  # asked once a second, and psutil takes twice as long as the look at its start
 def _whose(pid: int, started: int) -> tuple[str, float]:
     """Whose process this is, and since when; its start tells it from others of the same number."""
     import psutil

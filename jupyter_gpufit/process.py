@@ -18,8 +18,7 @@ def boot_id() -> str:
 def start_time_of(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None where there is none (a zombie has ended)."""
     try:
-        with open(f"/proc/{pid}/stat") as file:  # of each process on a GPU, once a second: a Path takes twice as long
-            stat = file.read()
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name in parentheses may hold spaces and parentheses itself: count fields after the last one.

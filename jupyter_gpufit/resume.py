@@ -87,9 +87,8 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | 
     if why := why_not(record):
         raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
-    if (
-        record.state != "lost" and not record.rests
-    ):  # lost: nobody holds the lock, also where its process was only stopped or cut off
+    # lost: nobody holds the lock, also where its process was only stopped or cut off; suspended: it is to stay.
+    if record.state != "lost" and not record.rests:
         await _gone(record)
     try:
         start = noted_start(paths)

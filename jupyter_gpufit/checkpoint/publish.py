@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ..job import sync_directory
+from ..job import JobPaths, sync_directory
 from . import users_files
 from .checksum import Run, Section, Sums
 from .image_file import ImageFile, create, write_at
@@ -161,7 +161,7 @@ def publishing(directory: Path) -> Iterator[None]:
     On a file that is open for writing: over NFS only such a lock keeps processes on two hosts apart.
     """
     # Leave the file in place: unlinking a locked file lets two processes lock two inodes of one name.
-    fd = os.open(directory.parent / "publish.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(JobPaths(directory.parent).publish_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -187,7 +187,7 @@ def _aside(directory: Path, name: str) -> Path:
 
 def _check_epoch(directory: Path, epoch: int) -> None:
     try:
-        current = int((directory.parent / "epoch").read_text())
+        current = int(JobPaths(directory.parent).epoch.read_text())
     except FileNotFoundError:
         return  # no job's directory: a benchmark's or a test's
     if current > epoch:

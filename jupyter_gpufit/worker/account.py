@@ -85,7 +85,7 @@ class Account:
         # Ours before it is everybody's: what a thread of the cell prints meanwhile must not find a later worker.
         self.record = replace(self.record, epoch=current_epoch(self._paths) + 1)
         next_epoch(self._paths)
-        self._write(replace(self._at("estimating", "", ""), suspended=False))
+        self._write(replace(self._at("starting", "", ""), suspended=False))
 
     def _emit(self, events: Sequence[object]) -> None:
         self._check_epoch()
@@ -95,7 +95,7 @@ class Account:
         """End where a later worker has taken the job over, while this one was stopped or cut off from its lock."""
         try:
             latest = current_epoch(self._paths)
-        except (OSError, ValueError):
+        except OSError:
             return  # no descriptor is free, say: it cannot be told, and the next word asks again
         if latest > self.record.epoch:
             os._exit(1)

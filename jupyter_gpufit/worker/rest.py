@@ -176,7 +176,7 @@ def is_in_the_way(machine: WorkerMachine) -> bool:
     """Whether somebody else has the job, its files are gone, or the host's memory is needed."""
     try:
         taken_over = current_epoch(machine.paths) != machine.epoch  # no epoch at all: cleaned
-    except (OSError, ValueError):
+    except OSError:
         return False  # to be read again
     return taken_over or free_memory() < KEPT_FREE // 2
 

@@ -36,7 +36,7 @@ class Stage:
     went_on: dict[str, Any] = field(default_factory=dict)
 
     def begin_again(self) -> None:
-        self.record = replace(self.record, state="estimating", epoch=next_epoch(self.paths))
+        self.record = replace(self.record, state="starting", epoch=next_epoch(self.paths))
 
     def go_on_from_rest(self, epoch: int, **told: Any) -> None:
         self.went_on = {"epoch": epoch, **told}
@@ -71,7 +71,7 @@ def test_it_goes_on_once_as_the_next_epoch_with_what_it_was_told(stage: Stage, l
     assert (start.needed, start.outgrew, start.gpu) == (5, 3, "")  # another device is for this time
     for verb in ("resume", "dismiss"):
         again = stage.ask(lock, verb)
-        assert (again.ok, again.data, again.why.split(".")[0]) == (False, {}, "it is estimating")
+        assert (again.ok, again.data, again.why.split(".")[0]) == (False, {}, "it is starting")
     assert not stage.rest.dismissed
 
 
