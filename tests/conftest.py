@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import concurrent.futures.thread as pools
-import faulthandler
 import os
 import signal
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,33 +26,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("ours")
 
-pytest_plugins = ["tests.fake_nvml.fixtures", "tests.side_by_side", "tests.towns"]
-
-_PATIENCE = 20.0  # for threads that are about to end
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_thread_stays() -> Iterator[None]:
-    """Fail when a test has left a thread that Python would wait for: of a process of xdist, only reports are heard."""
-    yield
-    if left := _threads_left():
-        faulthandler.dump_traceback(all_threads=True)
-        pytest.fail(f"Tests left threads that would keep Python from ending: {left}", pytrace=False)
-
-
-def pytest_unconfigure() -> None:
-    """End, rather than wait for ever."""
-    if _threads_left():
-        sys.stdout.flush()
-        os._exit(1)
-
-
-def _threads_left() -> list[str]:
-    waits_for = [t for t in threading.enumerate() if not t.daemon and t not in pools._threads_queues]
-    waits_for.remove(threading.current_thread())
-    for thread in waits_for:
-        thread.join(_PATIENCE)
-    return [thread.name for thread in waits_for if thread.is_alive()]
+pytest_plugins = ["tests.fake_nvml.fixtures", "tests.left_behind", "tests.side_by_side", "tests.towns"]
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,10 @@ def run(source: str, look: Any, **given: Any) -> None:
     tree = program.cell(ast.parse(source, filename), filename)
     frames: list[Any] = []
     namespace["look"] = lambda *inner: look(nest_of([namespace["_gf_f"], *frames, *inner]))
-    exec(compile(tree, filename, "exec", dont_inherit=True), namespace)
+    try:
+        exec(compile(tree, filename, "exec", dont_inherit=True), namespace)
+    finally:
+        program.leave()
 
 
 def seen(source: str) -> list[list[tuple[int | None, int | None]]]:
