@@ -26,7 +26,13 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("ours")
 
-pytest_plugins = ["tests.fake_nvml.fixtures", "tests.left_behind", "tests.side_by_side", "tests.towns"]
+pytest_plugins = [
+    "tests.fake_nvml.fixtures",
+    "tests.held_training",
+    "tests.left_behind",
+    "tests.side_by_side",
+    "tests.towns",
+]
 
 
 @pytest.fixture(scope="module")
