@@ -11,7 +11,7 @@ _SCALE = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _SCALE[f"{_letter}ib"] = _SCALE[_letter] = 1024**_power
     _SCALE[f"{_letter}b"] = 1000**_power
-
+_NO_SECONDS = 600  # from here on nobody counts them
 _BYTES = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -32,12 +32,12 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration as the two largest units that matter: "1 h 12 min", "3 min 5 s", "0.4 s"."""
+    """Write a duration as the two largest units that matter: "1 h 12 min", "21 min", "3 min 5 s", "0.4 s"."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:
-            rest = whole % size // smaller_size
+            rest = 0 if smaller == "s" and whole >= _NO_SECONDS else whole % size // smaller_size
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
     return f"{whole} s"

@@ -1,5 +1,7 @@
 /** Bytes, counts and durations as units.py writes them; but whole seconds, since what is shown here ticks. */
 
+const NO_SECONDS = 600; // from here on nobody counts them
+
 export function formatBytes(count: number): string {
   const units = ['TiB', 'GiB', 'MiB', 'KiB'];
   const found = units.findIndex((_, i) => count >= 1024 ** (4 - i));
@@ -17,7 +19,10 @@ export function formatDuration(seconds: number): string {
   ];
   for (const [size, unit, smallerSize, smaller] of scales) {
     if (whole >= size) {
-      const rest = Math.floor((whole % size) / smallerSize);
+      const rest =
+        smaller === 's' && whole >= NO_SECONDS
+          ? 0
+          : Math.floor((whole % size) / smallerSize);
       const large = `${Math.floor(whole / size)} ${unit}`;
       return rest > 0 ? `${large} ${rest} ${smaller}` : large;
     }
