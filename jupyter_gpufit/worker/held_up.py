@@ -11,6 +11,7 @@ from types import FrameType
 from ..graph.sources import source_of
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_IMPORTING = "<frozen importlib."  # Python's own functions below an import
 MOST = 3  # frames named
 _KINDS = {
     "<listcomp>": "a list comprehension",
@@ -28,18 +29,22 @@ def where_is(thread: int) -> str:
     if frame is None:
         return ""
     found = list(_users(frame))
-    named = [_named(one) for one in found if source_of(one.f_code.co_filename) is not None][:MOST]
-    if found and source_of(found[0].f_code.co_filename) is None:
+    named = [_named(one) for one in found if _is_a_cells(one)][:MOST]
+    if found and not _is_a_cells(found[0]):
         named.insert(0, _library(found[0]))
     return f"inside {', called from '.join(named[:MOST])}" if named else ""
 
 
 def _users(frame: FrameType | None) -> Iterator[FrameType]:
-    """From the innermost frame out to the cell's own, without ours."""
+    """From the innermost frame out to the cell's own, without ours and the import system's."""
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(OURS):
+        if not frame.f_code.co_filename.startswith((OURS, _IMPORTING)):
             yield frame
-        frame = None if frame.f_code.co_name == "<module>" else frame.f_back
+        frame = None if frame.f_code.co_name == "<module>" and _is_a_cells(frame) else frame.f_back
+
+
+def _is_a_cells(frame: FrameType) -> bool:
+    return source_of(frame.f_code.co_filename) is not None
 
 
 def _named(frame: FrameType) -> str:
@@ -61,4 +66,6 @@ def _is_in_finally(frame: FrameType) -> bool:
 
 
 def _library(frame: FrameType) -> str:
+    if frame.f_code.co_name == "<module>":
+        return f"the import of {frame.f_globals.get('__name__', 'a module')}"
     return f"`{frame.f_code.co_name}` ({os.path.basename(frame.f_code.co_filename)})"

@@ -6,7 +6,10 @@ import linecache
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from jupyter_gpufit.worker.held_up import where_is
 
@@ -27,6 +30,9 @@ def close(wait):
     finally:
         for _ in range(2):
             slow(wait)
+
+def load():
+    import slow_to_import
 """
 
 
@@ -70,6 +76,19 @@ def test_tells_of_a_block_without_safe_points() -> None:
     with standing_in(lambda cell, wait: cell["close"](wait)) as ident:
         words = where_is(ident)
     assert "`slow` (line 3), called from `close` (line 17, in a `finally` block)" in words
+
+
+def test_names_the_line_that_imports_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import builtins\nbuiltins.wait_here()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def importing(cell: dict[str, Any], wait: Callable[[], object]) -> None:
+        monkeypatch.setattr("builtins.wait_here", wait, raising=False)
+        cell["load"]()
+
+    with standing_in(importing) as ident:
+        words = where_is(ident)
+    assert words == "inside `wait` (threading.py), called from `load` (line 20)"
 
 
 def test_a_thread_that_is_gone_is_nowhere() -> None:
