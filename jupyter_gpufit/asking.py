@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator
 from typing import Literal
 
 from .errors import HasEnded, NoJobMeant, NotNow, WorkerDied
-from .job import Job, JobPaths, all_jobs, find_job
+from .job import LEFT, OVER, Job, JobPaths, all_jobs, find_job
 from .settings import Settings
 from .show import saved
 from .worker.client import ask
-from .worker.follow import LEFT
 from .worker.journal import Reader
 from .worker.messages import WAITING, CouldNotSave, Saved, StateChange
 from .worker.record import Record, read_record
@@ -27,7 +26,7 @@ def running_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
     if wanted:
         return find_job(settings, wanted)
     for job, paths in reversed(all_jobs(settings)):
-        if read_record(paths).state not in (*LEFT, "lost"):
+        if read_record(paths).state not in OVER:
             return job, paths
     raise NoJobMeant("runs")
 
@@ -38,7 +37,7 @@ def why_not(verb: Verb, record: Record) -> str:
         return ""
     if verb == "release" and record.checkpoint is not None and record.state in ("starting", "estimating", "queued"):
         return ""
-    if record.state in (*LEFT, "lost"):
+    if record.state in OVER:
         return f"it does not run: it is {record.state}."
     if record.state in ("estimating", "queued", "starting"):
         return f"it is {record.state}, so there is nothing to save yet (gpufit stop ends it)."
@@ -48,7 +47,7 @@ def why_not(verb: Verb, record: Record) -> str:
 async def asked(job: Job, paths: JobPaths, verb: Verb, to: str = "") -> AsyncIterator[str]:
     """Ask, and say what happens; raises NotNow where the job goes on as it was."""
     record = read_record(paths)
-    if record.state in (*LEFT, "lost"):
+    if record.state in OVER:
         raise HasEnded(job.name, record.state, record.resumable)
     if why := why_not(verb, record):
         raise NotNow(job.name, why)

@@ -8,12 +8,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from .errors import BadOption, JobBusy, NotResumable
-from .job import Job, JobPaths, all_jobs, find_job
+from .job import OVER, Job, JobPaths, all_jobs, find_job
 from .settings import Settings
 from .units import format_bytes
 from .worker.record import read_record, take_lock
 
-REMOVABLE = ("done", "failed", "stopped", "lost", "released")
 LEAVING = 30.0  # seconds that a worker which has ended its job may take to end itself
 Found = tuple[Job, JobPaths]
 
@@ -44,7 +43,7 @@ def clean(settings: Settings, wanted: Sequence[str], *, resumable: bool = False)
 def _named(settings: Settings, wanted: Sequence[str]) -> list[Found]:
     named = [find_job(settings, name) for name in wanted]
     for job, paths in named:
-        if read_record(paths).state not in REMOVABLE:
+        if read_record(paths).state not in OVER:
             raise JobBusy(job.name, "cleaned")
     return named
 
@@ -55,7 +54,7 @@ def _ended(settings: Settings, resumable: bool) -> tuple[list[Found], list[Found
     stay: list[Found] = []
     for job, paths in all_jobs(settings):
         record = read_record(paths)
-        if record.state in REMOVABLE:
+        if record.state in OVER:
             (stay if record.resumable and not resumable else go).append((job, paths))
     return go, stay
 

@@ -25,6 +25,8 @@ State = Literal[
 ]
 STATES: tuple[State, ...] = get_args(State)
 ENDED: frozenset[State] = frozenset({"done", "failed", "stopped"})
+LEFT: frozenset[State] = ENDED | {"released"}  # its worker said so, and is gone
+OVER: frozenset[State] = LEFT | {"lost"}  # nobody trains it
 RESUMABLE: frozenset[State] = frozenset({"released", "failed", "stopped", "lost"})  # where there is a checkpoint
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from . import asking, resume
 from .devices import Device
-from .job import ENDED
+from .job import OVER
 from .status import ClaimView, JobView, RoomView, Status
 from .units import format_bytes
 from .worker.record import Record
@@ -58,7 +58,7 @@ def why_not(job: JobView, verb: Verb) -> str:
         case "resume":
             return _sentence(resume.why_not(record))
         case "stop":
-            return f"It is {job.state}." if job.state in (*ENDED, "lost", "released") else ""
+            return f"It is {job.state}." if job.state in OVER else ""
     return _sentence(asking.why_not(verb, record))
 
 

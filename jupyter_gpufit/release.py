@@ -20,7 +20,7 @@ from .claims.owner import user_name
 from .claims.processes import processes_holding
 from .claims.wishes import forget_old_wishes, make_wish
 from .errors import BadOption, JobError, NoSuchHold, NoSuchJob, SeveralMeant, StorageError
-from .job import ENDED, Job, JobPaths, find_job
+from .job import ENDED, OVER, Job, JobPaths, find_job
 from .process import ProcessId
 from .settings import Settings
 from .worker.record import read_record
@@ -34,7 +34,8 @@ async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIter
     try:
         found = choose(wanted, snapshot, me)
     except NoSuchHold as unknown:
-        yield _holds_nothing(settings, wanted, unknown)
+        async for step in _release_unclaimed(settings, wanted, unknown):
+            yield step
         return
     if found.uid != me and not insist:
         yield _ask(lab.path, found, snapshot)
@@ -73,13 +74,18 @@ def choose(wanted: str, snapshot: Snapshot, me: int) -> Ticket:
     raise NoSuchHold(wanted, tuple(dict.fromkeys(one.request.name for one in held)))
 
 
-def _holds_nothing(settings: Settings, wanted: str, unknown: NoSuchHold) -> str:
-    """Of a job of ours that has ended, say."""
+async def _release_unclaimed(settings: Settings, wanted: str, unknown: NoSuchHold) -> AsyncIterator[str]:
+    """Of a job of ours that has ended, say, or does not hold its device yet."""
     try:
         job, paths = find_job(settings, wanted)
     except NoSuchJob:
         raise unknown from None
-    return f"{job.name} holds no device: it is {read_record(paths).state}."
+    state = read_record(paths).state
+    if state in OVER:
+        yield f"{job.name} holds no device: it is {state}."
+        return
+    async for step in asked(job, paths, "release"):
+        yield step
 
 
 def _ask(lab: Path, found: Ticket, snapshot: Snapshot) -> str:

@@ -18,14 +18,13 @@ import anyio
 from .devices import read_devices_async
 from .errors import NoJobMeant, NotResumable
 from .estimate.for_resume import SoFar, needed_again
-from .job import Job, JobPaths, all_jobs, find_job
+from .job import LEFT, OVER, Job, JobPaths, all_jobs, find_job
 from .place import candidates, refuse_impossible
 from .settings import Settings
 from .suspend import waking
 from .suspend.waking import Woken
 from .train import request_for
 from .units import format_duration
-from .worker.follow import LEFT
 from .worker.handover import Handover, noted_start
 from .worker.journal import Reader, last_seq
 from .worker.messages import Failure, StateChange
@@ -66,7 +65,7 @@ def why_not(record: Record) -> str:
     """Why a job with this record cannot be resumed; empty: it can, if its checkpoint is whole."""
     if record.state == "done":
         return "it has ended well."
-    if record.state not in (*LEFT, "lost"):
+    if record.state not in OVER:
         return f"it is {record.state}."
     return "" if record.checkpoint is not None else f"it is {record.state}, and left no checkpoint."
 
@@ -75,7 +74,7 @@ def _instead(name: str, record: Record) -> str:
     """What to do with a job that cannot be resumed."""
     if record.state == "done":
         return f"Its output and variables: %gpufit attach {name}"
-    if record.state not in (*LEFT, "lost"):
+    if record.state not in OVER:
         return f"To follow it: %gpufit attach {name}"
     return "Run its cell again."
 

@@ -101,8 +101,6 @@ class _Run:
 
     async def run(self, signals: Signals) -> int:
         lab = open_lab(self.settings)
-        if lab.remark:
-            self.said.line(lab.remark)
         code = 0
         async with anyio.create_task_group() as group:
             group.start_soon(self._obey, signals)
@@ -110,6 +108,8 @@ class _Run:
             with self.queueing:
                 async with claim(lab, self.request, self._look, self._waiting) as granted:
                     if not self.queueing.cancel_called:
+                        if lab.remark:
+                            self.said.line(lab.remark)
                         code = await self._hold(granted)
                         await self._explain(code, granted)
             group.cancel_scope.cancel()

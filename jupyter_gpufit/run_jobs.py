@@ -13,10 +13,9 @@ from .claims import Claim, Ticket, open_lab
 from .claims.ledger import Reader
 from .claims.owner import user_name
 from .errors import GpufitError, IsACommand, NoSuchHold, NoSuchJob, NotYourJob
-from .job import Job, JobPaths, all_jobs, find_job
+from .job import OVER, Job, JobPaths, all_jobs, find_job
 from .release import choose, end
 from .settings import Settings
-from .worker.follow import LEFT
 from .worker.record import read_record
 from .worker.stop import stop as stop_worker
 
@@ -76,7 +75,7 @@ def _meant(settings: Settings, wanted: str) -> Ticket | tuple[Job, JobPaths]:
         job, paths = find_job(settings, wanted)
     except NoSuchJob as unknown:
         return commands[0] if len(commands) == 1 else _in_the_lab(settings, wanted, unknown)
-    over = read_record(paths).state in (*LEFT, "lost")
+    over = read_record(paths).state in OVER
     return commands[0] if over and len(commands) == 1 else (job, paths)
 
 

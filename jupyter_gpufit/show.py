@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from .errors import BadSetting, GpufitError
-from .job import ENDED, Job
+from .job import ENDED, LEFT, Job
 from .units import format_bytes, format_duration
 from .worker.messages import (
     Clear,
@@ -96,14 +96,17 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        return self._change.state in ENDED or self._change.state == "released"
+        return self._change.state in LEFT
 
     def line(self) -> str:
         change, progress = self._change, self._progress
-        parts = [f"{SIGNS.get(change.state, '…')} {self._job.name}: {change.state}"]
+        sign = SIGNS.get(change.state, "…")
+        parts = [f"{sign} {self._job.name}: {change.state}"]
         if change.device:
             parts[0] += f" on {change.device}"
-        if change.reason:
+        if change.reason.startswith(change.state):
+            parts[0] = f"{sign} {self._job.name}: {change.reason}"  # "released at step 3; ..." says the state, too
+        elif change.reason:
             parts.append(change.reason)
         if progress is not None:
             if progress.step:
@@ -111,7 +114,7 @@ class Status:
             if progress.pace:
                 parts.append(progress.pace)
             parts.append(f"{format_bytes(progress.used)}, at most {format_bytes(progress.peak)}")
-        if self._saved is not None and change.state not in ENDED:
+        if self._saved is not None and change.state not in LEFT:
             parts.append(f"saved at {step_words(self._saved.step, self._saved.exact)}")
         if change.state in ENDED:
             parts.append(f"after {format_duration(self._time - self._began)}")

@@ -41,6 +41,7 @@ def test_an_error_survives_pickling_with_its_sentence(error: errors.GpufitError)
 def test_an_error_offers_what_was_probably_meant() -> None:
     assert "Did you mean model?" in str(errors.NameNotDefined("modle", 3, ("model", "optimizer")))
     assert "Did you mean bert or resnet?" in str(errors.NoSuchJob("bret", ("bert", "resnet")))
+    assert "Did you mean odd_numbers-2?" in str(errors.NoSuchJob("odd", ("odd_numbers-2", "letters")))
 
 
 def test_a_job_that_has_ended_is_not_said_to_go_on() -> None:

@@ -9,14 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from jupyter_gpufit.claims.ledger import Reader, Snapshot
 from jupyter_gpufit.claims.processes import processes_holding
 from jupyter_gpufit.claims.record import Claim
 from jupyter_gpufit.claims.wishes import MOST_LOOKED_AT, forget_old_wishes, make_wish, read_wishes
-from jupyter_gpufit.errors import NoSuchHold, SeveralMeant
-from jupyter_gpufit.release import choose
+from jupyter_gpufit.errors import NoSuchHold, NotNow, SeveralMeant
+from jupyter_gpufit.job import Job, create_job_files
+from jupyter_gpufit.release import choose, release
+from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.worker.record import Record, take_lock, write_record
 from tests.claims.values import claim, ticket
 from tests.kernels import Kernel
 from tests.people import ADA, BOB, EVE, Town, need_root
@@ -41,6 +45,23 @@ def test_a_name_of_several_is_refused_with_their_ids() -> None:
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(NoSuchHold, match=r"No job 'brt' holds.*Did you mean bert\?"):
         choose("brt", LAB, ADA)
+
+
+def test_a_job_that_holds_nothing_yet_is_not_called_released(tmp_path: Path) -> None:
+    settings = Settings(data=str(tmp_path), lab=str(tmp_path))
+    job = Job(id="abcdef", name="bert", source="pass", created=0.0, cwd="/")
+    paths = create_job_files(settings, job)
+    write_record(paths, Record(state="starting", since=0.0))
+
+    async def said() -> list[str]:
+        return [words async for words in release(settings, "bert", insist=False)]
+
+    lock = take_lock(paths, "bert")
+    with pytest.raises(NotNow, match="it is starting, so there is nothing to save yet"):
+        anyio.run(said)
+    os.close(lock)
+    write_record(paths, Record(state="done", since=0.0))
+    assert anyio.run(said) == ["bert holds no device: it is done."]
 
 
 def claims(town: Town) -> list[dict[str, Any]]:

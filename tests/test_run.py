@@ -202,6 +202,7 @@ def test_a_mistake_gets_a_sentence_and_no_place_in_the_queue(
     run = town.types("run", *arguments)
     assert run.end() == code
     assert words in run.err.text and "Traceback" not in run.err.text
+    assert "private" not in run.err.text  # one thing at a time
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """A sentence that offers the nearest known words, or nothing."""
-    near = get_close_matches(word, known, n=2)
+    """A sentence that offers the nearest known words, or else those it is a part of, or nothing."""
+    near = get_close_matches(word, known, n=2) or [one for one in known if len(word) > 2 and word in one][:2]
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..job import ENDED, JobPaths
+from ..job import OVER, JobPaths
 from ..worker import journal
 from ..worker.messages import Entry as Written
 from ..worker.record import read_record
@@ -13,7 +13,6 @@ from .wire import Entry, Journal, entry_of
 
 MOST_ENTRIES = 1000  # in one stretch
 LARGEST = 1 << 20  # characters in one stretch, unless a single entry has more
-SILENT = ENDED | {"lost", "released"}  # states in which nothing more is written until the job is resumed
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Following:
         if self._reader is None:
             self._begin()
         # Before the look into the journal: a worker that is gone by now has written all it ever will.
-        silent = read_record(self.paths).state in SILENT
+        silent = read_record(self.paths).state in OVER
         entries = self._take(min(limit, MOST_ENTRIES))
         return Journal(entries=tuple(entries), next=self.after, ended=silent and not self.more)
 

@@ -25,7 +25,7 @@ import anyio
 
 from ..errors import GpufitError, NotNow, first_of
 from ..estimate.trace import import_what_traces
-from ..job import ENDED, Job, JobPaths, check_trusted
+from ..job import ENDED, LEFT, Job, JobPaths, check_trusted
 from ..settings import load_settings
 from ..train import Finished, Released, train
 from .account import Account
@@ -321,7 +321,7 @@ class Worker:
 
     def end(self) -> None:
         """End at once, also when the main thread is deep in C code that no interrupt reaches."""
-        if self.account.record.state not in (*ENDED, "released"):
+        if self.account.record.state not in LEFT:
             self._end(Finished("stopped", "ended on request"))
         os._exit(1)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import anyio
 
 from ..errors import Unreachable, WorkerDied
-from ..job import ENDED, Job, JobPaths, State
+from ..job import LEFT, OVER, Job, JobPaths
 from .client import Connection, connect
 from .journal import Reader
 from .messages import Event, Note, StateChange, Verb
@@ -30,7 +30,6 @@ Leaving = Callable[[], Awaitable[bool]]
 Take = Callable[[list[int], list[int]], None]  # the descriptors of a result, and what they are
 
 
-LEFT: frozenset[State] = ENDED | {"released"}  # states after which no worker lives
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
 
 
@@ -135,7 +134,7 @@ async def _until_end(
                         end = entry.event if entry.event.state in LEFT else None
                 if on and record.state == "released":
                     continue
-                if end is not None and record.state in (*LEFT, "lost") and end.epoch >= record.epoch:
+                if end is not None and record.state in OVER and end.epoch >= record.epoch:
                     return end
                 if record.state == "lost":
                     raise WorkerDied(

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..errors import NotResumable
-from ..job import ENDED, FORMAT, RESUMABLE, JobPaths, State, write_durably, write_whole
+from ..job import FORMAT, LEFT, RESUMABLE, JobPaths, State, write_durably, write_whole
 from ..process import ProcessId
 from .live import Live
 from .messages import step_words
@@ -96,7 +96,7 @@ def read_left(paths: JobPaths) -> Record:
 
 
 def _is_last(record: Record) -> bool:
-    return record.state in (*ENDED, "released")
+    return record.state in LEFT
 
 
 def write_record(paths: JobPaths, record: Record) -> None:

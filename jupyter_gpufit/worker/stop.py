@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import anyio
 
 from ..errors import GpufitError, Unreachable
-from ..job import ENDED, Job, JobPaths
+from ..job import OVER, Job, JobPaths
 from ..suspend.waking import dismiss
 from .client import ask
 from .record import Record, read_record
@@ -65,4 +65,4 @@ async def _wait_until(paths: JobPaths, reached: Callable[[Record], bool], patien
 
 
 def _ended(record: Record) -> bool:
-    return record.state in ENDED or record.state in ("released", "lost")
+    return record.state in OVER
