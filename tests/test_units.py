@@ -37,7 +37,16 @@ def test_a_written_amount_reads_back_within_its_last_digit(count: int) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.44, "0.4 s"), (59, "59 s"), (60, "1 min"), (185, "3 min 5 s"), (599, "9 min 59 s"), (1269, "21 min"), (4320, "1 h 12 min"), (90000, "1 d 1 h")],
+    [
+        (0.44, "0.4 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (185, "3 min 5 s"),
+        (599, "9 min 59 s"),
+        (1269, "21 min"),
+        (4320, "1 h 12 min"),
+        (90000, "1 d 1 h"),
+    ],
 )
 def test_writes_durations_in_two_units(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
