@@ -55,7 +55,7 @@ def test_an_excess_is_told_once_and_the_next_one_again() -> None:
 with as_slot("cpu:0", 256 * MiB) as slot:
     kept = []
     assert told(kept)
-    assert slot.used() > 256 * MiB and not slot.is_exceeded()
+    assert slot.used() > 250 * MiB and not slot.is_exceeded()  # the tensor that the error cut short is free again
     try:
         kept.append(torch.ones(16 * MiB))  # more than a tenth
         while slot.is_exceeded():
