@@ -45,9 +45,9 @@ import xxhash  # noqa: E402
 
 from jupyter_gpufit.checkpoint.files import newest  # noqa: E402
 from jupyter_gpufit.checkpoint.manifest import About  # noqa: E402
-from jupyter_gpufit.checkpoint.snapshot_values import Blob, Snapshot  # noqa: E402
+from jupyter_gpufit.checkpoint.values import Blob, Snapshot  # noqa: E402
 from jupyter_gpufit.checkpoint.writer import Writer  # noqa: E402
-from jupyter_gpufit.worker.parent import with_quick_copies  # noqa: E402
+from jupyter_gpufit.system.processes import with_quick_copies  # noqa: E402
 
 STEP = 16 << 20  # bytes per plain write or read
 STEPS = 12

@@ -24,15 +24,15 @@ from common import package_root, show_table, write_results
 
 package_root()
 
-from jupyter_gpufit.claims import Lab, Request, claim, view_lab  # noqa: E402 - needs the path above
-from jupyter_gpufit.claims.ledger import Published, publish  # noqa: E402
-from jupyter_gpufit.claims.record import Hold  # noqa: E402
-from jupyter_gpufit.claims.view import LabReader  # noqa: E402
-from jupyter_gpufit.devices import Device  # noqa: E402
+from jupyter_gpufit.devices.device import Device  # noqa: E402
+from jupyter_gpufit.lab import Lab, Request, claim, view_lab  # noqa: E402 - needs the path above
+from jupyter_gpufit.lab.ledger import Published, publish  # noqa: E402
+from jupyter_gpufit.lab.record import Hold  # noqa: E402
+from jupyter_gpufit.lab.view import LabReader  # noqa: E402
 from jupyter_gpufit.units import GiB  # noqa: E402
-from tests.claims.conftest import make_shared  # noqa: E402
-from tests.claims.players import Part, Player, Stage, holder, start  # noqa: E402
-from tests.claims.values import request, slots  # noqa: E402
+from tests.lab.conftest import make_shared  # noqa: E402
+from tests.lab.players import Part, Player, Stage, holder, start  # noqa: E402
+from tests.lab.values import request, slots  # noqa: E402
 
 Figures = dict[str, float]
 

@@ -20,10 +20,10 @@ package_root()
 
 import torch  # noqa: E402, F401 - needs the path above; before the clock starts
 
-from jupyter_gpufit.estimate.allocator import replay, smallest_capacity  # noqa: E402
-from jupyter_gpufit.estimate.cards import find_card  # noqa: E402
-from jupyter_gpufit.estimate.report import closed_form  # noqa: E402
-from jupyter_gpufit.estimate.trace import trace_cell  # noqa: E402
+from jupyter_gpufit.devices.cards import find_card  # noqa: E402
+from jupyter_gpufit.estimate.reckoning.allocator import replay, smallest_capacity  # noqa: E402
+from jupyter_gpufit.estimate.reckoning.report import closed_form  # noqa: E402
+from jupyter_gpufit.estimate.tracing.trace import trace_cell  # noqa: E402
 from jupyter_gpufit.units import MiB  # noqa: E402
 
 REPEAT = 3

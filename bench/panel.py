@@ -38,10 +38,12 @@ package_root()
 import psutil  # noqa: E402 - needs the path above
 import websocket  # noqa: E402
 
-from jupyter_gpufit.job import Job, JobPaths, create_job_files  # noqa: E402
+from jupyter_gpufit.jobs.job import Job  # noqa: E402
+from jupyter_gpufit.jobs.live import Live, Loss, Memory, Progress  # noqa: E402
+from jupyter_gpufit.jobs.paths import JobPaths  # noqa: E402
+from jupyter_gpufit.jobs.record import Record, take_lock, write_record  # noqa: E402
+from jupyter_gpufit.jobs.store import create_job_files  # noqa: E402
 from jupyter_gpufit.settings import Settings  # noqa: E402
-from jupyter_gpufit.worker.live import Live, Loss, Memory, Progress  # noqa: E402
-from jupyter_gpufit.worker.record import Record, take_lock, write_record  # noqa: E402
 from tests.fake_nvml import FakeNvml, Gpu, Holder, build_library  # noqa: E402
 from tests.kernels import environment, running_kernel  # noqa: E402
 from tests.server.running import BASE, TOKEN, Client, Server, running_server  # noqa: E402

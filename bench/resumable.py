@@ -77,7 +77,7 @@ for part in range(2):
 
 def spent(text: str, rewritten: bool) -> float:
     """Seconds of its run."""
-    from jupyter_gpufit.cell.resumable import Program
+    from jupyter_gpufit.program import Program
 
     found = []
     for _ in range(ROUNDS):
@@ -94,7 +94,7 @@ def spent(text: str, rewritten: bool) -> float:
 
 def preparation(lines: int) -> float:
     """Seconds to rewrite a cell of about so many lines, with a fresh program each time."""
-    from jupyter_gpufit.cell.resumable import Program
+    from jupyter_gpufit.program import Program
 
     text = "".join(LINES.format(number) for number in range(lines // len(LINES.splitlines())))
     found = []

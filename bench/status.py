@@ -22,17 +22,19 @@ from common import package_root, seconds, show_table, write_results
 
 package_root()
 
-from jupyter_gpufit import status as status_module  # noqa: E402 - needs the path above
-from jupyter_gpufit.claims.ledger import publish  # noqa: E402
-from jupyter_gpufit.claims.record import Hold, Request  # noqa: E402
-from jupyter_gpufit.devices import Device, read_devices  # noqa: E402
-from jupyter_gpufit.history import read_history  # noqa: E402
-from jupyter_gpufit.job import Job, create_job_files  # noqa: E402
+from jupyter_gpufit.actions import status as status_module  # noqa: E402 - needs the path above
+from jupyter_gpufit.actions.status import StatusReader  # noqa: E402
+from jupyter_gpufit.actions.table import status as table_of  # noqa: E402
+from jupyter_gpufit.devices.device import Device  # noqa: E402
+from jupyter_gpufit.devices.here import read_devices  # noqa: E402
+from jupyter_gpufit.jobs.job import Job  # noqa: E402
+from jupyter_gpufit.jobs.record import Record, write_record  # noqa: E402
+from jupyter_gpufit.jobs.store import create_job_files  # noqa: E402
+from jupyter_gpufit.lab.history import read_history  # noqa: E402
+from jupyter_gpufit.lab.ledger import publish  # noqa: E402
+from jupyter_gpufit.lab.record import Hold, Request  # noqa: E402
 from jupyter_gpufit.settings import Settings, load_settings  # noqa: E402
-from jupyter_gpufit.status import StatusReader  # noqa: E402
-from jupyter_gpufit.table import status as table_of  # noqa: E402
 from jupyter_gpufit.units import GiB  # noqa: E402
-from jupyter_gpufit.worker.record import Record, write_record  # noqa: E402
 from tests.fake_nvml import FakeNvml, Gpu, Holder, build_library, fake_uuid  # noqa: E402
 from tests.people import make_shared  # noqa: E402
 

@@ -172,7 +172,7 @@ def busy(home: Path, users: list[str]) -> Iterator[list[Typed]]:
 
 def gpufit(home: Path, *arguments: str) -> str:
     env = environment(home, GPUFIT_LAB=str(home / "lab"), GPUFIT_DEVICES=SLOTS)
-    command = [sys.executable, "-m", "jupyter_gpufit.cli", *arguments]
+    command = [sys.executable, "-m", "jupyter_gpufit.terminal.cli", *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True).stdout
 
 

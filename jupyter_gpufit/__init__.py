@@ -37,13 +37,13 @@ def _load_jupyter_server_extension(app: ServerApp) -> None:
 
 def load_ipython_extension(ip: InteractiveShell) -> None:
     """Called by `%load_ext jupyter_gpufit`."""
-    from . import magics
+    from .notebook import magics
 
     magics.load(ip)
 
 
 def unload_ipython_extension(ip: InteractiveShell) -> None:
     """Called by `%unload_ext jupyter_gpufit`."""
-    from . import magics
+    from .notebook import magics
 
     magics.unload(ip)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BadQuantity, BadSetting, did_you_mean
-from .units import MiB, parse_bytes
+from .quantities import parse_bytes
+from .units import MiB
 
 
 @dataclass(frozen=True, kw_only=True)

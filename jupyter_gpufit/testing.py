@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .claims import Claim, Granted, Lab, Request
-from .claims.record import Hold
-from .devices import Device, Kind, Process
+from .devices.device import Device, Kind, Process
 from .errors import GpufitError
-from .job import Job
-from .train import Finished, Moved, Needed, Outcome, Report
+from .estimate.need import Needed
+from .jobs.job import Job
+from .lab import Claim, Granted, Lab, Request
+from .lab.record import Hold
+from .train import Finished, Moved, Outcome, Report
 from .units import GiB
 
 

@@ -15,32 +15,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from .claims import Granted, Request
-from .job import Job
-from .worker.messages import StateChange
+from .estimate.need import Needed
+from .jobs.events import StateChange
+from .jobs.job import Job
+from .lab import Granted
 
 Report = Callable[[StateChange], None]
-
-
-def request_for(job: Job, memory: int | None) -> Request:
-    """What the job asks of the lab."""
-    options = job.options
-    return Request(
-        job_id=job.id,
-        name=job.name,
-        label=job.notebook,
-        needed=memory,
-        exclusive=options.exclusive,
-        gpu=options.gpu,
-    )
-
-
-@dataclass(frozen=True)
-class Needed:
-    """The memory a job will claim."""
-
-    memory: int | None  # bytes on one device; None: the whole device
-    reason: str  # where the number comes from
 
 
 @dataclass(frozen=True)

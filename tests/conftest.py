@@ -10,8 +10,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.command_line import kill_workers
 from tests.kernels import Kernel, environment, running_kernel
-from tests.terminal import kill_workers
 
 # A test run in the background of a shell inherits ignored signals, and hands them on to every process it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

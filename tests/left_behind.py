@@ -12,8 +12,8 @@ from functools import reduce
 
 import pytest
 
-from jupyter_gpufit.cell.resumable.library_versions import GENERATORS
-from jupyter_gpufit.cell.resumable.values import FRAME
+from jupyter_gpufit.program.libraries.versions import GENERATORS
+from jupyter_gpufit.program.values import FRAME
 
 _PATIENCE = 20.0  # for threads that are about to end
 

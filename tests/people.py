@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from jupyter_gpufit import cli
+from jupyter_gpufit.terminal import cli
 
 PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 ADA, BOB, EVE = 61001, 61002, 61003
@@ -134,7 +134,7 @@ HOLD = "echo holding; exec sleep 1000"
 
 def _spawn(arguments: tuple[str, ...], env: dict[str, str], out: int, err: int, _: int | None) -> int:
     """The real program."""
-    command = [sys.executable, "-m", "jupyter_gpufit.cli", *arguments]
+    command = [sys.executable, "-m", "jupyter_gpufit.terminal.cli", *arguments]
     devnull = os.open(os.devnull, os.O_RDONLY)
     try:
         actions = [(os.POSIX_SPAWN_DUP2, devnull, 0), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)]
@@ -180,7 +180,9 @@ def make_shared(path: Path) -> None:
 
 def preload() -> None:
     """Load what is loaded late: a child that became another user may not be able to read it."""
-    from jupyter_gpufit import nvml, run, said, signals
+    from jupyter_gpufit.devices import nvml
+    from jupyter_gpufit.system import signals
+    from jupyter_gpufit.terminal import run, said
 
     assert nvml and run and said and signals
     # In a thread: the main one's event loop belongs to the tests of others.

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import gpufit, jobs, typing
 from tests.held_training import CELL, DIGEST, SET_UP, started
 from tests.kernels import TIMEOUT, Kernel
-from tests.terminal import gpufit, jobs, typing
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
 

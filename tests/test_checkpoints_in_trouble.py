@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cell.resumable import trainers
+from tests.command_line import gpufit, jobs, typing
 from tests.held_training import DIGEST, started
 from tests.kernels import TIMEOUT, Kernel, running_kernel
-from tests.terminal import gpufit, jobs, typing
+from tests.program import trainers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
 

@@ -15,8 +15,8 @@ import anyio
 import psutil
 import pytest
 
+from tests.command_line import gpufit, jobs, until_ended
 from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
-from tests.terminal import gpufit, jobs, until_ended
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
 
@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_at_the_start_is_said_and_no_job_seems_to_start(
 ) -> None:
     kernel.check(
         "from unittest import mock\nfull = OSError(28, 'No space left on device')\n"
-        "full = mock.patch('jupyter_gpufit.worker.parent.note_start', side_effect=full); full.start()"
+        "full = mock.patch('jupyter_gpufit.engine.local.note_start', side_effect=full); full.start()"
     )
     ran = kernel.run("%%gpufit train --name nowhere\npass\n")
     kernel.check("full.stop()")

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.checkpoint.publish import publishing
-from jupyter_gpufit.job import Job, JobPaths, State, create_job_files
+from jupyter_gpufit.engine import local
+from jupyter_gpufit.jobs.epoch import current_epoch, next_epoch, publishing
+from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import Record, write_record
+from jupyter_gpufit.jobs.state import State
+from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.worker import parent
-from jupyter_gpufit.worker.handover import Handover, note_start, noted_start
-from jupyter_gpufit.worker.record import Record, current_epoch, next_epoch, write_record
 
 
 @pytest.fixture
@@ -82,6 +85,6 @@ def test_a_resume_knows_when_the_training_was_alive(paths: JobPaths, state: Stat
     record = Record(state=state, since=1e9)
     write_record(paths, record)
     os.utime(paths.state, (5e8, 5e8))
-    assert parent._alive_until(paths, record) == (0.0 if left_by_itself else 5e8)
+    assert local._alive_until(paths, record) == (0.0 if left_by_itself else 5e8)
     started(paths, alive_until=4e8)
     assert noted_start(paths).alive_until == 4e8

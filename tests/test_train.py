@@ -4,11 +4,11 @@ import anyio
 import pytest
 
 from jupyter_gpufit.errors import NeverFits
-from jupyter_gpufit.job import Job
+from jupyter_gpufit.jobs.events import StateChange
+from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.testing import FakeMachine, fake_device, fake_grant
 from jupyter_gpufit.train import Finished, Moved, Released, train
 from jupyter_gpufit.units import GiB
-from jupyter_gpufit.worker.messages import StateChange
 
 JOB = Job(id="abc234", name="bert", source="pass", created=0.0, cwd="/")
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpufit.errors import BadQuantity
-from jupyter_gpufit.units import GiB, KiB, format_bytes, format_duration, parse_bytes
+from jupyter_gpufit.quantities import parse_bytes
+from jupyter_gpufit.units import GiB, KiB, format_bytes, format_duration
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from common import package_root, seconds, show_table, write_results
 
 package_root()
 
-from jupyter_gpufit.devices import read_devices  # noqa: E402
+from jupyter_gpufit.devices.here import read_devices  # noqa: E402
 from jupyter_gpufit.settings import Settings  # noqa: E402
 
 HOLDER = """

@@ -17,8 +17,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from common import show_table, write_results  # noqa: E402 - needs the path above
 
-from jupyter_gpufit.doctor.facts import suspend  # noqa: E402
-from jupyter_gpufit.nvml import read_gpus  # noqa: E402
+from jupyter_gpufit.devices.nvml import read_gpus  # noqa: E402
+from jupyter_gpufit.examine.user.facts import suspend  # noqa: E402
 from jupyter_gpufit.settings import Settings  # noqa: E402
 from tests.kernels import Kernel, environment, running_kernel  # noqa: E402
 
@@ -45,7 +45,7 @@ def used() -> int:
 def round_trip(kernel: Kernel, sent: str, env: dict[str, str]) -> tuple[str, dict[str, float]]:
     """Release and resume: the cell that goes on, and seconds and bytes."""
     start = time.perf_counter()
-    command = [sys.executable, "-m", "jupyter_gpufit.cli", "release", "it"]
+    command = [sys.executable, "-m", "jupyter_gpufit.terminal.cli", "release", "it"]
     subprocess.run(command, env=env, check=True, capture_output=True)
     released = time.perf_counter()
     left = kernel.finish(sent).shown

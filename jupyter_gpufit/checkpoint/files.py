@@ -17,10 +17,11 @@ from pathlib import Path
 from types import TracebackType
 
 from ..errors import CheckpointBroken, NotYours
-from ..job import check_trusted
+from ..jobs.epoch import names
+from ..system.trust import check_trusted
 from ..units import GiB
 from .manifest import GRAPH, MANIFEST, About, Malformed, Manifest
-from .reading import OWN_FILE, names, read_all, read_at, sums_of
+from .reading import OWN_FILE, read_all, read_at, sums_of
 
 _LARGEST_MANIFEST = GiB // 2  # bytes
 

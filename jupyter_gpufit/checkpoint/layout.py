@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from .checksum import Section
 from .manifest import GRAPH, STATE, Manifest, StoredBlob, kept_file
-from .snapshot_values import DTYPES, Blob, Snapshot
+from .values import DTYPES, Blob, Snapshot
 
 ALIGN = 64  # bytes; where the tensors of a file begin, so that their copies start on a cache line
 BLOCK = mmap.PAGESIZE  # bytes; where files begin in the buffer, so that they can be written past the page cache

@@ -11,28 +11,11 @@ from math import prod
 from typing import Any
 
 from .checksum import checksum
-from .snapshot_values import DTYPES
+from .values import DTYPES
 
 FORMAT = 1  # readers ignore unknown keys and refuse a higher format
 MANIFEST, GRAPH, STATE = "manifest.json", "graph.pkl", "state.safetensors"
 _FILE = re.compile(r"graph\.pkl|state\.safetensors|kept-\d{6,}-\d{6,}\.safetensors")
-_NAME = re.compile(r"\d{6,}-\d{6,}")  # six digits or more, so that names sort as numbers up to a million
-
-
-def name_of(epoch: int, number: int) -> str:
-    """Of a checkpoint: names sort in the order of writing, and a later worker's come after an earlier one's."""
-    return f"{epoch:06}-{number:06}"
-
-
-def is_name(name: str) -> bool:
-    """Whether it is a checkpoint's; those of directories that are being written or removed are not."""
-    return _NAME.fullmatch(name) is not None
-
-
-def order_of(name: str) -> tuple[int, int]:
-    """The epoch and number in a checkpoint's name."""
-    epoch, number = name.split("-")
-    return int(epoch), int(number)
 
 
 def kept_file(name: str) -> str:

@@ -6,26 +6,26 @@ Nothing here counts on a moment: killed anywhere, it leaves a `.tmp` directory, 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ..job import JobPaths, sync_directory
-from . import users_files
+from ..jobs.epoch import names, order_of, publishing
+from ..jobs.paths import JobPaths
+from ..system.files import sync, sync_directory
 from .checksum import Run, Section, Sums
 from .image_file import ImageFile, create, write_at
 from .layout import Image
-from .manifest import MANIFEST, Manifest, StoredBlob, StoredFile, order_of
-from .reading import OWN_FILE, names, sums_of
+from .manifest import MANIFEST, Manifest, StoredBlob, StoredFile
+from .reading import OWN_FILE, sums_of
 from .request import Answer, Request, sizes
 from .windows import Window, Windows
 
@@ -74,7 +74,7 @@ class Publisher:
             manifest = self._write(aside, request, windows)
             _write_small(aside / MANIFEST, manifest.to_json().encode())
             sync_directory(aside)
-            users_files.sync(request.files)
+            sync(request.files)
             if not self._lasts:  # made just now, or by whoever prepared for this
                 sync_directory(self.directory.parent)
                 self._lasts = True
@@ -152,21 +152,6 @@ def _free(directory: Path) -> int:
     except OSError:
         return 0
     return found.f_bavail * found.f_frsize
-
-
-@contextmanager
-def publishing(directory: Path) -> Iterator[None]:
-    """Hold what orders publishing against a change of the job's epoch: both check and act under this lock.
-
-    On a file that is open for writing: over NFS only such a lock keeps processes on two hosts apart.
-    """
-    # Leave the file in place: unlinking a locked file lets two processes lock two inodes of one name.
-    fd = os.open(JobPaths(directory.parent).publish_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def prune(directory: Path, keep: int) -> None:

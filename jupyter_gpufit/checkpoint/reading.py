@@ -8,11 +8,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TypeVar
 
 from .checksum import PIECE, Run, Section, Sums, runs
-from .manifest import StoredBlob, StoredFile, is_name, order_of
+from .manifest import StoredBlob, StoredFile
 
 OWN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # never waits for a fifo that somebody put there
 
@@ -85,16 +84,3 @@ def in_threads(work: Callable[[Item], None], items: Iterable[Item]) -> None:
         help_out()
     for one in helping:
         one.result()
-
-
-def names(directory: Path) -> list[str]:
-    """Of the checkpoints there, newest first, whole or broken."""
-    return sorted((name for name in os.listdir(directory) if is_name(name)), key=order_of, reverse=True)
-
-
-def latest_epoch(directory: Path) -> int:
-    """Of the workers that left a checkpoint there; 0 if none did."""
-    try:
-        return max((order_of(name)[0] for name in names(directory)), default=0)
-    except FileNotFoundError:
-        return 0

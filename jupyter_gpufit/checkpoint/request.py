@@ -9,7 +9,7 @@ from typing import Any
 
 from .layout import Image, Layout
 from .manifest import About, StoredBlob
-from .snapshot_values import Snapshot
+from .values import Snapshot
 
 
 @dataclass(frozen=True)

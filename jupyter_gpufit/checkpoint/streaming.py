@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from ..units import MiB
 from .checksum import Run, Section, runs
 from .layout import BLOCK, Image, Layout
-from .snapshot_values import Blob
 from .staging import copy_all
+from .values import Blob
 from .windows import Window, whole
 
 SIZE = 64 * MiB  # bytes of a window

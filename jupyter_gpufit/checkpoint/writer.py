@@ -15,18 +15,19 @@ from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 
+from ..jobs.epoch import name_of, names, order_of
 from ..units import MiB
 from .checksum import Run, Section, Sums, runs
 from .files import Checkpoint, newest_listed, open_listed
 from .layout import Layout, lay_out, unchanged
-from .manifest import About, Manifest, name_of, order_of
+from .manifest import About, Manifest
 from .publish import Publisher, answer_to, prune
-from .reading import in_threads, names
+from .reading import in_threads
 from .refused import no_room, not_saved
 from .request import Answer, Request
-from .snapshot_values import Blob, Snapshot
 from .staging import NoRoom, Staging, copy_all
 from .streaming import Stream, room_for
+from .values import Blob, Snapshot
 from .writing import Writing
 
 AT_ONCE = 64 * MiB  # bytes by which the buffer grows in no time

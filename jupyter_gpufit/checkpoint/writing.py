@@ -53,7 +53,7 @@ class Writing:
 
 
 def _start(link: int, memory: int, directory: Path) -> subprocess.Popen[bytes]:
-    from ..worker.parent import with_our_package
+    from ..system.processes import with_our_package
 
     arguments = [str(link), str(memory), str(os.getpid()), str(directory)]
     return subprocess.Popen(

@@ -41,9 +41,9 @@ GpufitError
 │   └── WouldOverwrite         somebody else has written to a file that the training changes in place
 ├── NoEstimate             the process that estimates failed
 ├── StorageError           a directory of ours cannot be written
-├── LabUnsound             claims/lab.py: the directory that all users share cannot be relied on
-├── LabBusy                claims/mutex.py: somebody keeps its mutex
-├── ClaimGone              claims/granted.py: a claim to be taken over that nobody holds any more
+├── LabUnsound             lab/directory.py: the directory that all users share cannot be relied on
+├── LabBusy                lab/mutex.py: somebody keeps its mutex
+├── ClaimGone              lab/grant.py: a claim to be taken over that nobody holds any more
 ├── CannotSuspend          suspend/driver.py: a process cannot be suspended or restored; the disk has its job
 ├── CellFailed             show.py: the cell's own exception, as its worker showed it
 └── DeviceError
@@ -57,15 +57,7 @@ GpufitError
 
 from .base import GpufitError, did_you_mean, first_of
 from .cells import CannotTravel, CellError, CellFailedInTrial, MagicInCell, NameNotDefined, NoEstimate, NoRoomToTravel
-from .checkpoints import (
-    CannotSave,
-    CheckpointBroken,
-    CheckpointError,
-    NotHere,
-    NotSaved,
-    TakenOver,
-    WouldOverwrite,
-)
+from .checkpoints import CannotSave, CheckpointBroken, CheckpointError, NotHere, NotSaved, TakenOver, WouldOverwrite
 from .devices import DeviceError, DeviceUnreadable, NeverFits, NoDevice, NoSuchCard, NoSuchDevice, NotOnASlot
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
 from .jobs import (

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from .ask import Ask, Program
+from .asking.ask import Ask, Program
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     os.dup2(2, 1)  # nothing that a library prints may come among the answers
     program = Program.decode(questions.readline())
     _take_place(program)
-    from .look import look  # imports torch, in the user's environment
+    from .asking.look import look  # imports torch, in the user's environment
 
     open_namespace = _opener(program)
     for line in questions:
@@ -37,7 +37,7 @@ def _take_place(program: Program) -> None:
 
 def _opener(program: Program) -> Callable[[], dict[str, object]]:
     from ..graph.memory import Memory
-    from .look import main_module, opened_privately
+    from .asking.look import main_module, opened_privately
 
     if program.script:
         return lambda: main_module(__file__=program.script)

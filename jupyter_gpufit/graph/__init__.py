@@ -15,11 +15,11 @@ the kernel's very objects get the results. `bring_into` opens a saved reply in a
     reply      what comes back                           back      and how it is put in place
 """
 
-from .arrival import Arrival, receive
-from .back import Returned, bring_into
 from .memory import Memory
-from .reply import LeftBehind, Reply
-from .ship import Shipment, ship
+from .travel.arrival import Arrival, receive
+from .travel.back import Returned, bring_into
+from .travel.reply import LeftBehind, Reply
+from .travel.ship import Shipment, ship
 from .unavailable import Unavailable
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from .instances import attributes
+from .kinds.instances import attributes
 
 _MANY = 200_000  # objects looked at before giving up
 _OF_A_MODULE = ("_modules", "_parameters", "_buffers")  # nn.Module shows the contents of these as attributes

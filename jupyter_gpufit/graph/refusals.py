@@ -7,7 +7,7 @@ import weakref
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from .kinds import Kind, Reduced
+from .kind import Kind, Reduced
 from .unavailable import Unavailable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _BY_TYPE = {  # by the full name of a class or of one of its bases
     "torch.utils.data.dataloader._BaseDataLoaderIter": (
         "an iterator of a DataLoader, whose position cannot be copied. Call iter(loader) inside the cell."
     ),
-    # Of trackers those that know no way: see checkpoint/trackers.py for the others.
+    # Of trackers those that know no way: see snapshot/libraries/trackers.py for the others.
     "comet_ml.experiment.CometExperiment": f"an experiment of Comet, which one process reports. {INSIDE}.",
     "comet_ml.experiment.BaseExperiment": f"an experiment of Comet, which one process reports. {INSIDE}.",
     "neptune.metadata_containers.metadata_container.MetadataContainer": f"a run of Neptune's, open here. {INSIDE}.",

@@ -15,9 +15,9 @@ from typing import Literal
 
 import anyio
 
-from ..buttons import Busy, ask, on_job
+from ..actions.buttons import Busy, ask, on_job
+from ..actions.possible import Verb
 from ..errors import GpufitError, first_of
-from ..possible import Verb
 from ..settings import Settings
 
 log = logging.getLogger(__name__)

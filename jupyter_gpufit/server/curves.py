@@ -10,11 +10,10 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from ..curves import thinned
-from ..job import JobPaths
-from ..kept import Curve, Curves, Point
-from ..picked import picked, shown
-from ..worker import journal
+from ..jobs import journal
+from ..jobs.curves import Curve, Curves, Point, thinned
+from ..jobs.paths import JobPaths
+from ..jobs.picked import picked, shown
 from . import wire
 
 MOST_JOBS = 16  # whose numbers are kept at once

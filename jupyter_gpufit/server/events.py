@@ -17,9 +17,9 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from ..aside import aside
-from ..buttons import find_mine
+from ..actions.buttons import find_mine
 from ..errors import GpufitError
+from ..system.background import aside
 from . import wire
 from .encode import to_json
 from .journals import Following

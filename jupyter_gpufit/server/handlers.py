@@ -15,11 +15,11 @@ from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
 
 from .. import __version__
-from ..aside import aside
-from ..buttons import find_mine
+from ..actions.buttons import find_mine
+from ..actions.possible import Verb
 from ..errors import GpufitError, NoSuchHold, NoSuchJob, NotYourJob
-from ..picked import pick
-from ..possible import Verb
+from ..jobs.picked import pick
+from ..system.background import aside
 from . import schema, wire
 from .encode import to_json
 from .journals import MOST_ENTRIES, read_stretch

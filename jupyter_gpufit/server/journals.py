@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..job import OVER, JobPaths
-from ..worker import journal
-from ..worker.messages import Entry as Written
-from ..worker.record import read_record
+from ..jobs import journal
+from ..jobs.events import Entry as Written
+from ..jobs.paths import JobPaths
+from ..jobs.record import read_record
+from ..jobs.state import OVER
 from .wire import Entry, Journal, entry_of
 
 MOST_ENTRIES = 1000  # in one stretch

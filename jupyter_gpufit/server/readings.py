@@ -15,9 +15,9 @@ from typing import Protocol
 import anyio
 
 from .. import __version__
-from ..aside import aside
+from ..actions.status import Status
 from ..errors import GpufitError
-from ..status import Status
+from ..system.background import aside
 from . import wire
 from .encode import to_json
 

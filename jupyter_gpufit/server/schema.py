@@ -16,10 +16,10 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..possible import Can, Target, Verb
-from ..status import ClaimView, RoomView, TicketView
-from ..worker import live
-from ..worker.record import LastCheckpoint
+from ..actions.possible import Can, Target, Verb
+from ..actions.status import ClaimView, RoomView, TicketView
+from ..jobs import live
+from ..jobs.record import LastCheckpoint
 from . import wire
 
 TARGET = Path(__file__).parents[2] / "labextension" / "src" / "schema.ts"

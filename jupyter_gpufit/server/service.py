@@ -8,13 +8,13 @@ from typing import Protocol
 
 from anyio import CapacityLimiter
 
-from ..claims import open_lab
+from ..actions.status import Status, StatusReader
 from ..errors import GpufitError
+from ..lab import open_lab
 from ..settings import Settings, load_settings
-from ..status import Status, StatusReader
+from ..system.changes import Changes
 from . import wire
 from .actions import Actions
-from .changes import Changes
 from .curves import CurveReader
 from .encode import to_json
 from .readings import Readings, Watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..devices import Device
+from ..devices.device import Device
 from ..units import GiB, format_bytes
 
 KEPT_FREE = GiB  # bytes of the host's memory that a suspended process leaves to others

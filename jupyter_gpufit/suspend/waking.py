@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 
 from .. import __version__
 from ..errors import NotResumable, Unreachable
-from ..job import Job
+from ..jobs.client import ask
+from ..jobs.handover import Handover
+from ..jobs.job import Job
+from ..jobs.record import Record
 from ..settings import Settings
-from ..worker.client import ask
-from ..worker.handover import Handover
-from ..worker.record import Record
 
 
 @dataclass(frozen=True)

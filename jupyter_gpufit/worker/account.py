@@ -13,14 +13,16 @@ from dataclasses import replace
 from typing import cast
 
 from .. import __version__
-from ..job import ENDED, JobPaths, State
-from ..process import ProcessId
-from .journal import Journal
-from .live import Live
-from .messages import CouldNotSave, Event, Saved, StateChange, Text
+from ..jobs.epoch import current_epoch, next_epoch
+from ..jobs.events import CouldNotSave, Event, Saved, StateChange, Text
+from ..jobs.journal import Journal
+from ..jobs.live import Live
+from ..jobs.paths import JobPaths
+from ..jobs.record import LastCheckpoint, Record, write_record
+from ..jobs.state import ENDED, State
+from ..system.identity import ProcessId
 from .output import Output
 from .output import Text as Written
-from .record import LastCheckpoint, Record, current_epoch, next_epoch, write_record
 
 
 class Account:

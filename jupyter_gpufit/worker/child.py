@@ -24,19 +24,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import anyio
 
 from ..errors import GpufitError, NotNow, first_of
-from ..estimate.trace import import_what_traces
-from ..job import ENDED, LEFT, Job, JobPaths, check_trusted
+from ..estimate.tracing.trace import import_what_traces
+from ..jobs.events import CouldNotSave, Failure, Note, Progress, Saved, StateChange
+from ..jobs.handover import KEPT, Handover, kept, receive
+from ..jobs.job import Job
+from ..jobs.live import Memory
+from ..jobs.paths import JobPaths, socket_path
+from ..jobs.protocol import Answer, Verb
+from ..jobs.record import LastCheckpoint, read_record, unlock
+from ..jobs.result import descriptors, save
+from ..jobs.state import ENDED, LEFT
 from ..settings import load_settings
+from ..system.processes import reproducible
+from ..system.trust import check_trusted
 from ..train import Finished, Released, train
 from .account import Account
-from .control import Followers, serve, socket_path
-from .handover import KEPT, Handover, kept, receive
-from .live import Memory
+from .control import Followers, serve
 from .main_thread import MainThread
-from .messages import Answer, CouldNotSave, Failure, Note, Progress, Saved, StateChange, Verb
-from .parent import reproducible
-from .record import LastCheckpoint, read_record, unlock
-from .result import descriptors, save
 
 if TYPE_CHECKING:
     from .on_device import Meter
@@ -72,10 +76,10 @@ def main() -> None:
 def _import_what_takes_long() -> None:
     import torch
 
-    from ..checkpoint import restore, snapshot
+    from ..snapshot import restore, take
     from . import machine, shell
 
-    assert torch and machine and shell and restore and snapshot
+    assert torch and machine and shell and restore and take
 
 
 def _what_can_wait() -> list[Callable[[], None]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket as socket_module
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,11 +16,8 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import SocketAttribute, UNIXSocketStream
 
-from ..errors import PathTooLong, StorageError
-from ..settings import Settings
-from .messages import PROTOCOL, Answer, Request, Verb
+from ..jobs.protocol import PROTOCOL, Answer, Request, Verb
 
-LONGEST_PATH = 107  # bytes; sockaddr_un holds 108 with the closing zero
 LONGEST_REQUEST = 64 << 10  # bytes
 ACCEPT_AGAIN = 0.2  # seconds after a front could not be let in
 
@@ -36,32 +32,6 @@ class Controlled(Protocol):
     def collected(self) -> None: ...
     async def ask(self, verb: Verb, to: str) -> Answer: ...
     def answered(self) -> None: ...  # what was asked may now end this very socket
-
-
-def runtime_dir(settings: Settings) -> Path:
-    """Where sockets live: a directory of this user's alone, made if need be."""
-    given = settings.runtime or os.environ.get("XDG_RUNTIME_DIR")
-    path = Path(settings.runtime) if settings.runtime else Path(given or "/tmp") / _name(given)
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.stat(follow_symlinks=False)
-    except OSError as error:
-        raise StorageError(str(path), error.strerror or str(error), "GPUFIT_RUNTIME") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise StorageError(str(path), "it is not a directory that only you can enter", "GPUFIT_RUNTIME")
-    return path
-
-
-def _name(given: str | None) -> str:
-    return "gpufit" if given else f"gpufit-{os.getuid()}"
-
-
-def socket_path(settings: Settings, job_id: str) -> Path:
-    """The job's control socket."""
-    path = runtime_dir(settings) / f"{job_id}.sock"
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise PathTooLong(str(path), LONGEST_PATH)
-    return path
 
 
 @dataclass

@@ -15,19 +15,19 @@ from ..checkpoint import files
 from ..checkpoint.manifest import About
 from ..checkpoint.staging import free_memory
 from ..checkpoint.writer import USUAL_SPEED, Saving, TooLong, TooSmall, Writer
-from ..devices import Device
+from ..devices.cards import context_of
+from ..devices.device import Device
 from ..errors import CannotSave, NotResumable, NotSaved
-from ..estimate.cards import context_of
+from ..jobs.events import Note, Why
+from ..jobs.handover import note_start, noted_start
 from ..units import format_bytes, format_duration
-from .handover import note_start, noted_start
-from .messages import Note, Why
 from .saving import Durable, NotReady, labels
 
 MOST_OF_TIME = 0.03  # of a training's time that checkpoints which nobody asked for may stop it
 REWRITING = "2"  # of cell/resumable: raised when a place in a cell is called otherwise than before
 
 if TYPE_CHECKING:
-    from ..checkpoint.snapshot_values import Snapshot
+    from ..checkpoint.values import Snapshot
     from ..graph import Arrival
     from .machine import WorkerMachine
 
@@ -62,7 +62,7 @@ class CellKeeps:
 
     def preflight(self) -> None:
         """As the cell begins: say what of its variables no checkpoint could hold."""
-        from ..checkpoint.snapshot import preflight
+        from ..snapshot.take import preflight
 
         machine = self._machine
         self._stood = time.monotonic()
@@ -99,7 +99,7 @@ class CellKeeps:
             self._machine.output.put(Note(text))
 
     def _taken(self) -> Snapshot:
-        from ..checkpoint.snapshot import take
+        from ..snapshot.take import take
 
         machine = self._machine
         assert machine.arrival is not None
@@ -153,8 +153,8 @@ class CellKeeps:
 
     def restore(self) -> Arrival:
         """Bring everything back to where the newest whole checkpoint has it; run again, the cell goes on from there."""
-        from ..checkpoint.restore import restore
-        from ..checkpoint.users_files import Left
+        from ..snapshot.restore import restore
+        from ..snapshot.users_files import Left
 
         machine = self._machine
         found = files.newest(machine.paths.checkpoints)

@@ -17,7 +17,7 @@ from inspect import GEN_CREATED, getgeneratorstate
 from types import GeneratorType
 from typing import Any
 
-from .live import Progress
+from ..jobs.live import Progress
 
 WINDOW = 600.0  # seconds over which the pace is taken: an evaluation between two epochs is part of it
 EVIDENCE = 600  # looks by which it is judged whether steps come at a constant rate
@@ -126,7 +126,7 @@ def _of_generator(iterator: GeneratorType[Any, Any, Any]) -> tuple[int | None, i
     return (None, None) if whole is None else (max(0, int(whole) - int(given)), int(whole))
 
 
-_MODULES = ("builtins", "torch.utils.data.dataloader", "jupyter_gpufit.checkpoint.loaders")
+_MODULES = ("builtins", "torch.utils.data.dataloader", "jupyter_gpufit.snapshot.kinds.loaders")
 _EXTENTS = {
     "range_iterator": _of_range,
     "list_iterator": _of_sequence,

@@ -17,27 +17,33 @@ from typing import Any
 
 import anyio
 
-from ..cell import modes, rng
-from ..cell.resumable import Program, hidden
-from ..checkpoint import trackers
-from ..checkpoint.loaders import remembered
-from ..claims import ClaimGone, Granted, Lab, Request, Waiting, adopt, claim, open_lab
-from ..claims.keep import keep
-from ..devices import Device, parse_slots, read_devices_async
+from ..actions.request import request_for
+from ..devices.device import Device
+from ..devices.here import read_devices_async
+from ..devices.slots import parse_slots
 from ..errors import CannotGoOn, GpufitError
-from ..estimate import for_job
-from ..estimate.pace import Pace
+from ..estimate.asking import for_job
+from ..estimate.need import Needed
+from ..estimate.reckoning.pace import Pace
 from ..graph import Arrival, Memory, Reply, receive
-from ..job import Job, JobPaths, check_trusted
+from ..jobs.events import Note, StateChange, Why
+from ..jobs.handover import Handover, HeldClaim, become, note_start
+from ..jobs.job import Job
+from ..jobs.paths import JobPaths
+from ..lab import ClaimGone, Granted, Lab, Request, Waiting, adopt, claim, open_lab
+from ..lab.holder import keep
+from ..program import Program, hidden
 from ..settings import Settings
+from ..snapshot.kinds.loaders import remembered
+from ..snapshot.libraries import trackers
+from ..surroundings import generators, modes
 from ..suspend.driver import CannotSuspend
-from ..train import Finished, Moved, Needed, Outcome, Released, Report, request_for
+from ..system.trust import check_trusted
+from ..train import Finished, Moved, Outcome, Released, Report
 from .children import end_children
 from .descriptors import have_some_of_our_own
-from .handover import Handover, HeldClaim, become, note_start
 from .keeping import CellKeeps
 from .main_thread import MainThread
-from .messages import Note, StateChange, Why
 from .on_device import Meter, on_device
 from .output import Output
 from .points import Points
@@ -93,7 +99,7 @@ class WorkerMachine:
     def _receive(self) -> None:
         check_trusted(self.paths.graph)
         self.arrival = receive(self.paths.graph.read_bytes(), self.memory, self.shell.user_ns)
-        rng.arrived(self.shell.user_ns)
+        generators.arrived(self.shell.user_ns)
         self.modes = modes.arrived(self.shell.user_ns)
         for filename, (lines, _) in self.arrival.opened.header.get("sources", {}).items():
             self.program.learn(filename, "".join(lines))
@@ -261,7 +267,7 @@ class WorkerMachine:
 
     def _pack_result(self) -> None:
         assert self.arrival is not None
-        with rng.travelling(self.shell.user_ns), modes.travelling(self.shell.user_ns, self.modes):
+        with generators.travelling(self.shell.user_ns), modes.travelling(self.shell.user_ns, self.modes):
             self.reply = self.arrival.reply(skip=self.is_ours)
         for left in self.reply.left_behind:
             self.output.put(Note(str(left)))

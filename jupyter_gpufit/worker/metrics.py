@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from .live import Loss, finite
+from ..jobs.live import Loss, finite
 from .loops import Nest, nest_of
 from .variables import read
 

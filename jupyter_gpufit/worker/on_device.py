@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..claims import Granted
-from ..devices import Device
-from ..estimate.cards import context_of
-from ..estimate.for_job import Took
+from ..devices.cards import context_of
+from ..devices.device import Device
+from ..estimate.asking.for_job import Took
+from ..lab import Granted
 from ..settings import load_settings
 
 
@@ -34,7 +34,7 @@ def on_device(granted: Granted) -> Iterator[Meter]:
 
 @contextmanager
 def _on_slot(granted: Granted) -> Iterator[Meter]:
-    from ..slot import as_slot
+    from ..cuda.slot import as_slot
 
     with as_slot(*_slot(granted)) as slot:
         yield Meter(slot.used, slot.peak, lambda: Took(slot.peak()), lambda now: slot.go_on(*_slot(now)))
@@ -104,7 +104,7 @@ def _cuda_peak() -> int:
 def _cuda_took(device: Device) -> Took:
     import torch
 
-    from ..nvml import read_gpus
+    from ..devices.nvml import read_gpus
 
     if not torch.cuda.is_initialized():
         return Took(0)

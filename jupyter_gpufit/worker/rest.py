@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 import anyio
 import psutil
 
-from ..checkpoint import trackers
 from ..checkpoint.staging import free_memory
-from ..claims import Granted
+from ..devices.cards import context_of
 from ..errors import GpufitError
-from ..estimate.cards import context_of
+from ..jobs.epoch import current_epoch
+from ..jobs.events import Note
+from ..lab import Granted
+from ..snapshot.libraries import trackers
 from ..suspend.decide import KEPT_FREE, Left, is_elsewhere, way_back, why_not
 from ..suspend.driver import CannotSuspend, Driver
 from ..units import format_bytes, format_duration
-from .messages import Note
 from .on_device import for_torch
-from .record import current_epoch
 
 if TYPE_CHECKING:
     from .machine import WorkerMachine

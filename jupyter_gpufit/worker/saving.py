@@ -21,13 +21,13 @@ from typing import Any, Protocol, TypeAlias
 
 import anyio
 
-from ..claims import Granted
 from ..errors import GpufitError, NotHere
+from ..jobs.events import WAITING, CouldNotSave, Saved, Why
+from ..jobs.record import LastCheckpoint
+from ..lab import Granted
 from ..train import Moved, Released
 from .held_up import where_is
 from .main_thread import MainThread
-from .messages import WAITING, CouldNotSave, Saved, Why
-from .record import LastCheckpoint
 
 PATIENCE = 3.0  # seconds without a safe point after which the reason is said
 PATIENCE_OF_CLOCK = 60.0  # the same for an automatic checkpoint, for which nobody waits

@@ -21,10 +21,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from ..cell.resumable import Program
+from ..jobs.events import Clear, Display, Event, Failure, Result
+from ..program import Program
 from . import tqdm_notebook
 from .interrupted import quickly
-from .messages import Clear, Display, Event, Failure, Result
 
 Emit = Callable[[Event], None]
 OUR_FILES = str(Path(__file__).resolve().parents[1]) + os.sep

@@ -8,11 +8,11 @@ import traceback
 from dataclasses import dataclass, field, replace
 from typing import IO
 
-from ..estimate.pace import Pace
+from ..estimate.reckoning.pace import Pace
+from ..jobs.events import Metrics
+from ..jobs.live import Live, Memory, finite
 from .copies import Copies
-from .live import Live, Memory, finite
 from .loops import Course
-from .messages import Metrics
 from .metrics import Curve, Sampler
 from .points import Points
 

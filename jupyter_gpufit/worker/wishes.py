@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..claims import Granted, Waiting, claim_now, open_lab
-from ..devices import Device, find_device, read_devices_async
+from ..devices.device import Device, find_device
+from ..devices.here import read_devices_async
 from ..errors import NotNow
+from ..jobs.events import StateChange
+from ..jobs.protocol import Answer, Verb
+from ..lab import Granted, Waiting, claim_now, open_lab
 from ..train import Moved, Released
 from .machine import WorkerMachine
-from .messages import Answer, StateChange, Verb
 from .saving import labels
 
 

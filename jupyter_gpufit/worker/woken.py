@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GpufitError
+from ..jobs.epoch import current_epoch
+from ..jobs.handover import note_start, noted_start
+from ..jobs.protocol import Answer, Verb
+from ..jobs.record import lock
 from ..suspend.waking import GoOn, of_a_worker
 from .account import Account
-from .handover import note_start, noted_start
-from .messages import Answer, Verb
-from .record import current_epoch, lock
 
 if TYPE_CHECKING:
     from .machine import WorkerMachine

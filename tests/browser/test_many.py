@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from jupyter_gpufit.job import Job, JobPaths, create_job_files, write_whole
-from jupyter_gpufit.nvml import NvmlCode
+from jupyter_gpufit.devices.nvml import NvmlCode
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import Record, take_lock
+from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.worker.record import Record, take_lock
+from jupyter_gpufit.system.files import write_whole
 from tests.fake_nvml import FakeNvml, Gpu
 
 from .conftest import HANGS, SIZE, Lab, keep_picture, running_lab

@@ -22,7 +22,7 @@ HIS = "his"  # root's job
 HERS = [
     sys.executable,
     "-m",
-    "jupyter_gpufit.cli",
+    "jupyter_gpufit.terminal.cli",
     "run",
     "--name",
     "hers",

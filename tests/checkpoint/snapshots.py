@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jupyter_gpufit.checkpoint.files import Opened, newest
 from jupyter_gpufit.checkpoint.manifest import About
-from jupyter_gpufit.checkpoint.snapshot_values import DTYPES, Blob, Changes, Snapshot
+from jupyter_gpufit.checkpoint.values import DTYPES, Blob, Changes, Snapshot
 from jupyter_gpufit.checkpoint.writer import Writer
 
 

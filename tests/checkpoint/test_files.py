@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 from jupyter_gpufit.checkpoint.files import listed, newest, open_checkpoint
 from jupyter_gpufit.checkpoint.manifest import MANIFEST, STATE
-from jupyter_gpufit.checkpoint.snapshot_values import Snapshot
+from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.errors import CheckpointBroken
 from jupyter_gpufit.units import MiB
 from tests.checkpoint.snapshots import about, assert_is, bytes_of, plain, step_of, training, writing

@@ -19,7 +19,7 @@ from jupyter_gpufit.checkpoint.image_file import ImageFile
 from jupyter_gpufit.checkpoint.layout import BLOCK, lay_out
 from jupyter_gpufit.checkpoint.publish import Publisher
 from jupyter_gpufit.checkpoint.request import Request
-from jupyter_gpufit.checkpoint.snapshot_values import Snapshot
+from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.checkpoint.windows import in_one
 from tests.checkpoint.snapshots import about, assert_is, bytes_of, copied
 

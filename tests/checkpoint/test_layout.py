@@ -13,18 +13,10 @@ from hypothesis import strategies as st
 
 from jupyter_gpufit.checkpoint.checksum import PIECE, Section, Sums, checksum, runs
 from jupyter_gpufit.checkpoint.layout import ALIGN, BLOCK, lay_out, unchanged
-from jupyter_gpufit.checkpoint.manifest import (
-    GRAPH,
-    STATE,
-    Malformed,
-    Manifest,
-    StoredBlob,
-    StoredFile,
-    is_name,
-    name_of,
-)
+from jupyter_gpufit.checkpoint.manifest import GRAPH, STATE, Malformed, Manifest, StoredBlob, StoredFile
 from jupyter_gpufit.checkpoint.request import Request
-from jupyter_gpufit.checkpoint.snapshot_values import DTYPES, Blob, Snapshot
+from jupyter_gpufit.checkpoint.values import DTYPES, Blob, Snapshot
+from jupyter_gpufit.jobs.epoch import is_name, name_of
 from tests.checkpoint.snapshots import about, copied, plain, training
 
 

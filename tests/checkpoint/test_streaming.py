@@ -18,7 +18,7 @@ from jupyter_gpufit.checkpoint.files import newest
 from jupyter_gpufit.checkpoint.layout import BLOCK
 from jupyter_gpufit.checkpoint.manifest import MANIFEST, Manifest
 from jupyter_gpufit.checkpoint.publish import remove_leftovers
-from jupyter_gpufit.checkpoint.snapshot_values import Blob, Snapshot
+from jupyter_gpufit.checkpoint.values import Blob, Snapshot
 from jupyter_gpufit.checkpoint.writer import TooLong, Writer
 from jupyter_gpufit.errors import NotSaved
 from jupyter_gpufit.units import MiB
@@ -109,7 +109,7 @@ import os, signal
 from pathlib import Path
 from jupyter_gpufit.checkpoint import streaming
 from jupyter_gpufit.checkpoint.checksum import PIECE
-from jupyter_gpufit.checkpoint.snapshot_values import Blob, Snapshot
+from jupyter_gpufit.checkpoint.values import Blob, Snapshot
 from jupyter_gpufit.checkpoint.writer import Writer
 from tests.checkpoint.snapshots import about, training
 streaming.SIZE = PIECE

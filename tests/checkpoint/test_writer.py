@@ -21,7 +21,7 @@ import pytest
 from jupyter_gpufit.checkpoint import staging
 from jupyter_gpufit.checkpoint import writer as writer_module
 from jupyter_gpufit.checkpoint.files import newest
-from jupyter_gpufit.checkpoint.snapshot_values import Blob, Snapshot
+from jupyter_gpufit.checkpoint.values import Blob, Snapshot
 from jupyter_gpufit.checkpoint.writer import TooSmall, Writer
 from jupyter_gpufit.errors import NotSaved, TakenOver
 from jupyter_gpufit.units import MiB

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.checkpoint.files import newest
-from jupyter_gpufit.checkpoint.manifest import name_of
 from jupyter_gpufit.errors import NotSaved
+from jupyter_gpufit.jobs.epoch import name_of
 from jupyter_gpufit.units import MiB
 from tests.checkpoint.snapshots import about, assert_is, training, writing
 from tests.people import PATIENCE

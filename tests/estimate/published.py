@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from jupyter_gpufit.estimate.allocator import Replay, replay, smallest_capacity
-from jupyter_gpufit.estimate.cards import find_card
-from jupyter_gpufit.estimate.record import Trace
-from jupyter_gpufit.estimate.trace import trace_cell
+from jupyter_gpufit.devices.cards import find_card
+from jupyter_gpufit.estimate.reckoning.allocator import Replay, replay, smallest_capacity
+from jupyter_gpufit.estimate.reckoning.record import Trace
+from jupyter_gpufit.estimate.tracing.trace import trace_cell
 from jupyter_gpufit.units import MiB
 
 CONTEXT = 1343 * MiB  # measured on that V100 after a 1x1 tensor

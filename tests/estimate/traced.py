@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from jupyter_gpufit.estimate.record import Card, Trace
-from jupyter_gpufit.estimate.trace import trace_cell
+from jupyter_gpufit.devices.card import Card
+from jupyter_gpufit.estimate.reckoning.record import Trace
+from jupyter_gpufit.estimate.tracing.trace import trace_cell
 from jupyter_gpufit.units import GiB
 
 A100 = Card("NVIDIA A100-SXM4-40GB", 40 * GiB, (8, 0), 108)

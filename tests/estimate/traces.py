@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jupyter_gpufit.estimate.record import Block, Change, Kind, Phase, Trace
+from jupyter_gpufit.estimate.reckoning.record import Block, Change, Kind, Phase, Trace
 
 Script = Sequence[tuple[str, str, int] | tuple[str, str]]
 

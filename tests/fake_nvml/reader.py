@@ -12,8 +12,8 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
-from jupyter_gpufit import nvml
-from jupyter_gpufit.devices import read_devices
+from jupyter_gpufit.devices import nvml
+from jupyter_gpufit.devices.here import read_devices
 from jupyter_gpufit.errors import GpufitError
 from jupyter_gpufit.settings import Settings
 

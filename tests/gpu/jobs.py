@@ -88,7 +88,7 @@ JOBS = {
 
 MEASURE = """
 import json, sys
-from jupyter_gpufit.nvml import read_gpus
+from jupyter_gpufit.devices.nvml import read_gpus
 cell = sys.stdin.read()
 before = read_gpus()[0].used  # by the driver: the first question to CUDA makes the context, which is to be counted
 import torch
@@ -108,10 +108,10 @@ print(json.dumps({
 
 def estimate(cell: str) -> None:
     """Print the estimate of a job for the GPU that is here, which NVML names without CUDA."""
-    from jupyter_gpufit.devices import read_devices
-    from jupyter_gpufit.estimate.ask import Ask
-    from jupyter_gpufit.estimate.look import look
-    from jupyter_gpufit.estimate.target import largest_of, target_of
+    from jupyter_gpufit.devices.here import read_devices
+    from jupyter_gpufit.estimate.asking.ask import Ask
+    from jupyter_gpufit.estimate.asking.look import look
+    from jupyter_gpufit.estimate.asking.target import largest_of, target_of
     from jupyter_gpufit.settings import Settings
 
     settings = Settings()

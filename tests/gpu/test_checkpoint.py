@@ -27,7 +27,7 @@ DIGEST = (
     "print(hashlib.sha256(parts).hexdigest(), *losses)"
 )
 ON_GPUS = (
-    "from jupyter_gpufit.nvml import read_gpus\n"
+    "from jupyter_gpufit.devices.nvml import read_gpus\n"
     "print([process.pid for gpu in read_gpus() for process in gpu.processes], sum(gpu.used for gpu in read_gpus()))"
 )
 
@@ -49,7 +49,7 @@ def test_released_no_context_stays_and_resumed_nothing_has_changed(tmp_path: Pat
         kernel.check(SET_UP)
         sent = kernel.send("%%gpufit train --name left\n" + CELL.format(hold=str(hold)))
         kernel.until(sent, "step 9\n")
-        assert "released at step 10" in said("-m", "jupyter_gpufit.cli", "release", "left", env=env)
+        assert "released at step 10" in said("-m", "jupyter_gpufit.terminal.cli", "release", "left", env=env)
         assert kernel.finish(sent).ok
         assert said("-c", ON_GPUS, env=env) == before
         hold.touch()

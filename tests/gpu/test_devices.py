@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from jupyter_gpufit.devices import read_devices
+from jupyter_gpufit.devices.here import read_devices
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import MiB
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 RUN = """
-from jupyter_gpufit.devices import read_devices
+from jupyter_gpufit.devices.here import read_devices
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.testing import fake_grant
 from jupyter_gpufit.worker.on_device import on_device

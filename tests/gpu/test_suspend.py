@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.doctor.facts import suspend
-from jupyter_gpufit.nvml import read_gpus
+from jupyter_gpufit.devices.nvml import read_gpus
+from jupyter_gpufit.examine.user.facts import suspend
 from jupyter_gpufit.settings import Settings
+from tests.command_line import gpufit, jobs
 from tests.gpu.test_checkpoint import CELL, DIGEST, ON_GPUS, SET_UP, said
 from tests.kernels import environment, running_kernel
-from tests.terminal import gpufit, jobs
 
 LONGEST = 60.0  # seconds for CUDA to start
 

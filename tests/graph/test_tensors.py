@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from jupyter_gpufit.graph.tensors import fill_tensor, has_live_graph, tensor_state
+from jupyter_gpufit.graph.kinds.tensors import fill_tensor, has_live_graph, tensor_state
 
 pytestmark = pytest.mark.slow  # imports torch
 

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from jupyter_gpufit.buttons import Busy
+from jupyter_gpufit.actions.buttons import Busy
 from jupyter_gpufit.errors import GpufitError, JobBusy
 from jupyter_gpufit.server import actions as actions_module
 from jupyter_gpufit.server.actions import Actions

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.curves import MOST
-from jupyter_gpufit.job import Job, JobPaths, create_job_files
-from jupyter_gpufit.kept import Curves
-from jupyter_gpufit.picked import pick
+from jupyter_gpufit.jobs.curves import MOST, Curves
+from jupyter_gpufit.jobs.events import Event, Metrics, Progress, Text
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.journal import Journal
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.picked import pick
+from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.server import curves
 from jupyter_gpufit.server.curves import CurveReader
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.worker.journal import Journal
-from jupyter_gpufit.worker.messages import Event, Metrics, Progress, Text
 from tests.server.running import Server
 
 

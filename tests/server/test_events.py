@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import websocket
 
-from jupyter_gpufit.job import Job, create_job_files
+from jupyter_gpufit.jobs.events import Text
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.journal import Journal
+from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.worker.journal import Journal
-from jupyter_gpufit.worker.messages import Text
 from tests.kernels import Kernel, environment
 from tests.server.running import PATIENCE, Client, Server, running_server
 
@@ -210,7 +211,7 @@ def test_statuses_are_such_as_browsers_read(client: Client) -> None:
 def test_a_server_ends_while_it_reads(tmp_path: Path) -> None:
     """A driver that hangs must not keep it: Python waits at its exit for every thread that is no daemon."""
     changes = (
-        "import logging, time\nfrom jupyter_gpufit.status import StatusReader\n"
+        "import logging, time\nfrom jupyter_gpufit.actions.status import StatusReader\n"
         "StatusReader.read = lambda *_: (logging.warning('it reads'), time.sleep(3600))\n"
     )
     with running_server(environment(tmp_path), tmp_path, changes=changes) as server:

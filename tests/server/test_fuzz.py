@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.job import Job, create_job_files
+from jupyter_gpufit.jobs.events import Failure, Text
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.journal import Journal
+from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.worker.journal import Journal
-from jupyter_gpufit.worker.messages import Failure, Text
 from tests.server.running import TOKEN, Server
 
 EXAMPLES = 25  # for each route

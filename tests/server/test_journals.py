@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.job import Job, JobPaths, create_job_files
+from jupyter_gpufit.jobs.events import StateChange, Text
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.journal import Journal
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import Record, take_lock, write_record
+from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.server import journals, wire
 from jupyter_gpufit.server.journals import Following, read_stretch
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.worker.journal import Journal
-from jupyter_gpufit.worker.messages import StateChange, Text
-from jupyter_gpufit.worker.record import Record, take_lock, write_record
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from jupyter_gpufit.actions.status import RoomView, Status
 from jupyter_gpufit.server import readings as readings_module
 from jupyter_gpufit.server import wire
 from jupyter_gpufit.server.readings import SAMPLES, Readings, Watch
 from jupyter_gpufit.server.service import Service
-from jupyter_gpufit.status import RoomView, Status
 from jupyter_gpufit.testing import fake_device
 
 PATIENCE = 300.0  # seconds: for what must come; never a measure of speed

@@ -19,8 +19,8 @@ from tornado.httpclient import HTTPClientError
 from traitlets.config import Config
 
 from jupyter_gpufit import __version__
-from jupyter_gpufit.claims.ledger import publish
-from jupyter_gpufit.claims.record import Hold, Request
+from jupyter_gpufit.lab.ledger import publish
+from jupyter_gpufit.lab.record import Hold, Request
 from jupyter_gpufit.units import GiB
 from tests.kernels import Kernel, environment
 from tests.people import ADA, make_shared, need_root

@@ -10,12 +10,12 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from jupyter_gpufit.actions.status import ClaimView, JobView, RoomView, Status, TicketView
+from jupyter_gpufit.jobs import live
+from jupyter_gpufit.jobs.record import LastCheckpoint
 from jupyter_gpufit.server import schema, wire
 from jupyter_gpufit.server.encode import to_json
-from jupyter_gpufit.status import ClaimView, JobView, RoomView, Status, TicketView
 from jupyter_gpufit.testing import fake_device
-from jupyter_gpufit.worker import live
-from jupyter_gpufit.worker.record import LastCheckpoint
 
 
 def test_the_panels_types_are_up_to_date() -> None:

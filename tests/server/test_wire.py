@@ -8,13 +8,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_gpufit.devices import Process
+from jupyter_gpufit.actions.status import ClaimView, JobView, RoomView, Status
+from jupyter_gpufit.devices.device import Process
+from jupyter_gpufit.jobs.events import Display, Entry
 from jupyter_gpufit.server import wire
 from jupyter_gpufit.server.encode import to_json
-from jupyter_gpufit.status import ClaimView, JobView, RoomView, Status
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB
-from jupyter_gpufit.worker.messages import Display, Entry
 
 GPU = fake_device(total=80 * GiB)
 

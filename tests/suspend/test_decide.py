@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jupyter_gpufit.devices import Process
+from jupyter_gpufit.devices.device import Process
 from jupyter_gpufit.suspend.decide import Left, is_elsewhere, way_back, why_not
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB

@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from jupyter_gpufit.doctor import facts, judge
-from jupyter_gpufit.doctor.facts import SuspendFound
+from jupyter_gpufit.examine.user import facts, judge
+from jupyter_gpufit.examine.user.facts import SuspendFound
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.suspend.driver import CannotSuspend, Driver
 

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from jupyter_gpufit.job import JobPaths
+from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.suspend.decide import Left
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB

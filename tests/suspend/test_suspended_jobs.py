@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import gpufit, jobs, typing
 from tests.held_training import CELL, DIGEST, SET_UP, started
 from tests.kernels import TIMEOUT, Kernel, environment
-from tests.terminal import gpufit, jobs, typing
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
 

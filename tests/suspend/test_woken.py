@@ -10,15 +10,17 @@ from typing import Any, cast
 
 import pytest
 
-from jupyter_gpufit.job import JobPaths
+from jupyter_gpufit.jobs import record
+from jupyter_gpufit.jobs.epoch import next_epoch
+from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.protocol import Answer, Verb
+from jupyter_gpufit.jobs.record import Record, take_lock, unlock
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.suspend.decide import Left
 from jupyter_gpufit.suspend.waking import GoOn, of_a_worker
 from jupyter_gpufit.testing import fake_device
-from jupyter_gpufit.worker import record, woken
-from jupyter_gpufit.worker.handover import Handover, note_start, noted_start
-from jupyter_gpufit.worker.messages import Answer, Verb
-from jupyter_gpufit.worker.record import Record, next_epoch, take_lock, unlock
+from jupyter_gpufit.worker import woken
 from jupyter_gpufit.worker.rest import Rest
 
 HERE = Settings(devices="cpu:2x1GiB")

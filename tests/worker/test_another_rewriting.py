@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from jupyter_gpufit.errors import NotResumable
-from jupyter_gpufit.job import JobPaths
+from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.worker.keeping import REWRITING, CellKeeps
 from tests.checkpoint.snapshots import about, training, writing
 from tests.people import PATIENCE

@@ -12,13 +12,13 @@ import pytest
 from jupyter_gpufit.checkpoint import streaming
 from jupyter_gpufit.checkpoint.checksum import PIECE
 from jupyter_gpufit.checkpoint.manifest import About
-from jupyter_gpufit.checkpoint.snapshot_values import Snapshot
+from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.errors import NotSaved
-from jupyter_gpufit.job import JobPaths
+from jupyter_gpufit.jobs.events import Note, Why
+from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.units import MiB
 from jupyter_gpufit.worker import keeping
 from jupyter_gpufit.worker.keeping import CellKeeps
-from jupyter_gpufit.worker.messages import Note, Why
 from jupyter_gpufit.worker.saving import NotReady
 from tests.checkpoint.snapshots import about, training
 from tests.people import PATIENCE

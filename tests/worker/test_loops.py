@@ -15,9 +15,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 from tqdm import tqdm
 
-from jupyter_gpufit.cell.resumable.program import Program
-from jupyter_gpufit.checkpoint.loaders import remembered
-from jupyter_gpufit.worker.live import Progress
+from jupyter_gpufit.jobs.live import Progress
+from jupyter_gpufit.program.running.program import Program
+from jupyter_gpufit.snapshot.kinds.loaders import remembered
 from jupyter_gpufit.worker.loops import Course, Loop, Nest, _extent, nest_of
 from jupyter_gpufit.worker.metrics import Sampler
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from jupyter_gpufit.worker.live import Loss
+from jupyter_gpufit.jobs.live import Loss
 from jupyter_gpufit.worker.metrics import LONGEST, MOST, Curve, Reading, Sampler, is_metric
 
 

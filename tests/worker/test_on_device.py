@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jupyter_gpufit.claims import Granted
+from jupyter_gpufit.lab import Granted
 from jupyter_gpufit.testing import fake_device, fake_grant
 from jupyter_gpufit.units import GiB, MiB
 from jupyter_gpufit.worker.on_device import for_torch

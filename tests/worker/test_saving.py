@@ -15,12 +15,12 @@ import anyio.lowlevel
 import pytest
 
 from jupyter_gpufit.errors import CannotSave, NotHere, NotSaved
+from jupyter_gpufit.jobs.events import CouldNotSave, Saved, Why
+from jupyter_gpufit.jobs.record import LastCheckpoint
 from jupyter_gpufit.testing import fake_device, fake_grant
 from jupyter_gpufit.train import Moved, Released
 from jupyter_gpufit.worker import saving
 from jupyter_gpufit.worker.main_thread import MainThread
-from jupyter_gpufit.worker.messages import CouldNotSave, Saved, Why
-from jupyter_gpufit.worker.record import LastCheckpoint
 from jupyter_gpufit.worker.saving import Durable, Leave, Saver
 
 pytestmark = pytest.mark.anyio

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_gpufit.estimate.pace import Pace
+from jupyter_gpufit.estimate.reckoning.pace import Pace
+from jupyter_gpufit.jobs.events import Metrics
+from jupyter_gpufit.jobs.live import Live, Loss, Memory
 from jupyter_gpufit.worker import copies
-from jupyter_gpufit.worker.live import Live, Loss, Memory
 from jupyter_gpufit.worker.main_thread import MainThread
-from jupyter_gpufit.worker.messages import Metrics
 from jupyter_gpufit.worker.metrics import Reading
 from jupyter_gpufit.worker.points import Points
 from jupyter_gpufit.worker.telling import Telling

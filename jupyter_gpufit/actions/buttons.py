@@ -1,0 +1,98 @@
+"""What each button does: the very functions that the command line calls, after a look at whose job it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from ..errors import GpufitError, NoSuchHold, NoSuchJob, NotYourJob
+from ..jobs.job import Job
+from ..jobs.paths import JobPaths
+from ..jobs.store import all_jobs
+from ..lab import open_lab
+from ..lab.ledger import Reader, Snapshot
+from ..settings import Settings
+from ..system.users import user_name
+from .ask import asked
+from .possible import Verb, why_not
+from .release import release
+from .resume import resume
+from .status import read_job
+from .stop import stop
+
+DONE = {
+    "checkpoint": "saved",
+    "release": "released",
+    "move": "moved",
+    "resume": "resumed",
+    "stop": "stopped",
+    "ask": "asked for",
+}
+
+
+@dataclass(eq=False)
+class CannotNow(GpufitError):
+    name: str
+    verb: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name} cannot be {DONE[self.verb]} now. {self.why}"
+
+
+@dataclass(eq=False)
+class Busy(GpufitError):
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.count} actions are still under way. Wait until one of them has ended."
+
+
+async def on_job(settings: Settings, id: str, verb: Verb, to: str) -> AsyncIterator[str]:
+    """Do it, saying each step."""
+    job, paths = find_mine(settings, id)
+    if why := why_not(read_job(job, paths), verb):
+        raise CannotNow(job.name, verb, why)
+    async for word in _steps(settings, job, paths, verb, to):
+        yield word
+
+
+def _steps(settings: Settings, job: Job, paths: JobPaths, verb: Verb, to: str) -> AsyncIterator[str]:
+    match verb:
+        case "stop":
+            return stop(job, paths, settings.stop_patience)
+        case "release":
+            return release(settings, job.id, insist=False)
+        case "resume":
+            return resume(settings, job.id)
+    return asked(job, paths, verb, to)
+
+
+async def ask(settings: Settings, claim: str) -> AsyncIterator[str]:
+    """Ask another user to release their claim."""
+    snapshot = _lab(settings)
+    found = next((one for one in (*snapshot.claims, *snapshot.tickets) if one.id == claim), None)
+    if found is None:
+        raise NoSuchHold(claim, tuple(one.id for one in snapshot.claims if one.uid != os.geteuid()))
+    if found.uid == os.geteuid():
+        raise CannotNow(found.request.name, "ask", "It is yours: release it.")
+    async for word in release(settings, claim, insist=False):
+        yield word
+
+
+def find_mine(settings: Settings, id: str) -> tuple[Job, JobPaths]:
+    """This user's job of this very id; a name would mean another job tomorrow."""
+    jobs = all_jobs(settings)
+    for job, paths in jobs:
+        if job.id == id:
+            return job, paths
+    snapshot = _lab(settings)
+    for one in (*snapshot.claims, *snapshot.tickets):
+        if one.request.job_id == id and one.uid != os.geteuid():
+            raise NotYourJob(one.request.name, user_name(one.uid))
+    raise NoSuchJob(id, tuple(job.id for job, _ in jobs))
+
+
+def _lab(settings: Settings) -> Snapshot:
+    return Reader(open_lab(settings).path).read()

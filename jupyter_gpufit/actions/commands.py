@@ -1,0 +1,316 @@
+"""The verbs and their options, once for magics and command line: parsing, help and completion come from here; pure."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Sequence
+from typing import NoReturn
+
+from .. import __version__
+from ..errors import BadOption, BadQuantity, did_you_mean
+from ..lab.record import MOST_DEVICES
+from ..quantities import parse_bytes
+from ..units import MiB, format_bytes
+
+NAME = re.compile(r"[\w.-]{1,64}")
+ENDED_HINT = "a job's name or id, as `gpufit jobs` lists them"
+
+CELL_VERBS = ("train", "estimate")
+TERMINAL_VERBS = ("run", "lab")
+DEFAULT_DAYS = 7.0
+MOST_DAYS = 3660.0
+MOST_STEPS = 100
+EPILOG = """
+On top of a cell:   %%gpufit train --name bert --memory 12GiB
+                    %%gpufit estimate --on "NVIDIA A100-SXM4-40GB"
+On a line:          %gpufit status | queue | history | jobs | attach NAME | stop NAME | clean
+                    %gpufit checkpoint NAME | release NAME | move NAME --to DEVICE | resume NAME
+In a terminal:      the same without the %, and: gpufit run --memory 12GiB -- python train.py
+Each verb explains itself: %gpufit train --help
+"""
+
+
+class HelpAsked(Exception):
+    """--help: carries the text to show."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that neither prints nor exits: a notebook's kernel must survive a typing error."""
+
+    def error(self, message: str) -> NoReturn:
+        bad = re.match(r"argument VERB: invalid choice: '([^']*)'", message)
+        if bad:
+            raise BadOption(
+                f"There is no verb {bad[1]!r}.{did_you_mean(bad[1], VERBS)} It is one of {', '.join(VERBS)}."
+            )
+        raise BadOption(f"{message}.\n{self.format_usage().strip()}")
+
+    def print_help(self, file: object = None) -> None:
+        raise HelpAsked(self.format_help())
+
+
+class _Version(argparse.Action):
+    def __call__(self, *_: object) -> NoReturn:
+        raise HelpAsked(__version__)
+
+
+def _bytes(text: str) -> int:
+    try:
+        count = parse_bytes(text)
+    except BadQuantity as error:
+        raise argparse.ArgumentTypeError(str(error).rstrip(".")) from error
+    if count < MiB:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is {format_bytes(count)}, in which nothing runs; say 12GiB, for example"
+        )
+    return count
+
+
+def _name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name: use up to 64 letters, digits, dots, dashes")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_DEVICES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices from 1 to {MOST_DEVICES}")
+    return int(text)
+
+
+def _steps(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_STEPS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps from 1 to {MOST_STEPS}")
+    return int(text)
+
+
+def _identifier(text: str) -> str:
+    if not text.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a variable")
+    return text
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not 0 < days <= MOST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days up to {MOST_DAYS:.0f}")
+    return days
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds up to 3600")
+    return seconds
+
+
+def _build() -> tuple[_Parser, dict[str, _Parser]]:
+    parser = _Parser(
+        prog="gpufit",
+        description="Run a cell on the device where it fits, in a process of its own.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    built: dict[str, _Parser] = {}
+
+    def verb(name: str, text: str) -> _Parser:
+        built[name] = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
+        return built[name]
+
+    train = verb("train", "Run the cell below in a worker, on the device where it fits (only on top of a cell).")
+    train.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
+    train.add_argument(
+        "--memory", type=_bytes, metavar="BYTES", help="claim this much, e.g. 12GiB (default: the estimate)"
+    )
+    train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
+    train.add_argument("--name", type=_name, help="what to call the job (default: after the notebook)")
+    train.add_argument("-d", "--detach", action="store_true", help="return at once; the job goes on by itself")
+    train.add_argument("--dry-run", action="store_true", help="say what would happen, and start nothing")
+
+    estimate = verb("estimate", "Say how much memory the cell below, or a script, will need; no device is touched.")
+    estimate.usage = "gpufit estimate [SCRIPT] [--on CARD] [--steps N] [--sweep NAME=8,16] [--json] [-- ARGUMENTS ...]"
+    estimate.add_argument("script", metavar="SCRIPT", nargs="?", default="", help="a script (only in a terminal)")
+    estimate.add_argument("--on", default="", metavar="CARD", help='a type of GPU, e.g. "NVIDIA A100-SXM4-40GB"')
+    estimate.add_argument("--steps", type=_steps, default=2, metavar="N", help="optimizer steps to watch (default: 2)")
+    several = estimate.add_mutually_exclusive_group()
+    several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
+    several.add_argument("--max-batch", type=_identifier, metavar="NAME", help="find its largest that fits")
+    estimate.add_argument("--json", action="store_true", help="as JSON: need, low, high, by_kind, reasons and more")
+
+    run = verb("run", "Run a command on the device where it fits, when its turn has come (only in a terminal).")
+    run.usage = "gpufit run [--memory BYTES] [--gpu DEVICE] [--gpus N] [--exclusive] [--name NAME] -- COMMAND ..."
+    run.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
+    run.add_argument("--gpus", type=_count, default=1, metavar="N", help="so many devices, all or nothing (default: 1)")
+    run.add_argument(
+        "--memory", type=_bytes, metavar="BYTES", help="claim this much on each, e.g. 12GiB (default: all of it)"
+    )
+    run.add_argument("--exclusive", action="store_true", help="share the device with nobody")
+    run.add_argument("--name", type=_name, help="what to call the job (default: after the command)")
+
+    jobs = verb("jobs", "List your jobs, newest last.")
+    jobs.add_argument("--json", action="store_true", help="as JSON: id, name, state, pid, device, epoch, step and more")
+    status = verb("status", "Show the devices, who holds them, who waits and why, and your running jobs.")
+    status.add_argument("--json", action="store_true", help="as JSON: devices, claims, queue, jobs and more")
+    status.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C (only in a terminal)")
+    queue = verb("queue", "Show who waits, in the order of service, and why.")
+    queue.add_argument("--json", action="store_true", help="as JSON")
+    history = verb("history", "Sum up who used how much: device-hours of the last days, running jobs included.")
+    history.add_argument(
+        "--by", choices=("user", "device", "day"), default="user", help="a row for each (default: user)"
+    )
+    history.add_argument("--days", type=_days, default=DEFAULT_DAYS, metavar="N", help="how far back (default: 7)")
+    history.add_argument("--json", action="store_true", help="as JSON")
+    attach = verb("attach", "Follow a job again: all its output, and its variables when it has ended.")
+    attach.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest)")
+    attach.add_argument("--again", action="store_true", help="bring variables that this notebook has had already")
+    stop = verb("stop", "Stop a job: interrupt it, then ask, terminate and kill, each after a while.")
+    stop.add_argument("job", metavar="JOB", help=f"{ENDED_HINT}; also a command's of `gpufit run`")
+    checkpoint = verb("checkpoint", "Save a running job at its next safe point; it goes on. Or show what was saved.")
+    checkpoint.usage = "gpufit checkpoint [JOB] | gpufit checkpoint show [JOB] [--json]"
+    checkpoint.add_argument("words", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: the newest that runs)")
+    checkpoint.add_argument("--json", action="store_true", help="with show: as JSON")
+    release = verb("release", "Save your job and leave its device; ask the owner if it is not yours.")
+    release.add_argument(
+        "job", metavar="JOB", help="a job's name or id, user/name, or a claim's id (see gpufit status)"
+    )
+    release.add_argument(
+        "--insist",
+        action="store_true",
+        help="end it unsaved; if asking does not help, kill (others': only root)",
+    )
+    move = verb("move", "Claim another device, save a running job, and go on with it there.")
+    move.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest that runs)")
+    move.add_argument("--to", default="", metavar="DEVICE", help="this device (default: the best other one)")
+    resume = verb("resume", "Go on with a job from its newest checkpoint, with the text it was started with.")
+    resume.add_argument(
+        "job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest that can be resumed)"
+    )
+    resume.add_argument("--gpu", default="", metavar="DEVICE", help="on this device (default: as it was started)")
+    resume.add_argument(
+        "--memory", type=_bytes, metavar="BYTES", help="claim this much (default: what its runs so far tell)"
+    )
+    resume.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal always does")
+    for one in (train, attach, resume):
+        one.add_argument(
+            "--widget",
+            action=argparse.BooleanOptionalAction,
+            default=None,
+            help="a card with progress, curves and buttons (in a notebook; default: with --detach and attach)",
+        )
+    clean = verb("clean", "Delete the files of jobs that have ended.")
+    clean.add_argument(
+        "jobs", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: all that have ended and cannot be resumed)"
+    )
+    clean.add_argument("--all", action="store_true", help="also those that can be resumed")
+
+    doctor = verb("doctor", "Examine your environment, and say what to do about what is wrong with it.")
+    doctor.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")
+    doctor.add_argument("--wait", type=_seconds, default=2.5, metavar="SECONDS", help="for what is slow (default: 2.5)")
+    lab = verb("lab", "Make or prove the lab that all users share (only in a terminal).")
+    deeds = lab.add_subparsers(dest="deed", metavar="init|check", required=True, parser_class=_Parser)
+    init = deeds.add_parser("init", help="make or repair the lab, as root; may be run again at any time")
+    init.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    check = deeds.add_parser("check", help="prove that the lab is sound, and say how to mend what is not")
+    check.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")
+    for deed in (init, check):
+        deed.add_argument("--root", default="", help=argparse.SUPPRESS)  # a machine at another place than /
+    return parser, built
+
+
+VERBS: tuple[str, ...] = ()
+_PARSER, _VERB_PARSERS = _build()
+VERBS = tuple(_VERB_PARSERS)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read a command; raises BadOption with a sentence a person can use, or HelpAsked."""
+    if not arguments:
+        raise HelpAsked(_PARSER.format_help())
+    # Ours end where the command begins: its options are its own.
+    ours, command = _split(arguments) if arguments[0] in ("run", "estimate") else (arguments, [])
+    options, unknown = _PARSER.parse_known_args(ours)
+    if options.verb == "run":
+        options.command = _command(command, unknown)
+        return options
+    if options.verb == "estimate":
+        options.arguments = list(command)
+    if options.verb == "checkpoint":
+        _name_checkpoint(options)
+    if unknown:
+        parser = _VERB_PARSERS[options.verb]
+        near = did_you_mean(unknown[0], sorted(parser._option_string_actions))
+        raise BadOption(f"{options.verb} has no option {unknown[0]!r}.{near}\n{parser.format_usage().strip()}")
+    return options
+
+
+def _name_checkpoint(options: argparse.Namespace) -> None:
+    """`checkpoint show JOB` looks at what was saved, `checkpoint JOB` saves."""
+    options.show = options.words[:1] == ["show"]
+    names = options.words[1:] if options.show else options.words
+    if len(names) > 1 or (options.json and not options.show):
+        raise BadOption(f"checkpoint takes one job.\n{_VERB_PARSERS['checkpoint'].format_usage().strip()}")
+    options.job = names[0] if names else ""
+
+
+def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end + 1 :]
+
+
+def _command(command: Sequence[str], unknown: Sequence[str]) -> list[str]:
+    """What `gpufit run` is to run."""
+    usage = _VERB_PARSERS["run"].format_usage().strip()
+    if unknown and unknown[0].startswith("-"):
+        near = did_you_mean(unknown[0], sorted(_VERB_PARSERS["run"]._option_string_actions))
+        raise BadOption(f"run has no option {unknown[0]!r}.{near}\n{usage}")
+    if unknown:
+        raise BadOption(f"Put -- before the command: gpufit run [options] -- {shlex.join(unknown)} ...\n{usage}")
+    if not command:
+        raise BadOption(f"There is no command. It goes behind --: gpufit run -- python train.py\n{usage}")
+    return list(command)
+
+
+def parse_line(line: str) -> argparse.Namespace:
+    """Read the rest of a magic's line."""
+    try:
+        return parse(shlex.split(line))
+    except ValueError as error:
+        raise BadOption(f"{error} in {line!r}.") from error
+
+
+def help_text() -> str:
+    """What `%%gpufit?` shows."""
+    train = _VERB_PARSERS["train"].format_help()
+    return f"{_PARSER.format_help()}\n%%gpufit train\n--------------\n{train}"
+
+
+def completions(
+    words: Sequence[str], fragment: str, *, cell: bool, devices: Sequence[str], jobs: Sequence[str]
+) -> list[str]:
+    """What may stand where `fragment` is being typed after `words`; each begins with the fragment."""
+    return [word for word in _candidates(words, cell, devices, jobs) if word.startswith(fragment)]
+
+
+def _candidates(words: Sequence[str], cell: bool, devices: Sequence[str], jobs: Sequence[str]) -> Sequence[str]:
+    if not words:
+        return CELL_VERBS if cell else [verb for verb in VERBS if verb not in (*CELL_VERBS, *TERMINAL_VERBS)]
+    parser = _VERB_PARSERS.get(words[0])
+    if parser is None:
+        return []
+    if words[-1] in ("--gpu", "--to"):
+        return devices
+    options = [option for option in parser._option_string_actions if option.startswith("--") and option not in words]
+    takes_job = any(action.metavar == "JOB" for action in parser._actions)
+    deeds = ("show",) if words == ["checkpoint"] else ()
+    return [*deeds, *(jobs if takes_job else ()), *options]

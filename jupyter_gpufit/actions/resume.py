@@ -1,0 +1,201 @@
+"""Going on with a job from its newest checkpoint: after a release, a kill, a reboot, an error or a stop.
+
+A new worker takes the job's lock, and with it the next epoch; then the job queues and runs as any other, for as much
+as its runs so far tell that it needs. It runs the text and the environment that it was started with, whatever has
+become of the notebook's cell since.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import anyio
+
+from ..devices.here import read_devices_async
+from ..engine.local import Waiting, environment_of
+from ..errors import NoJobMeant, NotResumable
+from ..estimate.reckoning.for_resume import SoFar, needed_again
+from ..jobs.events import Failure, StateChange
+from ..jobs.handover import Handover, noted_start
+from ..jobs.job import Job
+from ..jobs.journal import Reader, last_seq
+from ..jobs.paths import JobPaths
+from ..jobs.record import LastCheckpoint, Record, read_record
+from ..jobs.state import LEFT, OVER
+from ..jobs.store import all_jobs, find_job
+from ..jobs.watch import changes
+from ..lab.place import candidates, refuse_impossible
+from ..settings import Settings
+from ..suspend import waking
+from ..suspend.waking import Woken
+from ..units import format_duration
+from .request import request_for
+
+STARTING = 90.0  # seconds that a worker may take to import torch on a busy machine
+LEAVING = 30.0  # seconds that a worker which has ended its job may take to end itself
+RAN_OUT = "OutOfMemoryError"  # so begins the reason of a job that took more than it had claimed
+IN_THE_QUEUE = 2.0  # seconds in the queue after which nobody is kept waiting for the job to start
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """A job that can be gone on with, and what its worker needs."""
+
+    job: Job
+    paths: JobPaths
+    start: Handover  # as it was first, and where and with how much it goes on
+    checkpoint: LastCheckpoint
+    seq: int  # the journal's last entry: what follows is the resumed job's
+    resting: Record | None = None  # its worker is suspended, and said this
+
+    @property
+    def env(self) -> dict[str, str]:
+        return environment_of(self.start)
+
+    def words(self, now: float) -> str:
+        ago = format_duration(max(0.0, now - self.checkpoint.time))
+        return (
+            f"{self.job.name} goes on from {self.checkpoint.words}, saved {ago} ago, with the text it was started"
+            f" with (edits to its cell since then are for the next run). It {self.start.why}."
+        )
+
+
+def why_not(record: Record) -> str:
+    """Why a job with this record cannot be resumed; empty: it can, if its checkpoint is whole."""
+    if record.state == "done":
+        return "it has ended well."
+    if record.state not in OVER:
+        return f"it is {record.state}."
+    return "" if record.checkpoint is not None else f"it is {record.state}, and left no checkpoint."
+
+
+def _instead(name: str, record: Record) -> str:
+    """What to do with a job that cannot be resumed."""
+    if record.state == "done":
+        return f"Its output and variables: %gpufit attach {name}"
+    if record.state not in OVER:
+        return f"To follow it: %gpufit attach {name}"
+    return "Run its cell again."
+
+
+async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> Resumption:
+    """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
+    job, paths = _chosen(settings, wanted)
+    record = read_record(paths)
+    if why := why_not(record):
+        raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
+    assert record.checkpoint is not None
+    # lost: nobody holds the lock, also where its process was only stopped or cut off; suspended: it is to stay.
+    if record.state != "lost" and not record.rests:
+        await _gone(record)
+    try:
+        start = noted_start(paths)
+    except (FileNotFoundError, ValueError, TypeError) as error:
+        raise NotResumable(job.name, f"how it was started cannot be read ({paths.start}).") from error
+    devices = await read_devices_async(settings)
+    request = replace(request_for(job, memory), gpu=gpu or job.options.gpu)
+    so_far = await anyio.to_thread.run_sync(_so_far, job, paths, record, start)
+    needed = needed_again(memory, job.options, so_far, candidates(request, devices))
+    refuse_impossible(replace(request, needed=needed.memory), devices)
+    start = replace(start, gpu=gpu, needed=needed.memory, why=needed.reason, outgrew=so_far.outgrew)
+    resting = record if record.rests else None
+    return Resumption(job, paths, start, record.checkpoint, last_seq(paths.journal), resting)
+
+
+def _so_far(job: Job, paths: JobPaths, record: Record, start: Handover) -> SoFar:
+    """What its runs until now tell of what it will need."""
+    from ..checkpoint.files import newest_listed  # kernels that resume nothing start faster without
+
+    assert record.checkpoint is not None
+    claimed = start.needed if start.needed is not None or start.why else job.options.memory
+    newest, live = newest_listed(paths.checkpoints), record.live.memory
+    peak = max(newest.about.peak if newest is not None else 0, live.peak if live is not None else 0)
+    ran_out = record.state == "failed" and record.reason.startswith(RAN_OUT)
+    # What it had grown to when it failed is no peak either: it would have gone on growing.
+    outgrew = max(start.outgrew, claimed, peak) if ran_out and claimed is not None else start.outgrew
+    return SoFar(claimed, peak, max(record.step, record.checkpoint.step), outgrew)
+
+
+async def _gone(record: Record) -> None:
+    """Wait for a worker that has said its last word, and holds the job's lock until its process has ended."""
+    fd = record.worker.open() if record.worker is not None else None
+    if fd is None:
+        return
+    try:
+        with anyio.move_on_after(LEAVING):
+            await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
+
+
+def _chosen(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
+    if wanted:
+        return find_job(settings, wanted)
+    for job, paths in reversed(all_jobs(settings)):
+        if read_record(paths).resumable:
+            return job, paths
+    raise NoJobMeant("can be resumed")
+
+
+async def wake(settings: Settings, found: Resumption) -> Woken:
+    """Have its suspended worker go on, if there is one; where that cannot be, it has ended."""
+    if found.resting is None:
+        return Woken(False)
+    woken = await waking.wake(settings, found.job, found.resting, found.start)
+    if not woken.goes_on:
+        await _gone(found.resting)
+    return woken
+
+
+async def resume(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> AsyncIterator[str]:
+    """Have the job go on by itself, saying so, until it runs or waits in the queue."""
+    found = await prepare(settings, wanted, gpu, memory)
+    woken = await wake(settings, found)
+    if not woken.goes_on:
+        _begin(found)
+    yield found.words(time.time())
+    if woken.words:
+        yield woken.words
+    yield await _how_it_goes(found)
+
+
+def _begin(found: Resumption) -> None:
+    """Have a new worker go on with the job."""
+    waiting = Waiting.spawn(found.env, found.start.python)
+    try:
+        started = waiting.give_again(found.job, found.paths, found.start)
+    except BaseException:
+        waiting.dismiss()
+        raise
+    threading.Thread(target=started.reap, name=f"gpufit-reap-{found.job.name}", daemon=True).start()
+
+
+async def _how_it_goes(found: Resumption) -> str:
+    name, reader = found.job.name, Reader(found.paths.journal, found.seq)
+    queued = ""
+    try:
+        with anyio.CancelScope(deadline=anyio.current_time() + STARTING) as scope:
+            async with changes(found.paths) as looks:
+                async for record in looks:
+                    for entry in reader.read():
+                        match entry.event:
+                            case StateChange("queued", reason):
+                                queued = reason
+                                scope.deadline = anyio.current_time() + IN_THE_QUEUE
+                            case StateChange("starting"):
+                                scope.deadline = anyio.current_time() + STARTING
+                            case StateChange("running", _, device):
+                                return f"{name} runs on {device}. To follow it: gpufit attach {name}"
+                            case Failure(_, why):
+                                raise NotResumable(name, why)
+                            case StateChange(state, reason) if state in LEFT:
+                                return f"{name} is {state}: {reason}"
+                    if record.state == "lost":
+                        raise NotResumable(name, f"its worker died at once; see {found.paths.log}.")
+    finally:
+        reader.close()
+    return f"{name} waits: {queued or 'its worker is starting'}. To follow it: gpufit attach {name}"

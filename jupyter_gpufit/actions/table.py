@@ -1,0 +1,159 @@
+"""Status and plans as text, for notebooks and terminals alike; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+
+from ..devices.device import Device
+from ..jobs.state import RESUMABLE
+from ..lab.history import History
+from ..units import format_bytes, format_duration
+from .status import ClaimView, JobView, RoomView, Status, TicketView
+
+BAR = 12  # characters
+LABEL = 40  # characters
+
+
+def status(status: Status) -> str:
+    """Devices, who holds them, who waits, and the user's jobs that have not ended."""
+    parts = [_devices(status) if status.devices else status.problem or "No devices."]
+    if status.devices and status.problem:
+        parts.append(status.problem)
+    if status.claims:
+        parts.append(_claims(status.claims, status.time))
+    parts += [_wished(claim) for claim in status.claims if claim.mine and claim.asked_by]
+    if status.queue:
+        parts.append(_queue(status.queue, status.time))
+    running = [job for job in status.jobs if job.state not in ("done", "failed", "stopped", "lost")]
+    parts.append(_jobs(running, status.time) if running else "You have no running jobs.")
+    parts += status.remarks
+    return "\n\n".join(parts)
+
+
+def queue(status: Status) -> str:
+    """Who waits, in the order of service."""
+    parts = [_queue(status.queue, status.time) if status.queue else status.problem or "Nobody waits."]
+    return "\n\n".join([*parts, *status.remarks])
+
+
+def history(history: History) -> str:
+    """Device-hours as bars."""
+    span = f"{history.days:g} days" if history.days != 1 else "day"
+    if not history.rows:
+        return "\n\n".join([f"Nothing was used in the last {span}.", *history.remarks])
+    most = max(row.hours for row in history.rows)
+    rows = [(row.name, f"{row.hours:9.2f}", _bar(row.hours, most, 2 * BAR), str(row.claims)) for row in history.rows]
+    total = sum(row.hours for row in history.rows)
+    summed = f"{total:.2f} GPU-hours in the last {span} (since the machine's last start, if that is later)."
+    heads = (str(history.by), "GPU-hours", "", "claims")
+    return "\n\n".join([columns([heads, *rows]), summed, *history.remarks])
+
+
+def jobs(jobs: Sequence[JobView], now: float) -> str:
+    """The user's jobs, oldest first."""
+    return _jobs(jobs, now) if jobs else "You have no jobs yet. Put %%gpufit train on top of a cell."
+
+
+def plan(status: Status, gpu: str, memory: int | None, sizes: Mapping[str, int]) -> str:
+    """What a dry run says: what would travel, and what would be asked for."""
+    lines = ["Nothing was started. These variables would go to the worker:"]
+    rows = [(name, format_bytes(size)) for name, size in sorted(sizes.items(), key=lambda item: -item[1])]
+    lines.append(columns([("name", "bytes"), *rows]) if rows else "  none")
+    asked = format_bytes(memory) if memory is not None else "a whole device"
+    lines.append(f"\nThe job would ask for {asked}{f' on {gpu}' if gpu else ''}. The devices:")
+    lines.append(_devices(status) if status.devices else status.problem)
+    return "\n".join(lines)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text under each other, the first being the heads."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _devices(status: Status) -> str:
+    rows = [("device", "name", "memory", "used of total", "busy", "left for jobs", "who")]
+    for device, room in zip_longest(status.devices, status.rooms):
+        # A slot has no driver that would tell what is used: what is claimed counts.
+        used = device.total - room.free if room and device.kind == "slot" else device.used
+        memory = f"{format_bytes(used)} of {format_bytes(device.total)}"
+        busy = f"{device.utilisation} %" if device.utilisation is not None else "-"
+        who = device.problem or _who(device, status.claims)
+        left = _left(room) if room and not device.problem else "-"
+        rows.append((device.label, device.name, _bar(used, device.total, BAR), memory, busy, left, who))
+    return columns(rows)
+
+
+def _left(room: RoomView) -> str:
+    return f"{format_bytes(room.free)}, kept for {room.held_for}" if room.held_for else format_bytes(room.free)
+
+
+def _who(device: Device, claims: Sequence[ClaimView]) -> str:
+    """Those who hold a claim on the device, or else the processes on it."""
+    holders = [claim.words for claim in claims if device.label in claim.devices]
+    users = [f"{process.user} {_amount(process.bytes)}" for process in device.processes]
+    return ", ".join(holders or users) or "-"
+
+
+def _claims(claims: Sequence[ClaimView], now: float) -> str:
+    rows = [("held by", "job", "device", "memory", "for", "what", "claim")]
+    for claim in claims:
+        memory = f"{format_bytes(claim.bytes)}{' alone' if claim.alone else ''}"
+        held = format_duration(max(0.0, now - claim.since))
+        rows.append((_you(claim), claim.name, ", ".join(claim.devices), memory, held, _short(claim.label), claim.id))
+    return columns(rows)
+
+
+def _queue(queue: Sequence[TicketView], now: float) -> str:
+    rows = [("", "waits", "job", "wants", "for", "why")]
+    for ticket in queue:
+        waited = format_duration(max(0.0, now - ticket.since))
+        rows.append((f"{ticket.position}.", _you(ticket), ticket.name, ticket.wants, waited, ticket.reason))
+    return columns(rows)
+
+
+def _you(what: ClaimView | TicketView) -> str:
+    return f"{what.user} (you)" if what.mine else what.user
+
+
+def _wished(claim: ClaimView) -> str:
+    who, where = " and ".join(claim.asked_by), ", ".join(claim.devices)
+    return f"Please: {who} would like you to release {claim.name} ({where}). If you can: gpufit release {claim.name}"
+
+
+def _jobs(jobs: Sequence[JobView], now: float) -> str:
+    rows = [("job", "id", "state", "device", "step", "since", "saved", "reason")]
+    for job in jobs:
+        step = f"{job.step:,}" if job.step else "-"
+        since = format_duration(max(0.0, now - job.since))
+        rows.append((job.name, job.id, job.state, job.device or "-", step, since, _saved(job, now), _why(job)))
+    return columns(rows)
+
+
+def _saved(job: JobView, now: float) -> str:
+    if job.checkpoint is None:
+        return "-"
+    return f"{job.checkpoint.words}, {format_duration(max(0.0, now - job.checkpoint.time))} ago"
+
+
+def _why(job: JobView) -> str:
+    """The reason for its state, and what can be done about it."""
+    if job.checkpoint is None or job.state not in RESUMABLE or job.state == "released":
+        return job.reason  # of a released job, the reason says it
+    return f"{job.reason}; `gpufit resume {job.name}` goes on" if job.reason else f"`gpufit resume {job.name}` goes on"
+
+
+def _amount(count: int | None) -> str:
+    return "?" if count is None else format_bytes(count)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LABEL else f"{text[: LABEL - 1]}…"
+
+
+def _bar(part: float, whole: float, length: int) -> str:
+    filled = min(length, round(length * part / whole)) if whole else 0
+    return "█" * filled + "░" * (length - filled)

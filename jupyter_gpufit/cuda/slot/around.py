@@ -1,0 +1,205 @@
+"""What else of torch must know of the slot: the parts that a function mode does not see.
+
+Those are classes (autocast, GradScaler, Generator), what other threads and the backward pass run, the default device,
+saved files, torch.compile, and the last resort of everything that still asks for CUDA.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+from torch.utils._device import DeviceContext
+
+from ...errors import NotOnASlot
+from .mode import SlotMode
+from .side import CPU_AS_DEFAULT, SLOT, asked_by_torch, note, side_named
+from .streams import Event, Stream
+
+_BETWEEN = ("torch.", "jupyter_gpufit.cuda.slot")
+_BEFORE_ALL = 0  # the priority of a package in torch.serialization; the CPU's is 10
+
+Replacement = tuple[object, str, object]  # where, which name, and by what
+
+
+def torch_replacements(mode: SlotMode, compiling: ExitStack) -> Iterator[Replacement]:
+    """What stands for what; to be read to the end before any of it is put in place."""
+    slot = mode.budget.slot
+    yield threading.Thread, "_bootstrap_inner", mode.around(vars(threading.Thread)["_bootstrap_inner"])
+    # Torch turns modes off inside its own functions; backward() runs the user's hooks and recomputations.
+    yield torch.autograd, "_engine_run_backward", mode.around(vars(torch.autograd)["_engine_run_backward"])
+    for function in (torch.from_numpy, torch.frombuffer):
+        yield torch, function.__name__, _on_host(function)
+    shared = torch.storage._StorageBase._new_shared.__func__  # type: ignore[attr-defined]
+    yield torch.storage._StorageBase, "_new_shared", classmethod(_in_shared_memory(shared))
+    yield torch, "Generator", _generator(slot)
+    yield torch, "Event", Event
+    yield torch, "Stream", Stream
+    yield torch, "compile", _uncompiled(torch.compile, compiling, slot)
+    yield torch.cuda, "_lazy_init", _last_resort(slot)
+    if torch.distributed.is_available():
+        yield torch.distributed, "init_process_group", _without_nccl(torch.distributed.init_process_group, slot)
+    yield from _default_device(slot)
+    yield from _mixed_precision()
+
+
+def _on_host(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @wraps(function)
+    def make(*args: Any, **kwargs: Any) -> torch.Tensor:
+        tensor = function(*args, **kwargs)
+        note(tensor, "host")
+        return tensor
+
+    return make
+
+
+def _in_shared_memory(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the workers of a data loader collate a batch, on the device they are told that its tensors are on."""
+
+    def new_shared(cls: type, size: int, *, device: Any = "cpu") -> Any:
+        return real(cls, size, device=_cpu(torch.device(device).type))
+
+    return new_shared
+
+
+def _default_device(slot: str) -> Iterator[Replacement]:
+    begin_real, enter_real, get_real = DeviceContext.__init__, DeviceContext.__enter__, torch.get_default_device
+
+    def begin(self: DeviceContext, device: Any) -> None:
+        side_named(device, slot)
+        begin_real(self, device)
+
+    def enter(self: DeviceContext) -> Any:
+        # torch.set_default_device() puts it below our mode, which then does not see the device it adds. In a
+        # `with torch.device("cuda"):` it is above, and does not come here.
+        if self.device.type == SLOT.type:
+            self.device = CPU_AS_DEFAULT
+        return enter_real(self)  # type: ignore[no-untyped-call]
+
+    def get_default_device() -> torch.device:
+        return get_real() if asked_by_torch() else torch.empty(0).device
+
+    yield DeviceContext, "__init__", begin
+    yield DeviceContext, "__enter__", enter
+    yield torch, "get_default_device", get_default_device
+
+
+def _mixed_precision() -> Iterator[Replacement]:
+    """The CPU's, in the dtype that a GPU would use: bfloat16 would be faster, but NumPy cannot take a result in it."""
+    autocast, scaler = torch.amp.autocast_mode.autocast, torch.amp.grad_scaler.GradScaler
+    begin_real, scale_real = autocast.__init__, scaler.__init__
+    enabled_real, dtype_real = torch.is_autocast_enabled, torch.get_autocast_dtype
+
+    def begin(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any) -> None:
+        begin_real(self, _cpu(device_type), dtype or get_autocast_dtype(device_type), *args, **kwargs)
+
+    def scale(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
+        scale_real(self, _cpu(device), *args, **kwargs)
+
+    def is_autocast_enabled(device_type: str = "cuda") -> bool:
+        return enabled_real(_cpu(device_type))
+
+    def get_autocast_dtype(device_type: str) -> torch.dtype:
+        return dtype_real(_cpu(device_type) if enabled_real("cpu") else device_type)
+
+    yield autocast, "__init__", begin
+    yield scaler, "__init__", scale
+    yield torch, "is_autocast_enabled", is_autocast_enabled
+    yield torch, "get_autocast_dtype", get_autocast_dtype
+    yield torch.amp, "custom_fwd", _with_cpu(torch.amp.custom_fwd)
+    yield torch.amp, "custom_bwd", _with_cpu(torch.amp.custom_bwd)
+
+
+def _cpu(device_type: str) -> str:
+    return "cpu" if device_type == "cuda" else device_type
+
+
+def _with_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, device_type: str, **kwargs: Any) -> Any:
+        return function(*args, device_type=_cpu(device_type), **kwargs)
+
+    return call
+
+
+def _generator(slot: str) -> type:
+    """A class that makes torch.Generator's, so that nothing of ours stays in what the cell keeps."""
+    real = torch.Generator
+
+    def make(cls: type, device: Any = "cpu") -> torch.Generator:
+        return real("cpu" if side_named(device, slot) == "slot" else device)
+
+    meta = type("_", (type(real),), {"__instancecheck__": lambda _, value: isinstance(value, real)})
+    generator: type = meta("Generator", (real,), {"__new__": make})
+    return generator
+
+
+def _uncompiled(real: Callable[..., Any], compiling: ExitStack, slot: str) -> Callable[..., Any]:
+    """Compiled models are made, and run uncompiled: the compiler would trace our mode too, and stop at every call."""
+
+    @wraps(real)
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        run_uncompiled(compiling)
+        warnings.warn(f"torch.compile: on the CPU slot {slot} the model runs uncompiled.", stacklevel=2)
+        return real(*args, **kwargs)
+
+    return compile
+
+
+def run_uncompiled(until: ExitStack) -> None:
+    """Let all that torch.compile made run as if it had not."""
+    until.enter_context(torch.compiler.set_stance("force_eager"))
+
+
+def _without_nccl(real: Callable[..., Any], slot: str) -> Callable[..., Any]:
+    @wraps(real)
+    def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        if "nccl" in str(backend):
+            why = "NCCL connects GPUs. Use backend='gloo'."
+            raise NotOnASlot(f"torch.distributed.init_process_group({backend!r})", slot, why)
+        return real(backend, *args, **kwargs)
+
+    return init_process_group
+
+
+def _last_resort(slot: str) -> Callable[[], None]:
+    """All that still asks for CUDA ends here, where it would hear "Torch not compiled with CUDA enabled"."""
+
+    def refuse() -> None:
+        raise NotOnASlot(_call_under_way(), slot)
+
+    return refuse
+
+
+def _call_under_way() -> str:
+    """The function of torch that the user's line called, or else the line itself."""
+    called, frame = "", sys._getframe(2)
+    while (module := str(frame.f_globals.get("__name__"))).startswith(_BETWEEN) and frame.f_back is not None:
+        called = f"{module}.{frame.f_code.co_qualname}" if module.startswith("torch.") else called
+        frame = frame.f_back
+    return called or linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() or "This call"
+
+
+@contextmanager
+def loading(slot: str) -> Iterator[None]:
+    """Let torch.load put what was on a GPU, or is wanted on one, on the slot."""
+
+    def place(storage: Any, location: str) -> Any:
+        side = side_named(location, slot) if location.startswith(("cuda", "cpu")) else None
+        if side and isinstance(storage, torch.UntypedStorage):
+            note(storage, side)
+        return storage if side else None
+
+    torch.serialization.register_package(_BEFORE_ALL, lambda _: None, place)
+    try:
+        yield
+    finally:
+        registry = torch.serialization._package_registry
+        registry[:] = [entry for entry in registry if entry[2] is not place]

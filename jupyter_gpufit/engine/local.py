@@ -1,0 +1,168 @@
+"""Starting workers: the front's side of the handover, and the spare that makes it quick."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import IO
+
+from ..errors import NotResumable, StorageError, WorkerDied
+from ..jobs.handover import Handover, note_start, send
+from ..jobs.job import Job
+from ..jobs.paths import JobPaths
+from ..jobs.record import Record, read_left, take_lock, write_record
+from ..system.processes import reproducible, with_our_package, with_quick_copies
+
+
+@dataclass
+class Started:
+    """A worker process of ours; `exit_code` tells how it ended, which only its parent can know."""
+
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]  # what it wrote before it had a job
+
+    def exit_code(self) -> int | None:
+        return self.process.poll()
+
+    def reap(self) -> None:
+        """Wait for its end and give back what it took of this process; no zombie, no open file stays."""
+        self.process.wait()
+        self.log.close()
+
+    def early_words(self) -> str:
+        """The end of what it said before it had a job: why it could not start."""
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace").strip()[-2000:]
+
+
+@dataclass
+class Waiting:
+    """A worker that waits for its job; it ends by itself when this end of the channel closes."""
+
+    started: Started
+    channel: socket.socket
+    env: Mapping[str, str]
+
+    @classmethod
+    def spawn(cls, env: Mapping[str, str], python: str = sys.executable) -> Waiting:
+        """Start a worker in a session of its own, so that no signal to the kernel's group reaches it."""
+        ours, theirs = socket.socketpair()
+        log = tempfile.TemporaryFile()
+        with theirs:
+            process = subprocess.Popen(
+                [python, "-m", "jupyter_gpufit.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=with_quick_copies(with_our_package(reproducible(env))),
+            )
+        return cls(Started(process, log), ours, dict(env))
+
+    def usable(self, env: Mapping[str, str]) -> bool:
+        """Alive, and started with this environment: OMP_NUM_THREADS and its like are read at import."""
+        return self.started.exit_code() is None and dict(env) == self.env
+
+    def give(self, job: Job, paths: JobPaths, memory: Sequence[int], cell_number: int) -> Started:
+        """Hand a new job over; from here on the worker holds its lock."""
+        handover = Handover(
+            job_root=str(paths.root), cwd=job.cwd, path=sys.path, env=dict(os.environ), cell_number=cell_number
+        )
+        with _taking(job, paths) as lock:
+            note_start(paths, handover)
+        return self._send(job, replace(handover, lock=lock, memory=list(memory)))
+
+    def give_again(self, job: Job, paths: JobPaths, start: Handover) -> Started:
+        """Hand over a job that has a checkpoint; raise NotResumable where somebody has it."""
+        with _taking(job, paths) as lock:
+            before = read_left(paths)
+            if not before.resumable:  # two resumes were prepared at once, and the other one's job is over by now
+                raise NotResumable(job.name, f"it is {before.state} by now. What it did: %gpufit attach {job.name}")
+            # Noted until a worker has gone on: a second try must not take the first one's end for the training's.
+            start = replace(start, alive_until=start.alive_until or _alive_until(paths, before))
+            note_start(paths, replace(start, gpu=""))  # another device is for this time
+            # Until the worker says how it fares, so that one that dies before it can is seen to be lost.
+            write_record(paths, replace(before, state="starting", since=time.time(), reason="", worker=None, socket=""))
+        repeats = before.state != "released"
+        again = replace(start, env=environment_of(start), resumes=True, repeats=repeats, lock=lock)
+        return self._send(job, again)
+
+    def _send(self, job: Job, handover: Handover) -> Started:
+        try:
+            send(self.channel, handover)
+        except OSError as error:
+            raise WorkerDied(job.name, f"could not start: {self.started.early_words() or error}.") from error
+        finally:
+            os.close(handover.lock)
+            self.channel.close()
+        return self.started
+
+    def dismiss(self) -> None:
+        """End it; it has no job, and may be in the middle of an import that would keep us waiting."""
+        self.channel.close()
+        self.started.process.terminate()
+        self.started.reap()
+
+
+@contextmanager
+def _taking(job: Job, paths: JobPaths) -> Iterator[int]:
+    """Take the job's lock; it is kept if what is done under it succeeds."""
+    lock = -1
+    try:
+        lock = take_lock(paths, job.name)
+        yield lock
+    except BaseException as error:
+        if lock >= 0:
+            os.close(lock)  # or the job would look alive for as long as this process lives
+        if isinstance(error, OSError):
+            raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
+        raise
+
+
+class Spare:
+    """At most one waiting worker, kept by the kernel when the setting `spare_worker` asks for it."""
+
+    def __init__(self) -> None:
+        self._waiting: Waiting | None = None
+
+    def prepare(self) -> None:
+        """Start a spare if there is none; it imports torch while nobody waits."""
+        if self._waiting is None or not self._waiting.usable(os.environ):
+            self.dismiss()
+            self._waiting = Waiting.spawn(os.environ)
+
+    def take(self, env: Mapping[str, str], python: str = sys.executable) -> Waiting:
+        """The spare if it serves, or else a new worker."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and waiting.usable(env) and python == sys.executable:
+            return waiting
+        if waiting is not None:
+            waiting.dismiss()
+        return Waiting.spawn(env, python)
+
+    def dismiss(self) -> None:
+        if self._waiting is not None:
+            self._waiting.dismiss()
+            self._waiting = None
+
+
+def _alive_until(paths: JobPaths, record: Record) -> float:
+    """When a job was seen for the last time, in seconds since 1970; 0 of one that left by itself, and stood still."""
+    try:
+        return 0.0 if record.state == "released" else paths.state.stat().st_mtime  # written once a second
+    except FileNotFoundError:
+        return 0.0
+
+
+def environment_of(start: Handover) -> dict[str, str]:
+    """What a resumed worker gets: the job's own environment, and the settings that hold where it is resumed."""
+    own = {name: value for name, value in start.env.items() if not name.startswith("GPUFIT_")}
+    return own | {name: value for name, value in os.environ.items() if name.startswith("GPUFIT_")}

@@ -1,0 +1,83 @@
+"""What is asked of the process that estimates, and what it answers: one line of JSON each; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ...devices.card import Card
+from ...devices.cards import Context
+from ...devices.device import Kind as DeviceKind
+from ..reckoning.report import Estimate
+from ..reckoning.timeline import Timeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What is to be estimated: a cell with its variables, or a script. Said once."""
+
+    source: str  # of a cell, after IPython's transformer; of a script, its text
+    cwd: str
+    path: list[str]  # sys.path
+    script: str = ""  # where it lies; empty for a cell
+    arguments: list[str] = field(default_factory=list)  # of a script
+    graph: int = -1  # descriptor of a cell's variables less their tensor bytes
+    memory: list[int] = field(default_factory=list)  # descriptors of those
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Program:
+        return cls(**json.loads(line))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One estimate of it."""
+
+    card: Card
+    context: Context
+    kind: DeviceKind = "gpu"
+    steps: int = 2
+    limit: float = 120.0  # seconds
+    values: Mapping[str, int] = field(default_factory=dict)  # names that get another value
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Ask:
+        record = json.loads(line)
+        capability = tuple(record["card"]["capability"])
+        return cls(
+            **record
+            | {"card": Card(**record["card"] | {"capability": capability}), "context": Context(**record["context"])}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An estimate, and the memory over one step when there was a trace."""
+
+    estimate: Estimate
+    timeline: Timeline | None = None
+    failure: str = ""  # the user's own traceback, when the cell failed
+    key: str = ""  # of this cell with these inputs, see learned.py
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Answer:
+        record: dict[str, Any] = json.loads(line)
+        drawn = record["timeline"]
+        timeline = Timeline(**drawn | {"moments": tuple(drawn["moments"])}) if drawn else None
+        return cls(
+            estimate=Estimate.from_record(record["estimate"]),
+            timeline=timeline,
+            failure=record["failure"],
+            key=record["key"],
+        )

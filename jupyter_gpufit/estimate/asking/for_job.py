@@ -1,0 +1,253 @@
+"""The estimate as a step of a job: made in the worker before it queues, and put right by what the run then took.
+
+A job must never fail because its estimate did, nor wait for one that could tell nothing: then it claims a whole device.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ...devices.cards import remember_context, sheet_of
+from ...devices.device import Device, Kind
+from ...graph.memory import Memory
+from ...graph.travel.reply import split
+from ...jobs.job import Job, Options
+from ...lab import Granted, Request
+from ...lab.place import Space, candidates
+from ...settings import Settings
+from ...surroundings import generators, modes
+from ...units import MiB, format_bytes
+from ..need import Needed
+from ..reckoning.learned import Lesson, corrected, learn, lessons, signature
+from ..reckoning.pace import Pace
+from ..reckoning.report import Estimate
+from ..reckoning.verdict import usable_alone
+from ..showing.text import band
+from ..tracing.trace import ask_child
+from .ask import Ask
+from .look import look, main_module, opened_privately
+from .target import Target, largest_of, target_of
+from .worth import may_train, may_train_with
+
+# A CPU's kernels take more than a GPU's: blocked copies for oneDNN, attention's scores.
+SLOT_MARGIN = 0.5
+TRACER_OWN = 128 * MiB  # a traced child grows by so much without any host tensors of the cell's
+SLOT_LEAST = 512 * MiB  # imports, lists that grow, what malloc keeps: beside small tensors, Python's own is not small
+WHOLE = "asks for a whole device"
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """What was found out, and for what."""
+
+    estimate: Estimate
+    kind: Kind
+    key: str  # of the cell with its inputs, see learned.py
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A job's cell as it came to the worker."""
+
+    source: str  # after IPython's transformer
+    graph: bytes
+    memory: Memory  # the variables' tensor bytes
+
+    @property
+    def is_given_nothing(self) -> bool:
+        return all(name in (generators.NAME, modes.NAME) for name in split(self.graph)[0]["names"])
+
+    def opened(self) -> dict[str, object]:
+        """The variables; for a process of its own, which they may change."""
+        return opened_privately(self.graph, self.memory, main_module())
+
+
+Found: TypeAlias = Estimated | str | None  # a text: why there is none; None: there is nothing to estimate
+
+
+def asked_for(options: Options, settings: Settings) -> Needed | None:
+    """What the user has decided, so that nothing need be estimated."""
+    if options.exclusive:
+        return Needed(None, WHOLE)
+    if options.memory is not None:
+        return Needed(options.memory, "asks for what --memory says")
+    return Needed(None, WHOLE) if settings.estimate_limit <= 0 else None
+
+
+async def estimate_in(
+    call: Callable[[Callable[[], Found]], Awaitable[Found]], cell: Cell, devices: Sequence[Device], settings: Settings
+) -> Found:
+    """Estimate in the thread that `call` leads to; cancelled, it ends there at once."""
+    ours, theirs = socket.socketpair()
+
+    def estimate() -> Found:
+        with theirs:
+            return estimate_job(cell, devices, settings, theirs.fileno())
+
+    with ours:
+        try:
+            return await call(estimate)
+        except BaseException:
+            with suppress(OSError):  # the estimate may have ended by itself in this very moment
+                ours.send(b"x")  # not closing alone: a forked child has this end, too
+            raise
+
+
+def estimate_job(cell: Cell, devices: Sequence[Device], settings: Settings, stop: int | None = None) -> Found:
+    """Trace the cell for the device it will probably get. Forks; `stop`: see trace_cell."""
+    try:
+        if not _may_train(cell, settings.estimate_limit, stop):
+            return None
+        return _estimate(cell, target_of(settings, largest_of(devices)), settings, stop)
+    except Exception as error:  # a defect of ours, or what a user's object does when it is opened
+        return f"{type(error).__name__}: {error}"
+
+
+def allowed_for(job: Job, devices: Sequence[Device]) -> Sequence[Device]:
+    """The devices on which the job may run."""
+    return candidates(Request(job_id=job.id, name=job.name, gpu=job.options.gpu), devices)
+
+
+def _may_train(cell: Cell, limit: float, stop: int | None) -> bool:
+    """By its text; only where that tells nothing, by its variables, which a forked copy of us opens (30 ms)."""
+    by_text = may_train(cell.source)
+    if by_text is not None:
+        return by_text
+    if cell.is_given_nothing:
+        return False
+    return ask_child(lambda: may_train_with(cell.opened()), limit=limit, stop=stop) is not False
+
+
+def _estimate(cell: Cell, target: Target, settings: Settings, stop: int | None) -> Estimated:
+    ask = Ask(card=target.card, kind=target.kind, context=target.context, limit=settings.estimate_limit)
+    answer = look(cell.source, cell.opened, ask, stop)
+    estimate = answer.estimate
+    if target.kind == "slot":
+        estimate = on_slot(estimate)
+    estimate = corrected(estimate, target.kind, lessons(settings, answer.key))
+    return Estimated(estimate, target.kind, answer.key)
+
+
+def on_slot(estimate: Estimate) -> Estimate:
+    """What a slot must offer: its budget also counts the host's tensors, and CPU kernels take more; pure."""
+    if estimate.need is None:
+        return estimate
+    host = max(0, estimate.host - TRACER_OWN)
+    need = round((estimate.peak_allocated + host) * (1 + SLOT_MARGIN)) + estimate.context
+    reason = "a CPU slot: host tensors count too, and CPU kernels take more than a GPU's"
+    return replace(estimate, need=need, high=need, reasons=(reason, *estimate.reasons))
+
+
+def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
+    """What to claim: the upper end of the band, since the claim is a limit, too; pure."""
+    if found is None:
+        return Needed(None, WHOLE)
+    if isinstance(found, str):
+        return Needed(None, f"estimate: none ({found}); claims a whole device")
+    estimate = found.estimate
+    if estimate.high is None:
+        return Needed(None, f"estimate: {_least(estimate)} ({estimate.reasons[0]}); claims a whole device")
+    said = f"estimate: {band(estimate)}, {estimate.confidence} confidence"
+    if estimate.confidence == "low":
+        return Needed(None, f"{said} ({estimate.reasons[0]}); claims a whole device")
+    spaces = [Space(device) for device in devices if not device.problem]
+    if estimate.low > max(map(usable_alone, spaces), default=0):
+        return Needed(None, f"{said}; more than any device here has: expect it to run out of memory on a whole one")
+    claimed = max(estimate.high, SLOT_LEAST) if found.kind == "slot" else estimate.high
+    if claimed > max((space.usable for space in spaces), default=0):
+        return Needed(None, f"{said}; tight, so it claims a whole device")
+    least = ", the least on a slot" if claimed > estimate.high else ""
+    return Needed(claimed, f"{said}; claims {format_bytes(claimed)}{least}")
+
+
+def _least(estimate: Estimate) -> str:
+    return f"at least {format_bytes(estimate.low)}" if estimate.closed_form else "none"
+
+
+def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
+    """What an out-of-memory error must say where the limit was only an estimate; empty for any other error."""
+    if needed.memory is None or not isinstance(found, Estimated) or not _ran_out(error):
+        return ""
+    more = format_bytes(2 * needed.memory).replace(" ", "")
+    return (
+        f"This limit, {format_bytes(needed.memory)}, was only estimated, and it was too low. Run the cell with"
+        f" --memory {more}, say, or with --exclusive; without either, its next run claims a whole device."
+    )
+
+
+def _ran_out(error: BaseException | None) -> bool:
+    """Whether the cell ended because it had too little memory on its device."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError)
+
+
+def pace_of(found: Found, device: Device) -> Pace:
+    """What is known of a job's speed before it runs; on a CPU slot there is no rate to compare it with."""
+    flops = found.estimate.flops_per_step if isinstance(found, Estimated) else None
+    return Pace(flops, {} if device.kind == "slot" else sheet_of(device).rates)
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a run really took: bytes at the most."""
+
+    measured: int  # of the process on the device, context included
+    allocated: int | None = None
+    reserved: int | None = None
+    nvml: int | None = None
+
+
+def key_of(source: str, values: Mapping[str, object]) -> str:
+    """The cell's key, to be asked for before it runs; none where a variable refuses to be looked at."""
+    try:
+        return signature(source, values)
+    except Exception:  # of the user's own objects: nothing is learned from this run
+        return ""
+
+
+def learn_from(
+    job: Job,
+    key: str,
+    found: Found,
+    granted: Granted,
+    left: BaseException | None,
+    took: Callable[[], Took],
+    settings: Settings,
+) -> None:
+    """Keep what the run took for the next estimate of the same cell; a run is never failed for that.
+
+    What was interrupted or failed need not have come to its peak; that an estimated claim was too little is known then.
+    """
+    ran_out = isinstance(found, Estimated) and granted.claim.request.needed is not None and _ran_out(left)
+    if left is None or ran_out:
+        with suppress(Exception):
+            _learn(job, key, found, granted.devices[0], took(), settings, ran_out)
+
+
+def _learn(job: Job, key: str, found: Found, device: Device, took: Took, settings: Settings, ran_out: bool) -> None:
+    estimate = found.estimate if isinstance(found, Estimated) else None
+    if took.measured <= 0 or not key:
+        return
+    expected = estimate.expected if estimate is not None and estimate.how == "trace" else 0
+    lesson = Lesson(
+        key=key,
+        time=time.time(),
+        kind=device.kind,
+        card=device.name,
+        job=job.id,
+        measured=took.measured,
+        estimated=expected,
+        allocated=took.allocated,
+        reserved=took.reserved,
+        nvml=took.nvml,
+        ran_out=ran_out,
+    )
+    learn(settings, lesson)
+    if device.kind != "slot" and took.nvml and took.reserved is not None and took.nvml > took.reserved:
+        remember_context(settings, device.name, took.nvml - took.reserved)

@@ -1,0 +1,98 @@
+"""From a cell to its estimate, where torch is: trace it and replay the trace, or count what can be counted."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ...graph.memory import Memory
+from ...graph.opening import Whole
+from ...graph.travel.arrival import open_graph
+from ...graph.travel.reply import split
+from ...surroundings import generators, modes
+from ..reckoning.allocator import replay
+from ..reckoning.learned import signature
+from ..reckoning.options import options_of
+from ..reckoning.report import estimate_of
+from ..reckoning.timeline import timeline
+from ..tracing.closed import Counted, count, estimate_without_trace
+from ..tracing.trace import trace_cell
+from .ask import Answer, Ask
+from .sweep import with_values
+
+Namespace = dict[str, object]
+_CUT_SHORT = ("timeout", "died", "failed")
+
+
+def look(source: str, open_namespace: Callable[[], Namespace], ask: Ask, stop: int | None = None) -> Answer:
+    """Estimate a cell; whatever goes wrong with it is in the answer. `stop`: see trace_cell."""
+    source = with_values(source, ask.values) if ask.values else source
+    counting = _Counting(open_namespace, source, ask.values)
+    trace = trace_cell(source, counting, ask.card, steps=ask.steps, limit=ask.limit, stop=stop)
+    counted, key = counting.result()
+    if trace.status in _CUT_SHORT or not trace.changes:
+        seen = replay([block.size for block in trace.blocks], trace.changes).allocated
+        estimate = estimate_without_trace(counted, trace, ask.card, ask.context, seen)
+        return Answer(estimate=estimate, failure=trace.error if trace.status == "failed" else "", key=key)
+    options = options_of(os.environ)
+    run = replay([block.size for block in trace.blocks], trace.changes, options)
+    if ask.kind == "slot":  # no allocator of torch's own keeps memory there
+        run = replace(run, reserved=run.allocated)
+    estimate = estimate_of(trace, run, ask.card, ask.context, options)
+    return Answer(estimate=estimate, timeline=timeline(trace, run), key=key)
+
+
+class _Counting:
+    """Opens the variables in the forked child, and tells us through a pipe what was among them.
+
+    The count is needed only when the trace fails, and then there may be nobody left to ask.
+    """
+
+    def __init__(self, open_namespace: Callable[[], Namespace], source: str, values: Mapping[str, int]) -> None:
+        self._open, self._source, self._values = open_namespace, source, values
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+
+    def __call__(self) -> Namespace:
+        namespace = self._open()
+        namespace.update(self._values)
+        try:
+            key = signature(self._source, namespace)
+        except SyntaxError:
+            key = ""  # the trace will say so
+        os.write(self._write, pickle.dumps((count(namespace.values()), key)))
+        return namespace
+
+    def result(self) -> tuple[Counted, str]:
+        """The models' bytes, and the cell's key."""
+        try:
+            found: tuple[Counted, str] = pickle.loads(os.read(self._read, 1 << 16))
+        except BlockingIOError:
+            return Counted(), ""
+        return found
+
+    def __del__(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+
+def opened_privately(graph: bytes, memory: Memory, namespace: Namespace) -> Namespace:
+    """A shipment's variables; whatever is done to them stays in this process, also to what is mapped from a file."""
+    header, stream = split(graph)
+    header["files"] = [(path, False) for path, _ in header["files"]]
+    open_graph(pickle.dumps(header, 5) + stream, Whole(memory, private=True), namespace, namespace)
+    generators.arrived(namespace)
+    modes.arrived(namespace)
+    return namespace
+
+
+def main_module(**names: object) -> Namespace:
+    """A new `__main__`, where the cell's or script's own classes look for themselves."""
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    vars(module).update(names)
+    return vars(module)

@@ -1,0 +1,31 @@
+"""A script as a program to estimate: it will find itself as `python script.py` would run it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import BadOption
+from .ask import Program
+from .session import Wish
+from .sweep import parse_sweep
+
+
+def program_of(script: str, arguments: Sequence[str]) -> Program:
+    """Read the script; a mistake in its name is the user's."""
+    if not script:
+        raise BadOption("estimate needs a script: gpufit estimate train.py")
+    try:
+        source = Path(script).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"{script} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    folder = os.path.dirname(os.path.abspath(script))
+    # sys.path[0] is where `gpufit` lies: python would have the script's folder there.
+    return Program(source=source, cwd=os.getcwd(), path=[folder, *sys.path[1:]], script=script, arguments=[*arguments])
+
+
+def wish_of(on: str, steps: int, sweep: str | None, max_batch: str | None) -> Wish:
+    """What the options ask for."""
+    return Wish(on=on, steps=steps, sweep=parse_sweep(sweep) if sweep else None, max_batch=max_batch or "")

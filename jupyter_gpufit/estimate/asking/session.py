@@ -1,0 +1,122 @@
+"""One `gpufit estimate`: a program started once, asked for each value, and its answers compared with devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ...errors import BadOption, CellFailedInTrial
+from ...settings import Settings
+from ...system.background import aside
+from ..reckoning.learned import corrected, lessons
+from ..reckoning.verdict import Verdict, verdict_on, verdicts
+from ..showing.text import where_it_fits
+from . import sweep
+from .ask import Answer, Ask, Program
+from .target import Target, choose_target
+from .tracer import Tracer, tracing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What the user wants to know."""
+
+    on: str = ""  # a card's name; empty: the devices here
+    steps: int = 2
+    limit: float = 120.0  # seconds for each trace
+    sweep: sweep.Sweep | None = None
+    max_batch: str = ""  # the name whose largest value is wanted
+
+
+@dataclass(frozen=True)
+class Told:
+    """One answer, for one value of what was swept."""
+
+    answer: Answer
+    target: Target
+    found: tuple[Verdict, ...]  # none for a card that is not here
+    values: tuple[tuple[str, int], ...] = ()
+    largest: bool = False  # the answer to --max-batch
+
+
+Show = Callable[[Told], None]
+
+
+async def estimate(
+    program: Program, wish: Wish, settings: Settings, show: Show, descriptors: Sequence[int] = ()
+) -> None:
+    """Show each answer as it comes."""
+    _check(program, wish)
+    async with tracing(program, descriptors) as tracer:
+        # Meanwhile the process imports torch.
+        target = await aside(lambda: choose_target(settings, wish.on))
+        asking = _Asking(tracer, target, wish, settings)
+        if wish.max_batch:
+            await asking.search(wish.max_batch, show)
+        elif wish.sweep is not None:
+            for value in wish.sweep.values:
+                show(await asking.ask({wish.sweep.name: value}))
+        else:
+            show(await asking.ask({}))
+
+
+@dataclass(frozen=True)
+class _Asking:
+    tracer: Tracer
+    target: Target
+    wish: Wish
+    settings: Settings
+
+    async def ask(self, values: dict[str, int]) -> Told:
+        target, wish = self.target, self.wish
+        ask = Ask(
+            card=target.card,
+            kind=target.kind,
+            context=target.context,
+            steps=wish.steps,
+            limit=wish.limit,
+            values=values,
+        )
+        answer = await self.tracer.ask(ask)
+        if answer.failure:
+            raise CellFailedInTrial(answer.failure)
+        estimate = corrected(answer.estimate, target.kind, lessons(self.settings, answer.key))
+        answer = replace(answer, estimate=estimate)
+        return Told(answer, target, verdicts(estimate, target.rooms), tuple(values.items()))
+
+    async def search(self, name: str, show: Show) -> None:
+        """Try values of `name` until the largest that fits is known; it comes last."""
+        known: dict[int, Told] = {}
+        value: int | None = 8
+        while value is not None:
+            known[value] = await self.ask({name: value})
+            show(known[value])
+            pairs = [(tried, _need(told)) for tried, told in known.items()]
+            value = sweep.next_value(pairs, self.target.room)
+        best = sweep.largest(pairs, self.target.room)
+        if best:
+            show(replace(known[best], largest=True))
+
+
+def _need(told: Told) -> int:
+    estimate = told.answer.estimate
+    if estimate.need is None:
+        raise BadOption(f"The largest value cannot be searched for: {estimate.reasons[0]}.")
+    return estimate.need
+
+
+def _check(program: Program, wish: Wish) -> None:
+    name = wish.max_batch or (wish.sweep.name if wish.sweep else "")
+    if name and not sweep.uses_name(program.source, name):
+        raise BadOption(f"The cell does not use {name!r}, so another value of it would change nothing.")
+
+
+def fit_words(told: Told) -> str:
+    """What the estimate means for the devices here, or for a card that is not."""
+    if told.found:
+        return where_it_fits(told.found)
+    return {
+        "fits when idle": "fits such a card",
+        "tight": "tight on such a card",
+        "does not fit": "does not fit such a card",
+    }.get(verdict_on(told.answer.estimate), "cannot tell whether it fits")

@@ -1,0 +1,67 @@
+"""For which card an estimate is made, and what of the devices here it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...devices.card import Card
+from ...devices.cards import DEFAULT, Context, context_of, find_card, sheet_of
+from ...devices.device import Device, Kind
+from ...devices.here import read_devices
+from ...errors import NoDevice
+from ...lab import open_lab
+from ...lab.place import Room
+from ...lab.view import LabReader
+from ...settings import Settings
+
+
+@dataclass(frozen=True)
+class Target:
+    """A card, and the devices here in their order."""
+
+    card: Card
+    kind: Kind
+    context: Context
+    rooms: tuple[Room, ...] = ()
+    remark: str = ""  # why it is this card, where that may surprise
+
+    @property
+    def room(self) -> int:
+        """Bytes for a job when the device is idle."""
+        same = [room.space.usable for room in self.rooms if room.device.name == self.card.name]
+        return max(same, default=self.card.total * 9 // 10)
+
+
+def choose_target(settings: Settings, named: str = "") -> Target:
+    """The card that is named, or else the largest device here, or else a common one."""
+    if named:
+        card = find_card(named).card
+        return Target(card, "gpu", context_of(settings, "gpu", card.name))
+    try:
+        devices = read_devices(settings)
+    except NoDevice as error:
+        card = find_card(DEFAULT).card
+        remark = f"There is no device here ({error.why.rstrip('.')}); --on names another card."
+        return Target(card, "gpu", context_of(settings, "gpu", card.name), remark=remark)
+    return target_of(settings, largest_of(devices), _rooms(settings, devices))
+
+
+def target_of(settings: Settings, device: Device, rooms: tuple[Room, ...] = ()) -> Target:
+    """A device that is here."""
+    card = sheet_of(device).card
+    others = sorted({other.device.name for other in rooms if other.device.kind != "slot"} - {device.name})
+    remark = f"Estimated for {device.name}; other kernels may run on {', '.join(others)}." if others else ""
+    if device.kind == "slot":
+        remark = "Estimated for a CPU slot, in the memory of its process; --on names a card."
+    return Target(card, device.kind, context_of(settings, device.kind, card.name), rooms, remark)
+
+
+def largest_of(devices: Sequence[Device]) -> Device:
+    """The healthy device with most memory; of equals the first."""
+    return max(devices, key=lambda device: (not device.problem, device.total, -device.index))
+
+
+def _rooms(settings: Settings, devices: tuple[Device, ...]) -> tuple[Room, ...]:
+    view = LabReader(open_lab(settings)).view(devices)
+    return tuple(view.rooms[device.uuid] for device in devices)

@@ -1,0 +1,65 @@
+"""What a job will need that goes on from a checkpoint: what is known of it by then; pure.
+
+It is not traced again: its variables are in the checkpoint, and are opened on the device only. What it took so far may
+be less than what it will take (an evaluation may be still to come), so that an estimate holds where it says more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...devices.device import Device
+from ...jobs.job import Options
+from ...lab.place import Space
+from ...units import format_bytes
+from ..need import Needed
+
+RESERVE = 0.1  # of what was measured on a GPU
+RESERVE_ON_SLOT = 0.25  # whose peak is only looked at now and then
+STEPS = 100  # after fewer, what it took so far tells too little of what it will take
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What is known of the job's runs until now."""
+
+    claimed: int | None = None  # bytes that its last run was to claim; None: the whole device
+    peak: int = 0  # bytes it took at the most, context included; 0: not known
+    steps: int = 0
+    outgrew: int = 0  # bytes that turned out too few
+
+
+def needed_again(asked: int | None, options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed:
+    """What to claim. `asked`: what its user says now; `devices`: those on which it may run."""
+    if asked is not None:
+        return Needed(asked, f"needs {format_bytes(asked)}: so --memory says")
+    if options.exclusive:
+        return Needed(None, "needs a whole device: it was started with --exclusive")
+    if so_far.outgrew and so_far.peak <= so_far.outgrew:
+        return Needed(None, f"needs a whole device: {format_bytes(so_far.outgrew)} were too little")
+    return _within(_known(options, so_far, devices), devices)
+
+
+def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed:
+    claimed, peak = so_far.claimed, so_far.peak
+    if claimed is not None and claimed == options.memory and not so_far.outgrew:
+        return Needed(claimed, f"needs {format_bytes(claimed)}: it was started with --memory")
+    on_slot = any(device.kind == "slot" for device in devices)
+    measured = round(peak * (1 + (RESERVE_ON_SLOT if on_slot else RESERVE)))
+    if measured > (claimed or 0) and (claimed is not None or so_far.steps >= STEPS):
+        return Needed(measured, f"needs {format_bytes(measured)}: {format_bytes(peak)} measured so far, and a reserve")
+    if claimed is None:
+        return Needed(None, "needs a whole device: nobody can tell how much it takes")
+    took = f", {format_bytes(peak)} measured so far" if peak else ""
+    return Needed(claimed, f"needs {format_bytes(claimed)}: as before{took}")
+
+
+def _within(needed: Needed, devices: Sequence[Device]) -> Needed:
+    """The whole device where it needs a part of the reserve, which is for neighbours: alone it fits there."""
+    spaces = [Space(device) for device in devices if not device.problem]
+    if needed.memory is None or any(needed.memory <= space.usable for space in spaces):
+        return needed
+    if not any(needed.memory <= space.usable + space.reserve for space in spaces):
+        return needed  # which is refused
+    return Needed(None, f"{needed.reason}; tight, so it claims a whole device")

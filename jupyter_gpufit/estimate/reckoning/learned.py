@@ -1,0 +1,167 @@
+"""What cells really took: a line for each run in learned.jsonl, by which the next estimate of the same cell is mended.
+
+The same cell is the same text with inputs of the same shapes. Lines of old cells are dropped when the file gets long.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...devices.device import Kind
+from ...settings import Settings
+from ...system.directories import data_dir
+from ...system.files import write_whole
+from ...units import format_bytes
+from .report import Estimate
+
+FORMAT = 1
+MOST_LINES = 2000
+# Between two runs of one cell: allocation follows timing and data; a slot's peak is only looked at now and then.
+MARGINS: Mapping[Kind, float] = {"gpu": 0.05, "mig": 0.05, "slot": 0.25}
+PLAUSIBLE = 0.3, 5.0  # of measured to estimated; beyond, the cell did something else
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """One run."""
+
+    key: str
+    time: float  # seconds since 1970
+    kind: Kind
+    card: str
+    job: str  # its id
+    measured: int  # bytes the process had on the device at most, context included
+    estimated: int = 0  # bytes that were expected; 0: there was no estimate
+    allocated: int | None = None  # bytes, torch.cuda.max_memory_allocated()
+    reserved: int | None = None  # bytes, torch.cuda.max_memory_reserved()
+    nvml: int | None = None  # bytes, as the driver saw at the end
+    ran_out: bool = False  # it ended by running out of the memory that was claimed for it
+
+
+def signature(source: str, values: Mapping[str, object]) -> str:
+    """The key of a cell with these inputs."""
+    lines = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("#")]
+    # What the cell binds itself is there from the second run on, and says nothing of what it was given.
+    given = {name for name in values if not name.startswith("_")} - _bound(source)
+    shapes = [f"{name}: {_shape(values[name])}" for name in sorted(given)]
+    return hashlib.sha256("\n".join([*lines, *shapes]).encode()).hexdigest()[:24]
+
+
+def _bound(source: str) -> set[str]:
+    nodes = ast.walk(ast.parse(source))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _shape(value: Any) -> str:
+    """What of a value decides about memory."""
+    if isinstance(value, bool | int | float | str | None):
+        return repr(value)[:200]
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{tuple(value.shape)} {value.dtype}"
+    if callable(getattr(value, "named_parameters", None)) and not isinstance(value, type):
+        return ", ".join(f"{tuple(p.shape)} {p.dtype} {p.requires_grad}" for p in value.parameters())
+    if hasattr(value, "batch_size"):  # a DataLoader
+        return f"{type(value).__name__} {value.batch_size}"
+    if isinstance(value, list | tuple | dict):
+        return f"{type(value).__name__} {len(value)}"
+    return type(value).__name__
+
+
+def learn(settings: Settings, lesson: Lesson) -> None:
+    """Keep a run; a disk that is full loses it, which only the next estimate could notice."""
+    path = learned_file(settings)
+    lines = [*_lines(path)[-MOST_LINES + 1 :], json.dumps({"format": FORMAT, **asdict(lesson)})]
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(path, "\n".join(lines) + "\n")
+
+
+def learned_file(settings: Settings) -> Path:
+    return data_dir(settings) / "learned.jsonl"
+
+
+def lessons(settings: Settings, key: str) -> list[Lesson]:
+    """The runs of this cell, oldest first; a line that cannot be read is passed over."""
+    found = [_lesson(line) for line in _lines(learned_file(settings)) if key and key in line]
+    return [lesson for lesson in found if lesson is not None and lesson.key == key]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _lesson(line: str) -> Lesson | None:
+    try:
+        record = json.loads(line)
+        known = {name: record[name] for name in Lesson.__dataclass_fields__ if name in record}
+        return Lesson(**known) if record["format"] <= FORMAT else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def corrected(estimate: Estimate, kind: Kind, known: Iterable[Lesson]) -> Estimate:
+    """The estimate in the light of the last run on the same card, or else on a card of the same kind; pure."""
+    of_kind = [lesson for lesson in known if lesson.kind == kind]
+    same = of_kind if kind == "slot" else [lesson for lesson in of_kind if lesson.card == estimate.card]
+    if not of_kind:
+        return estimate
+    last = (same or of_kind)[-1]
+    if last.ran_out:
+        return _too_little(estimate, last)
+    same = [lesson for lesson in same if not lesson.ran_out]
+    if kind == "slot" and estimate.how != "trace":
+        return replace(estimate, measured=last.measured)  # a small claim would bound what was never looked at
+    if same:
+        return _as_measured(estimate, max(lesson.measured for lesson in same[-3:]), MARGINS[kind])
+    if not last.estimated or estimate.need is None or estimate.high is None:
+        return estimate
+    factor = last.measured / last.estimated
+    if not PLAUSIBLE[0] < factor < PLAUSIBLE[1]:
+        return estimate
+    reason = f"the last run of this cell, on {last.card}, took {factor:.2f} times what was expected"
+    return replace(
+        estimate,
+        need=round(estimate.need * max(factor, 1.0)),
+        high=round(estimate.high * max(factor, 1.0)),
+        low=round(estimate.low * min(factor, 1.0)),
+        measured=last.measured,
+        reasons=(reason, *estimate.reasons),
+    )
+
+
+def _too_little(estimate: Estimate, last: Lesson) -> Estimate:
+    """Nobody knows how much more it would have taken: no number is sure until a run has come to its end."""
+    reason = f"the last run of this cell ran out of memory with {format_bytes(last.measured)}"
+    low = max(estimate.low, last.measured)
+    return replace(
+        estimate,
+        low=low,
+        need=max(estimate.need, low) if estimate.need is not None else None,
+        high=max(estimate.high, low) if estimate.high is not None else None,
+        confidence="low",
+        measured=last.measured,
+        reasons=(reason, *estimate.reasons),
+    )
+
+
+def _as_measured(estimate: Estimate, measured: int, margin: float) -> Estimate:
+    """What the same cell took on the same card is better than any estimate."""
+    reason = f"the last runs of this cell on this card took {format_bytes(measured)} at most"
+    need = round(measured * (1 + margin))
+    return replace(
+        estimate,
+        need=need,
+        low=min(measured, estimate.low or measured),
+        high=max(need, measured),
+        confidence="high",
+        measured=measured,
+        reasons=(reason, *estimate.reasons),
+    )

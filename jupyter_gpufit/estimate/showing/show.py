@@ -1,0 +1,80 @@
+"""How the answers of an estimate look: in a notebook, in a terminal, as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from ..asking.session import Told, fit_words
+from ..reckoning.timeline import bars
+from ..reckoning.verdict import verdict_on
+from . import text
+
+Bundle = dict[str, Any]  # MIME types and their data
+
+
+def one_line(told: Told) -> str:
+    """ "batch = 16: peak 3.1 GiB (2.9–3.6) on …; fits 0 now" """
+    values = ", ".join(f"{name} = {value:,}" for name, value in told.values)
+    said = text.line(told.answer.estimate)
+    if told.answer.estimate.need is not None:
+        said += f"; {fit_words(told)}"
+    said = f"{values}: {said}" if values else said
+    return f"The largest that fits is {said}" if told.largest else said
+
+
+def report(told: Told) -> str:
+    """All of one answer, without the picture."""
+    remark = [told.target.remark] * bool(told.target.remark)
+    estimate = told.answer.estimate
+    parts = ["\n".join([one_line(told), *remark]), text.table(estimate), text.details(estimate)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def terminal(told: Told) -> str:
+    """All of one answer, with bars; of several, a line each."""
+    if told.values:
+        return one_line(told)
+    drawn = bars(told.answer.timeline) if told.answer.timeline else ""
+    return "\n\n".join(part for part in (report(told), drawn) if part)
+
+
+def notebook(told: Told) -> list[Bundle]:
+    """What a notebook displays: the text, and a figure where matplotlib is installed."""
+    if told.values:
+        return [{"text/plain": one_line(told)}]
+    figure = _figure(told)
+    return [{"text/plain": report(told) if figure else terminal(told)}, *([figure] if figure else [])]
+
+
+def _figure(told: Told) -> Bundle | None:
+    line, estimate = told.answer.timeline, told.answer.estimate
+    if line is None or not line.most:
+        return None
+    try:
+        from .figure import draw
+
+        drawn = draw(line, f"Memory over one step, estimated for {estimate.card}")
+    except ImportError:
+        return None
+    return {"image/svg+xml": drawn.decode(), "text/plain": bars(line)}
+
+
+def to_record(told: Told) -> dict[str, Any]:
+    """The estimate's own keys, and beside them what was swept and where it fits."""
+    return {
+        "format": 1,
+        **asdict(told.answer.estimate),
+        "values": dict(told.values),
+        "largest": told.largest,
+        "devices": [asdict(verdict) for verdict in told.found],
+        "fit": "" if told.found else verdict_on(told.answer.estimate),
+        "key": told.answer.key,
+    }
+
+
+def json_of(all_told: list[Told]) -> str:
+    """One object for one estimate, a list for several."""
+    records = [to_record(told) for told in all_told]
+    return json.dumps(records if any(told.values for told in all_told) else records[0], indent=1)

@@ -1,0 +1,108 @@
+"""An estimate as words and columns; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...units import GiB, MiB, format_bytes, format_duration
+from ..reckoning.report import Estimate
+from ..reckoning.verdict import Verdict
+
+MOST_REASONS, MOST_SAVINGS = 6, 4
+
+
+def line(estimate: Estimate) -> str:
+    """One line: the number, its band and the card."""
+    if estimate.need is None:
+        least = f"at least {format_bytes(estimate.low)}" if estimate.closed_form else "cannot tell how much memory"
+        return f"{least} on {estimate.card}, and nobody knows how much more: {estimate.reasons[0]}"
+    text = f"peak {band(estimate)} on {_card(estimate)}"
+    if estimate.measured:
+        text += f"; the last run took {format_bytes(estimate.measured)}"
+    return text
+
+
+def band(estimate: Estimate) -> str:
+    """ "18.4 GiB (17.6–19.9)": in one unit, so that the figures can be compared."""
+    if estimate.high is None:
+        return f"at least {format_bytes(estimate.low)}"
+    middle = estimate.expected
+    if estimate.measured and not estimate.low <= middle <= estimate.high:
+        middle = estimate.measured  # runs of this very cell have shown that it was wrong
+    unit, scale = ("GiB", GiB) if middle >= GiB else ("MiB", MiB)
+    places = 1 if unit == "GiB" else 0
+    low, expected, high = (f"{bytes / scale:.{places}f}" for bytes in (estimate.low, middle, estimate.high))
+    return f"{expected} {unit} ({low}–{high})"
+
+
+def _card(estimate: Estimate) -> str:
+    return f"{estimate.card} ({format_bytes(estimate.card_total)})"
+
+
+def where_it_fits(found: Sequence[Verdict]) -> str:
+    """ "fits 0 and 2 now, 1 when idle" in the order of how good the news is."""
+    parts = []
+    for fit, form in (
+        ("fits now", "fits {} now"),
+        ("fits when idle", "fits {} when idle"),
+        ("tight", "tight on {}"),
+        ("does not fit", "does not fit {}"),
+        ("cannot tell", "cannot tell for {}"),
+    ):
+        labels = [verdict.device for verdict in found if verdict.fit == fit]
+        if labels:
+            parts.append(form.format(_and(labels)))
+    return ", ".join(parts)
+
+
+def _and(labels: Sequence[str]) -> str:
+    return " and ".join([", ".join(labels[:-1]), labels[-1]]) if len(labels) > 1 else labels[0]
+
+
+def table(estimate: Estimate) -> str:
+    """Bytes by kind at the peak, the largest first, and their sum."""
+    rows = sorted(estimate.by_kind.items(), key=lambda row: -row[1])
+    total = sum(estimate.by_kind.values())
+    width = max(len(name) for name in (*estimate.by_kind, "together"))
+    drawn = [f"{name:<{width}}  {format_bytes(size):>10}  {_percent(size, total):>4}" for name, size in rows]
+    return "\n".join([*drawn, f"{'together':<{width}}  {format_bytes(total):>10}"])
+
+
+def _percent(size: int, total: int) -> str:
+    return f"{100 * size / total:.0f} %" if total else ""
+
+
+def details(estimate: Estimate) -> str:
+    """Where the peak stands, how sure this is and why, the lower bound, and what would make it smaller."""
+    return "\n".join([*_facts(estimate), *_reasons(estimate), *_savings(estimate)])
+
+
+def _facts(estimate: Estimate) -> list[str]:
+    found = []
+    if estimate.peak_op:
+        place = f"in {estimate.peak_module}" if estimate.peak_module else "outside of any module"
+        found.append(f"The peak stands {place} ({estimate.peak_op}).")
+    if estimate.closed_form:
+        found.append(f"Parameters, gradients and optimizer state alone: {format_bytes(estimate.closed_form)}.")
+    if estimate.flops_per_step:
+        found.append(f"{estimate.flops_per_step / 1e12:.3g} TFLOP a step{_samples(estimate)}.")
+    if estimate.need is not None:
+        found.append(f"A job would claim {format_bytes(estimate.need)}. Confidence: {estimate.confidence}.")
+    took = format_duration(estimate.seconds)
+    found.append(f"From {estimate.steps} optimizer steps on fake tensors in {took}; no device was touched.")
+    return found
+
+
+def _samples(estimate: Estimate) -> str:
+    return f", {estimate.samples_per_step:,} samples" if estimate.samples_per_step else ""
+
+
+def _reasons(estimate: Estimate) -> list[str]:
+    return [f"- {reason}" for reason in estimate.reasons[:MOST_REASONS]]
+
+
+def _savings(estimate: Estimate) -> list[str]:
+    shown = estimate.shrink[:MOST_SAVINGS]
+    return ["What would make it smaller:"] * bool(shown) + [
+        f"- {saving.what}: about −{format_bytes(saving.bytes)}" for saving in shown
+    ]

@@ -1,0 +1,119 @@
+"""Operators that fake tensors have no answer for: what depends on values, which are not there, and a kernel or two.
+
+A guess or an upper bound is noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...cuda.stand_in.device import on_stand_in
+from ...units import MiB
+from . import recurrent
+
+if TYPE_CHECKING:
+    from .books import Books
+
+aten = torch.ops.aten
+_TO_HOST = 256 * MiB  # up to here a copy to the CPU is a real tensor, so that plots and metrics work
+
+
+def _item(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    books.notes["value guessed for .item()"] += 1
+    dtype = args[0].dtype
+    return False if dtype == torch.bool else 1.0 if dtype.is_floating_point else 1
+
+
+def _copy(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    t, device = args[0], kwargs.get("device")
+    to_host = on_stand_in(t) and device is not None and device.type == "cpu"
+    if not to_host or t.numel() * t.element_size() > _TO_HOST:
+        return books.compute(func, args, kwargs)
+    books.notes["values guessed for a copy to the host"] += 1
+    dtype = kwargs.get("dtype") or t.dtype
+    return (torch.zeros if dtype == torch.bool else torch.ones)(t.shape, dtype=dtype, device="cpu")
+
+
+def _nonzero(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    books.notes["upper bound: nonzero"] += 1
+    return books.new(args[0], (args[0].numel(), args[0].dim()), torch.int64, "nonzero")
+
+
+def _masked_select(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    books.notes["upper bound: mask"] += 1
+    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+    return books.new(args[0], (shape.numel(),), args[0].dtype, "masked_select")
+
+
+def _pack(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    """Lengths are on the CPU, so nothing need be guessed."""
+    t, lengths, batch_first = args
+    if on_stand_in(lengths):
+        return books.compute(func, args, kwargs)
+    data = books.new(t, (int(lengths.sum()), *t.shape[2:]), t.dtype, "_pack_padded_sequence")
+    longest = int(lengths.max())
+    return data, torch.tensor([int((lengths > at).sum()) for at in range(longest)], dtype=torch.int64, device="cpu")
+
+
+def _unique(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    books.notes["upper bound: unique"] += 1
+    t = args[0]
+    inverse, counts = (bool(args[at]) if len(args) > at else False for at in (2, 3))
+    return (
+        books.new(t, (t.numel(),), t.dtype, "unique"),
+        books.new(t, tuple(t.shape) if inverse else (0,), torch.int64, "unique"),
+        books.new(t, (t.numel() if counts else 0,), torch.int64, "unique"),
+    )
+
+
+def _gru_cell(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    """CUDA's fused kernel, which has no shapes of its own; its workspace holds five gates."""
+    hidden = args[2]
+    rows, columns = hidden.shape
+    return (
+        books.new(hidden, (rows, columns), hidden.dtype, "_thnn_fused_gru_cell"),
+        books.new(hidden, (rows, 5 * columns), hidden.dtype, "_thnn_fused_gru_cell"),
+    )
+
+
+def _gru_cell_backward(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    grad, _, has_bias = args
+    rows, columns = grad.shape
+    shapes: list[tuple[int, ...]] = [(rows, 3 * columns), (rows, 3 * columns), (rows, columns)]
+    shapes += [(3 * columns,), (3 * columns,)] if has_bias else []
+    made = [books.new(grad, shape, grad.dtype, "_thnn_fused_gru_cell_backward") for shape in shapes]
+    return (*made, None, None)[:5]
+
+
+def _index(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    """A boolean mask, as if it were all True."""
+    t, indices, *rest = args
+    if not any(i is not None and i.dtype == torch.bool for i in indices):
+        return books.compute(func, args, kwargs)
+    books.notes["upper bound: mask"] += 1
+    counted: list[Any] = []
+    with books.fake:
+        for i in indices:
+            if i is not None and i.dtype == torch.bool:
+                counted += [torch.empty((i.numel(),), dtype=torch.int64, device=t.device)] * i.dim()
+            else:
+                counted.append(i)
+    return books.compute(func, (t, counted, *rest), kwargs)
+
+
+ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
+    aten._local_scalar_dense.default: _item,
+    aten._to_copy.default: _copy,
+    aten._cudnn_rnn.default: recurrent.forward,
+    aten._cudnn_rnn_backward.default: recurrent.backward,
+    aten._thnn_fused_gru_cell.default: _gru_cell,
+    aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward,
+    aten.nonzero.default: _nonzero,
+    aten._pack_padded_sequence.default: _pack,
+    aten._unique2.default: _unique,
+    aten.masked_select.default: _masked_select,
+    aten.index.Tensor: _index,
+}

@@ -1,0 +1,195 @@
+"""The books: a dispatch mode under which every storage on the stand-in is born and dies on record.
+
+One block per storage, since views share it; it dies with its storage. Operations on the CPU really happen; those on the
+stand-in compute shapes only, and what depends on data gets an answer or an upper bound, and a note that says so. What
+CUDA's kernels take besides, and fake kernels do not show, is added (see hidden.py).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ...cuda.stand_in.device import STAND_IN, on_stand_in
+from ...devices.card import Card
+from ..reckoning.record import Kind, Phase
+from .answers import ANSWERS
+from .flops import flops_of
+from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes
+
+aten = torch.ops.aten
+_COPY = aten._to_copy.default
+_JOINS = ("cat", "stack")  # whose tensors stand in a list
+
+
+class Entry:
+    """A block while the trace runs."""
+
+    __slots__ = ("alias", "kind", "module", "op", "phase", "saved", "size", "step")
+
+    def __init__(self, size: int, phase: Phase, kind: Kind | None, op: str, module: str, step: int) -> None:
+        self.size, self.phase, self.kind, self.op, self.module, self.step = size, phase, kind, op, module, step
+        self.saved = False  # alive when a backward began
+        self.alias: list[int] = []  # the blocks that a GPU would have written into instead
+
+
+class Books(TorchDispatchMode):
+    def __init__(self, fake: FakeTensorMode, card: Card, notes: Counter[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.fake, self.card = fake, card
+        self.entries: list[Entry] = []
+        self.events: list[tuple[int, bool]] = []  # block, whether it is alive
+        self.notes = notes
+        self.phase: Phase = "forward"
+        self.kind: Kind | None = None  # of what is born now, where the caller knows
+        self.where: Callable[[], str] = lambda: ""  # the module that computes; see paths.py
+        self.recomputing: Callable[[], bool] = lambda: False
+        self.step = 0  # optimizer steps so far
+        self.now = self.peak = 0  # bytes alive
+        self.backwards = 0
+        self.flops = 0  # of the model: what is computed again in backward is not counted again
+        self._blocks: dict[int, tuple[weakref.ref[Any], int]] = {}  # by the storage's address
+        self._with_workspace: set[str] = set()
+
+    # Blocks
+
+    def add(self, size: int, op: str, kind: Kind | None = None) -> int:
+        block = len(self.entries)
+        self.entries.append(Entry(size, self.phase, self.kind or kind, op, self.where(), self.step))
+        self.events.append((block, True))
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        return block
+
+    def remove(self, block: int) -> None:
+        self.events.append((block, False))
+        self.now -= self.entries[block].size
+
+    def enter(self, t: Any, op: str, kind: Kind | None = None) -> None:
+        """Record the tensor's storage, unless it is known."""
+        storage = t.untyped_storage()
+        address = storage._cdata
+        known = self._blocks.get(address)
+        if known is not None and known[0]() is storage:
+            return
+        block = self.add(storage.nbytes(), op, kind)
+
+        def gone(_: object) -> None:
+            if self._blocks.get(address, (None, -1))[1] == block:
+                del self._blocks[address]
+            self.remove(block)
+
+        self._blocks[address] = weakref.ref(storage, gone), block
+
+    def block_of(self, t: Any) -> int | None:
+        found = self._blocks.get(t.untyped_storage()._cdata)
+        return found[1] if found else None
+
+    def label(self, t: Any, kind: Kind) -> None:
+        if on_stand_in(t) and (block := self.block_of(t)) is not None:
+            self.entries[block].kind = kind
+
+    def backward_begins(self) -> None:
+        """What lives now, and was made by a forward, was kept for this backward."""
+        self.backwards += 1
+        for _, block in self._blocks.values():
+            self.entries[block].saved = True
+
+    # Operations
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        found = tree_leaves((args, kwargs))
+        if not any(map(_concerns_us, found)):
+            return func(*args, **kwargs)
+        if (answer := ANSWERS.get(func)) is not None:
+            return answer(self, func, args, kwargs)
+        return self.compute(func, args, kwargs)
+
+    def compute(self, func: Any, args: Any, kwargs: Any) -> Any:
+        name = func._opname
+        first = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        with self.fake:
+            try:
+                out = func(*args, **kwargs)
+            except RuntimeError:
+                if name in GEMMS:
+                    _fail_as_torch_does(func, args, kwargs)
+                raise
+        self.count(flops_of(func, args, kwargs, out))
+        if name in GEMMS:
+            self._take_workspace()
+        if (hidden := hidden_bytes(name, args)) > 0:
+            self.remove(self.add(hidden, name, "workspace"))
+        self._record(func, name, first, args, out)
+        return out
+
+    def _record(self, func: Any, name: str, first: Any, args: Any, out: Any) -> None:
+        before = len(self.entries)
+        kind = self._kind_of(func, first)
+        for t in out if isinstance(out, (tuple, list)) else (out,):
+            if on_stand_in(t):
+                self.enter(t, name, kind)
+            elif isinstance(t, (tuple, list)):
+                for inner in filter(on_stand_in, t):
+                    self.enter(inner, name, kind)
+        made_one = len(self.entries) == before + 1
+        if self.phase == "backward" and func in ACCUMULATES and made_one and isinstance(first, FakeTensor):
+            self._note_alias(self.entries[before], args, out)
+
+    def _kind_of(self, func: Any, first: Any) -> Kind | None:
+        """What comes from the host is input, and what the cell makes of nothing outside all modules (torch.randn)."""
+        if func is _COPY and not on_stand_in(first):
+            return "input"
+        made = first is None and func._opname not in _JOINS and self.phase == "forward" and not self.where()
+        return "input" if made else None
+
+    def _note_alias(self, entry: Entry, args: Any, out: Any) -> None:
+        size = out.untyped_storage().nbytes()
+        same = [t for t in args[:2] if isinstance(t, FakeTensor) and t.untyped_storage().nbytes() == size]
+        entry.alias = [block for t in same if (block := self.block_of(t)) is not None]
+
+    def _take_workspace(self) -> None:
+        """cuBLAS keeps one workspace per thread that calls it: the forward's and the autograd engine's."""
+        thread = "backward" if self.phase == "backward" else "forward"
+        if thread not in self._with_workspace:
+            self._with_workspace.add(thread)
+            self.add(blas_workspace(self.card), "cublas", "workspace")
+
+    def count(self, flops: int) -> None:
+        if not self.recomputing():
+            self.flops += flops
+
+    @contextmanager
+    def passing(self, size: int, op: str) -> Iterator[None]:
+        """Memory that a kernel takes and gives back."""
+        block = self.add(size, op, "workspace") if size else None
+        yield
+        if block is not None:
+            self.remove(block)
+
+    def new(self, like: Any, shape: tuple[int, ...], dtype: torch.dtype, op: str) -> Any:
+        with self.fake:
+            out = torch.empty(shape, dtype=dtype, device=like.device)
+        self.enter(out, op)
+        return out
+
+
+def _concerns_us(value: object) -> bool:
+    return isinstance(value, FakeTensor) or (isinstance(value, torch.device) and value.type == STAND_IN)
+
+
+def _fail_as_torch_does(func: Any, args: Any, kwargs: Any) -> None:
+    """Fake tensors word the commonest mistake, two shapes that cannot be multiplied, in their own way."""
+    with no_dispatch():
+        real = tree_map(lambda t: torch.zeros(1).expand(t.shape) if isinstance(t, torch.Tensor) else t, (args, kwargs))
+        func(*real[0], **real[1])

@@ -1,0 +1,172 @@
+"""The forked child in which a cell is traced: puts all in place, runs the cell, says what it saw, and is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import linecache
+import logging
+import os
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from inspect import CO_COROUTINE
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from ...cuda.stand_in import autocast, device, uncompiled
+from ...cuda.stand_in.shim import CudaShim
+from ...devices.card import Card
+from ..reckoning.record import Kind
+from . import loading, sparse, surface, whole
+from .books import Books, Entry
+from .contained import Contained
+from .failures import CELL, as_the_user_sees_it, limit_of_ours, line_of
+from .hidden import in_place
+from .loops import CUT, Loops, cut_cell, cut_functions
+from .modules import Moves
+from .paths import Paths
+from .quiet import Ipython, silence
+from .steps import Steps
+from .unshared import unshare
+
+
+@dataclass
+class Child:
+    """One trace. `out` is where its result goes, as one line of JSON."""
+
+    source: str
+    open_namespace: Callable[[], dict[str, object]]
+    card: Card
+    steps: int
+    out: int  # file descriptor
+    scratch: Path
+    namespace: dict[str, Any] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)
+
+    def run(self) -> NoReturn:
+        warnings.filterwarnings("ignore")
+        torch.set_num_threads(1)
+        silence()
+        try:
+            self._install()
+        except (AttributeError, ImportError, RuntimeError, TypeError) as error:  # private parts of torch have moved
+            self._tell({"status": "died", "error": f"torch {torch.__version__} cannot be traced: {error}"})
+        self._open()
+        try:
+            code = cut_cell(self.source, CELL)
+            with torch.autograd.set_multithreading_enabled(False), CudaShim(self.card), self.books:
+                self._execute(code)
+        except SystemExit as left:
+            self._finish("completed" if left.code in (None, 0) else "failed", f"SystemExit: {left.code}")
+        except BaseException as error:
+            self._failed(error)
+        self._finish("completed")
+
+    def _install(self) -> None:
+        notes: Counter[str] = Counter()
+        uncompiled.begin(lambda what: notes.update([what]))  # first: a mode's making imports the compiler
+        self.books = Books(device.begin(), self.card, notes)
+        self.kept += autocast.begin()
+        self.kept += whole.begin(self.books)
+        surface.begin(self.books)
+        sparse.begin(self.books)
+        self.paths = Paths(self.books, self.namespace)
+        self.counted = Steps(self.books, self.paths, self.steps, lambda: self._finish("stopped"))
+        self.counted.loops = self.loops = Loops(self.books, self.paths, self.counted)
+        logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # which repeats users' errors
+
+    def _open(self) -> None:
+        linecache.cache[CELL] = (len(self.source), None, self.source.splitlines(keepends=True), CELL)
+        contained = Contained(self.books, self.scratch)
+        contained.begin()
+        opened = self.namespace = self.open_namespace()
+        self.paths.namespace = opened
+        unshare()
+        contained.close_open_ends(self.out)
+        self.counted.find_all()
+        gc.freeze()  # what is here already need not be looked at again, and its pages stay shared
+        self.counted.begin()
+        self.paths.begin()
+        Moves(self.books, self.counted.optimizers).begin()
+        loading.begin(self.books, self.counted)
+        self._take_cpu_for_cuda()
+        for name in cut_functions(opened):
+            self.books.notes[f"loops of {name}() not cut: its source is not known"] += 1
+        opened[CUT] = self.loops.cut
+        opened["get_ipython"] = lambda: Ipython(self.books, lambda source: self._execute(cut_cell(source, CELL)))
+        opened.setdefault("__name__", "__main__")
+
+    def _take_cpu_for_cuda(self) -> None:
+        """`device = "cuda" if torch.cuda.is_available() else "cpu"`, computed where there was no GPU."""
+        for name, value in self.namespace.items():
+            if "device" in name.lower() and isinstance(value, (str, torch.device)) and str(value) == "cpu":
+                self.namespace[name] = type(value)("cuda")
+                self.books.notes[f"{name} taken as cuda"] += 1
+
+    def _execute(self, code: types.CodeType) -> None:
+        if code.co_flags & CO_COROUTINE:
+            asyncio._set_running_loop(None)  # that of the process we were forked from
+            asyncio.run(eval(code, self.namespace))
+        else:
+            exec(code, self.namespace)
+
+    # The end
+
+    def _failed(self, error: BaseException) -> NoReturn:
+        if why := limit_of_ours(error):
+            self._finish("died", why, line_of(error))
+        self._finish("failed", as_the_user_sees_it(error), line_of(error))
+
+    def _finish(self, status: str, error: str = "", where: str = "") -> NoReturn:
+        """Nothing of the user's runs after this: no `finally`, no `atexit`."""
+        with contextlib.suppress(BaseException):
+            torch._C._set_only_lift_cpu_tensors(False)
+        self._tell({"status": status, "error": error, "where": where} | self._seen())
+
+    def _tell(self, body: dict[str, Any]) -> NoReturn:
+        with os.fdopen(self.out, "w") as file:
+            json.dump(body, file)
+            file.write("\n")
+        os._exit(0)
+
+    def _seen(self) -> dict[str, Any]:
+        books = self.books
+        changes = in_place(books.events, books.entries)
+        trains = any(entry.saved for entry in books.entries)
+        used = sorted({block for block, _ in changes})
+        index = {block: at for at, block in enumerate(used)}
+        rows = [books.entries[block] for block in used]
+        return {
+            "blocks": [(e.size, e.phase, _kind(e, trains), e.op, e.module, e.step) for e in rows],
+            "changes": [(index[block], alive) for block, alive in changes],
+            "steps": max(self.counted.counts().values(), default=0),
+            "notes": dict(books.notes),
+            "flops_per_step": self.counted.flops_per_step(),
+            "samples_per_step": self.counted.samples_per_step(),
+            "resident": _private_bytes(),
+        }
+
+
+def _kind(entry: Entry, trains: bool) -> Kind:
+    """Of a block that nothing labelled: by when it lived."""
+    if entry.kind is not None:
+        return entry.kind
+    if entry.phase == "forward" and (entry.saved or not trains):
+        return "activation"
+    return "temporary"
+
+
+def _private_bytes() -> int:
+    try:
+        text = Path("/proc/self/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    found = [line.split() for line in text.splitlines() if line.startswith("Private_")]
+    return sum(int(parts[1]) * 1024 for parts in found)

@@ -1,0 +1,100 @@
+"""What can be said when the trace fails: the bytes that parameters alone imply; pure but for `count`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...devices.card import Card
+from ...devices.cards import Context
+from ...units import format_bytes
+from ..reckoning.record import Trace
+from ..reckoning.report import Estimate
+
+# Copies of the trainable parameters that an optimizer keeps. Those not named here keep two at most.
+_STATES = {"SGD": 1, "Adagrad": 1, "RMSprop": 1, "Adafactor": 0, "SparseAdam": 2, "Rprop": 2}
+_MOST_STATES = 2
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The models among a cell's variables."""
+
+    parameters: int = 0  # bytes, buffers included
+    trainable: int = 0  # bytes of those
+    states: int = _MOST_STATES  # copies of the trainable ones in the optimizer
+
+    @property
+    def least(self) -> int:
+        """Bytes that training holds at the least: parameters, gradients, the optimizer's state."""
+        return self.parameters + self.trainable * (1 + self.states)
+
+
+def count(values: Iterable[Any]) -> Counted:
+    """Look at a namespace's modules and optimizers; a tensor of several models counts once."""
+    import torch
+
+    values = list(values)
+    modules = [value for value in values if isinstance(value, torch.nn.Module)]
+    tensors = {id(t): t for module in modules for t in (*module.parameters(), *module.buffers())}
+    trained = sum(t.nbytes for t in tensors.values() if t.requires_grad)
+    kinds = [type(value).__name__ for value in values if isinstance(value, torch.optim.Optimizer)]
+    states = max((_STATES.get(kind, _MOST_STATES) for kind in kinds), default=_MOST_STATES)
+    return Counted(sum(t.nbytes for t in tensors.values()), trained, states)
+
+
+def estimate_without_trace(counted: Counted, trace: Trace, card: Card, context: Context, seen: int = 0) -> Estimate:
+    """The lower bound, with no upper one: what activations add is from nothing to thirty times as much.
+
+    `seen`: bytes in tensors at the peak of as much of the trace as there is, often the forward.
+    """
+    least = max(counted.least, seen)
+    known = {"parameters": counted.parameters, "gradients": counted.trainable}
+    known |= {"optimizer state": counted.trainable * counted.states}
+    if not counted.least:
+        known = {}
+    return Estimate(
+        card=card.name,
+        card_total=card.total,
+        how="closed form" if known else "nothing",
+        context=context.bytes,
+        low=least + context.bytes,
+        by_kind=_nonzero(known | {"context": context.bytes}),
+        closed_form=counted.least,
+        confidence="low",
+        reasons=(why_no_trace(trace), *_what_is_missing(counted), *_what_was_seen(seen, counted)),
+        steps=trace.steps,
+        seconds=trace.seconds,
+    )
+
+
+def why_no_trace(trace: Trace) -> str:
+    """What became of the trace, in a sentence's half."""
+    last = trace.error.strip().splitlines()[-1:] or [""]
+    match trace.status:
+        case "timeout":
+            where = f" ({trace.where})" if trace.where else ""
+            return f"the cell did not come to its second optimizer step in {trace.seconds:.0f} s{where}"
+        case "failed":
+            return f"the cell failed without a device: {last[0]}"
+        case "died":
+            return f"the trial run ended without a word: {last[0]}" if last[0] else "the trial run ended without a word"
+        case _:
+            return "the cell put nothing on a device"
+
+
+def _what_is_missing(counted: Counted) -> tuple[str, ...]:
+    if counted.least:
+        return (f"counted from the cell's models alone ({format_bytes(counted.parameters)}): activations are missing",)
+    return ("no model is among the variables that the cell was given",)
+
+
+def _what_was_seen(seen: int, counted: Counted) -> tuple[str, ...]:
+    if seen <= counted.least:
+        return ()
+    return (f"as far as the trial run came, the cell held {format_bytes(seen)} in tensors",)
+
+
+def _nonzero(sizes: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if size}

@@ -1,0 +1,201 @@
+"""Keeps a traced cell from changing anything outside its process: files, servers, other processes.
+
+Three nets, each for what slips through the one before. What Python opens for writing goes to a scratch directory. An
+audit hook refuses the other ways that Python knows. Where the kernel has Landlock, it refuses all writes outside, also
+those of compiled code and of programs that the cell starts.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import ctypes
+import errno
+import fcntl
+import io
+import os
+import shutil
+import stat
+import struct
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...units import MiB
+from .books import Books
+
+_HARMLESS = ("/dev/", "/proc/self/")
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_COPIED = 64 * MiB  # a file up to this size is copied before it is changed
+
+# Audit events that change the file system, and where in their arguments the paths stand.
+_CHANGES = {
+    "os.remove": (0,),
+    "os.rename": (0, 1),
+    "os.rmdir": (0,),
+    "os.truncate": (0,),
+    "os.link": (1,),
+    "os.symlink": (1,),
+    "os.chmod": (0,),
+    "os.chown": (0,),
+    "os.setxattr": (0,),
+    "os.removexattr": (0,),
+    "shutil.rmtree": (0,),
+    "sqlite3.connect": (0,),
+}
+_LEAVES = ("socket.connect", "socket.sendto", "socket.sendmsg", "urllib.Request")
+_STARTS = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen", "pty.spawn")
+
+
+class Contained:
+    def __init__(self, books: Books, scratch: Path) -> None:
+        self._books, self._scratch = books, str(scratch)
+        self._copies: dict[str, str] = {}  # a file's path to its copy's
+        self._landlocked = False
+
+    def begin(self) -> None:
+        os.environ.update(WANDB_MODE="disabled", TMPDIR=self._scratch)
+        tempfile.tempdir = self._scratch
+        sys.dont_write_bytecode = True
+        self._landlocked = landlock(self._scratch)
+        self._redirect_opening()
+        self._redirect_changes()
+        sys.addaudithook(self._audit)
+
+    def close_open_ends(self, keep: int) -> None:
+        """Let what is open already lead nowhere: log files, pipes, connections; all but what can only be read."""
+        with open(os.devnull, "r+b") as nowhere:
+            for fd in map(int, os.listdir("/proc/self/fd")):
+                if fd > 2 and fd not in (keep, nowhere.fileno()) and _leads_out(fd):
+                    os.dup2(nowhere.fileno(), fd, inheritable=False)
+
+    # The first net
+
+    def _redirect_opening(self) -> None:
+        real = io.open
+
+        def open_(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            if isinstance(file, int) or self._mine(path := os.path.abspath(os.fsdecode(file))):
+                return real(file, mode, *args, **kwargs)
+            if set(mode) & set("wax+"):
+                return real(self._copy_of(path, mode), mode, *args, **kwargs)
+            return real(self._copies.get(path, file), mode, *args, **kwargs)
+
+        builtins.open = io.open = open_
+        os.open = self._opening_descriptors(os.open)
+
+    def _opening_descriptors(self, real: Callable[..., int]) -> Callable[..., int]:
+        """For lock files and the like."""
+
+        def open_(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+            mine = self._mine(os.path.abspath(os.fsdecode(path)))
+            if mine or kwargs.get("dir_fd") is not None or not flags & _WRITES:
+                return real(path, flags, *args, **kwargs)
+            return real(self._copy_of(os.path.abspath(os.fsdecode(path)), "a"), flags, *args, **kwargs)
+
+        return open_
+
+    def _copy_of(self, path: str, mode: str) -> str:
+        self._note("files written to a scratch directory")
+        if path not in self._copies:
+            copy = os.path.join(self._scratch, f"{len(self._copies)}-{os.path.basename(path)[-100:]}")
+            if "w" not in mode and os.path.isfile(path) and os.path.getsize(path) <= _COPIED:
+                shutil.copyfile(path, copy)
+            elif "x" in mode and os.path.exists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            self._copies[path] = copy
+        return self._copies[path]
+
+    def _redirect_changes(self) -> None:
+        """Making and deleting outside the scratch directory seems to succeed: a cell that tidies up goes on."""
+        for name in "mkdir makedirs remove unlink rmdir rename replace chmod utime symlink".split():
+            setattr(os, name, self._unless_mine(getattr(os, name)))
+        for name in ("copy", "copy2", "copyfile", "copytree", "move", "rmtree"):
+            setattr(shutil, name, self._unless_mine(getattr(shutil, name)))
+
+    def _unless_mine(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def change(*args: Any, **kwargs: Any) -> Any:
+            paths = [a for a in args[:2] if isinstance(a, (str, bytes, os.PathLike))]
+            if all(self._mine(os.path.abspath(os.fsdecode(path))) for path in paths):
+                return real(*args, **kwargs)
+            self._note("changes of files left out")
+            return paths[-1]
+
+        return change
+
+    # The second
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = args
+            if isinstance(flags, int) and flags & _WRITES and not isinstance(path, int) and path is not None:
+                self._refuse_unless_mine(path)
+        elif event in _CHANGES:
+            for at in _CHANGES[event]:
+                if isinstance(args[at], (str, bytes, os.PathLike)):
+                    self._refuse_unless_mine(args[at])
+        elif event in _LEAVES:
+            self._refuse_connection()
+        elif event in _STARTS and not self._landlocked:
+            self._note("other programs not started")
+            raise PermissionError(errno.EACCES, "an estimate starts no other program")
+
+    def _refuse_unless_mine(self, path: Any) -> None:
+        found = os.fsdecode(path)
+        if found != ":memory:" and not self._mine(os.path.abspath(found)):
+            self._note("files not written")
+            raise PermissionError(errno.EACCES, "an estimate changes no file", found)
+
+    def _refuse_connection(self) -> None:
+        self._note("no connection made to a server")
+        raise OSError(errno.ENETUNREACH, "an estimate connects to nobody")
+
+    def _mine(self, path: str) -> bool:
+        return path.startswith((self._scratch, *_HARMLESS))
+
+    def _note(self, what: str) -> None:
+        self._books.notes[what] += 1
+
+
+def _leads_out(fd: int) -> bool:
+    try:
+        mode, flags = os.fstat(fd).st_mode, fcntl.fcntl(fd, fcntl.F_GETFL)
+        is_memory = os.readlink(f"/proc/self/fd/{fd}").startswith("/memfd:")  # shipped variables
+    except OSError:
+        return False  # gone: it was the listing's own
+    if stat.S_ISREG(mode):
+        return bool(flags & (os.O_WRONLY | os.O_RDWR)) and not is_memory
+    return not (stat.S_ISCHR(mode) or stat.S_ISDIR(mode))
+
+
+# The third: Landlock, by its system calls, since no library of ours knows it
+
+_RULESET, _RULE, _RESTRICT = 444, 445, 446  # the same on every architecture of Linux
+_PATH_BENEATH = 1
+_NO_NEW_PRIVILEGES = 38
+_WRITE_FILE, _TRUNCATE = 1 << 1, 1 << 14
+_FIRST_VERSION = sum(1 << bit for bit in (1, *range(4, 13)))  # writing, removing and making; not reading
+
+
+def landlock(scratch: str) -> bool:
+    """Take from this process, for good, the right to write outside `scratch`; whether the kernel could."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(_RULESET, None, ctypes.c_size_t(0), 1)
+    if version < 3:  # before that, a file could still be truncated
+        return False
+    handled = _FIRST_VERSION | _TRUNCATE
+    ruleset = libc.syscall(_RULESET, struct.pack("Q", handled), ctypes.c_size_t(8), 0)
+    if ruleset < 0:
+        return False
+    with contextlib.ExitStack() as opened:
+        opened.callback(os.close, ruleset)
+        for path, rights in ((scratch, handled), ("/dev", _WRITE_FILE | _TRUNCATE)):
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            opened.callback(os.close, fd)
+            rule = struct.pack("=Qi", rights, fd)
+            if libc.syscall(_RULE, ruleset, _PATH_BENEATH, rule, 0):
+                return False
+        libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        return bool(libc.syscall(_RESTRICT, ruleset, 0) == 0)

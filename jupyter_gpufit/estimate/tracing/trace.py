@@ -1,0 +1,208 @@
+"""Runs a cell on a device that is not there, in a forked child, and tells what memory it would have taken.
+
+The child has the user's real objects, copied on write, so nothing here changes. It may be killed, or crash: that is an
+answer too. To be called before CUDA is initialised in this process. What is not seen: loops.py and contained.py say it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...devices.card import Card
+from ..reckoning.record import Block, Change, Trace
+
+_WHERE = signal.SIGRTMIN + 7  # a signal that no cell handles
+_LINE = re.compile(r'File "<cell>", line (\d+)')
+_LAST_WORDS = 2.0  # seconds in which a late child says where it is
+
+
+def trace_cell(
+    source: str,
+    open_namespace: Callable[[], dict[str, object]],
+    card: Card,
+    *,
+    steps: int = 2,
+    limit: float = 120.0,
+    stop: int | None = None,
+) -> Trace:
+    """Trace a cell on `card` until every optimizer took `steps` steps, for at most `limit` seconds.
+
+    `source` is plain Python, after IPython's transformer. `open_namespace` is called in the child, and gives the
+    variables; what it maps from elsewhere it must map privately. `stop` is a descriptor: once it can be read, the
+    trace is not wanted any more.
+    """
+    began = time.monotonic()
+    try:
+        child_type = importlib.import_module(".child", __package__).Child
+        _import_what_every_child_needs()
+    except (ImportError, AttributeError, TypeError) as error:
+        return Trace("died", f"This version of torch cannot be traced: {error}")
+    scratch = Path(tempfile.mkdtemp(prefix="gpufit-trace-"))
+    try:
+        running = _fork(lambda out: child_type(source, open_namespace, card, steps, out, scratch).run())
+        body, late = _wait(running, began + limit, stop)
+        status = _end(running)
+        return _result(body, late, status, running.log_text(), source, limit, time.monotonic() - began)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def ask_child(question: Callable[[], bool], *, limit: float, stop: int | None = None) -> bool | None:
+    """The answer of a forked copy of this process, in which the question may change anything; None: it has none."""
+
+    def answer(out: int) -> None:
+        os.write(out, b"yes\n" if question() else b"no\n")
+
+    running = _fork(answer)
+    body, _ = _wait(running, time.monotonic() + limit, stop)
+    _end(running)
+    return {b"yes\n": True, b"no\n": False}.get(body)
+
+
+def import_what_traces() -> None:
+    """What a trace needs and takes long to import, for a process that has time now."""
+    importlib.import_module(".child", __package__)
+    _import_what_every_child_needs()
+
+
+def _import_what_every_child_needs() -> None:
+    """Torch imports these at the first fake tensor; here it happens once, and not in each child (0.4 s)."""
+    for name in ("torch.fx.experimental.symbolic_shapes", "torch.distributed.tensor"):
+        with contextlib.suppress(ImportError):  # builds without torch.distributed do without it
+            importlib.import_module(name)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A child, where its result comes from, and what it and the C code in it say when they die."""
+
+    pid: int
+    result: int  # file descriptor
+    log: int  # file descriptor
+
+    def log_text(self) -> str:
+        with open(self.log, "rb") as file:
+            file.seek(max(0, os.fstat(self.log).st_size - 20_000))
+            return file.read().decode(errors="replace").strip()
+
+
+def _fork(run: Callable[[int], None]) -> Running:
+    result, out = os.pipe()
+    log = os.memfd_create("gpufit-trace", os.MFD_CLOEXEC)
+    pid = os.fork()
+    if pid:
+        os.close(out)
+        with contextlib.suppress(OSError):  # by both, since either may come first: it must be there when we end it
+            os.setpgid(pid, pid)
+        return Running(pid, result, log)
+    try:
+        os.close(result)
+        _leave_parent(log)
+        run(out)
+    except BaseException:
+        with open(log, "w", closefd=False) as file:
+            traceback.print_exc(file=file)
+    finally:
+        os._exit(1)
+
+
+def _leave_parent(log: int) -> None:
+    """A group of its own, so that all that the cell starts can be ended with it; no output of the parent's."""
+    import faulthandler
+
+    os.setpgid(0, 0)
+    _die_with_parent()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1):
+        os.dup2(null, fd)
+    os.dup2(log, 2)
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_DFL)
+    faulthandler.enable(2)
+    faulthandler.register(_WHERE, file=2, all_threads=False)
+
+
+def _die_with_parent() -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _wait(running: Running, end: float, stop: int | None = None) -> tuple[bytes, bool]:
+    """Read the result, a line; whether the time ran out before it came."""
+    body = bytearray()
+    watched = [running.result] if stop is None else [running.result, stop]
+    while not body.endswith(b"\n"):
+        ready = select.select(watched, [], [], max(0.0, end - time.monotonic()))[0]
+        if stop in ready:
+            return b"", True
+        if not ready:
+            _ask_where(running)
+            return b"", True
+        part = os.read(running.result, 1 << 20)
+        if not part:
+            break
+        body += part
+    return bytes(body), False
+
+
+def _ask_where(running: Running) -> None:
+    os.kill(running.pid, _WHERE)
+    end = time.monotonic() + _LAST_WORDS
+    while time.monotonic() < end and not _LINE.search(os.pread(running.log, 1 << 16, 0).decode(errors="replace")):
+        time.sleep(0.01)
+
+
+def _end(running: Running) -> int:
+    os.close(running.result)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)  # not yet reaped, so the number is still its own
+    return os.waitpid(running.pid, 0)[1]
+
+
+def _result(body: bytes, late: bool, status: int, log: str, source: str, limit: float, seconds: float) -> Trace:
+    if late:
+        return Trace("timeout", f"It took more than {limit:g} s.", _where(log, source), seconds=seconds)
+    if not body.endswith(b"\n"):
+        return Trace("died", f"{_how(status)}\n{_last_words(log)}".strip(), _where(log, source), seconds=seconds)
+    found: dict[str, Any] = json.loads(body)
+    blocks = tuple(Block(*row) for row in found.pop("blocks", ()))
+    changes = tuple(Change(*row) for row in found.pop("changes", ()))
+    return Trace(**found, blocks=blocks, changes=changes, seconds=seconds)
+
+
+def _last_words(log: str) -> str:
+    """What the child wrote, less our own frames and the list of extension modules."""
+    words = log.split("\nExtension modules:")[0].splitlines()
+    start = next((at for at, line in enumerate(words) if "child.py" in line and line.startswith("  File")), len(words))
+    return "\n".join(words[:start][-60:])
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"The traced copy of the cell was ended by {signal.Signals(os.WTERMSIG(status)).name}."
+    return f"The traced copy of the cell ended with status {os.waitstatus_to_exitcode(status)}."
+
+
+def _where(log: str, source: str) -> str:
+    """The innermost line of the cell in what faulthandler wrote."""
+    found = _LINE.search(log)
+    if found is None:
+        return ""
+    number = int(found[1])
+    lines = source.splitlines()
+    return f"line {number} of the cell" + (f": {lines[number - 1].strip()}" if number <= len(lines) else "")

@@ -1,0 +1,87 @@
+"""How the objects of each type travel. A Kind makes an object empty and fills it afterwards, so cycles are no problem;
+and what fills a new object on the way in fills the kernel's own object again on the way back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .stream import GraphPickler
+
+Reduced = Any  # what pickle's reducer_override may return: a tuple, a global's name or NotImplemented
+
+
+def reduce_as_pickle_does(obj: Any, pickler: GraphPickler) -> Reduced:
+    return NotImplemented
+
+
+def nothing_to_fill(obj: Any, state: Any) -> None:
+    raise AssertionError(f"{type(obj)} has no state")
+
+
+def no_state(obj: Any) -> Any:
+    return None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How the objects of one type travel.
+
+    `state` is a fresh, shallow picture of what may change in place (None: nothing may), `fill` puts it into an object,
+    `mark` is the picture to compare where the state itself would be dear to make or keep.
+    """
+
+    reduce: Callable[[Any, GraphPickler], Reduced] = reduce_as_pickle_does
+    state: Callable[[Any], Any] = no_state
+    fill: Callable[[Any, Any], None] = nothing_to_fill
+    mark: Callable[[Any], Any] | None = None
+    hashes: bool = False  # filling it hashes other objects, which must be filled before
+    replaced: bool = False  # cannot be changed in place (an enumerate at a position): sent anew every time
+
+    def picture(self, obj: Any) -> Any:
+        return self.state(obj) if self.mark is None else self.mark(obj)
+
+
+_ATOMS = (int, float, str, bool, bytes, complex, slice)
+_FAMILIES = (
+    "refusals",
+    "kinds.containers",
+    "kinds.functions",
+    "kinds.exceptions",
+    "kinds.odd",
+    "kinds.directories",
+    "kinds.instances",
+)
+_OF_LIBRARIES = {"torch": "kinds.tensors", "numpy": "kinds.arrays", "pandas": "kinds.frames"}
+
+
+def kind_of(cls: type, known: dict[type, Kind]) -> Kind:
+    """The Kind of a type. `known` belongs to one crossing, so that classes of the notebook are not kept for ever."""
+    kind = known.get(cls)
+    if kind is None:
+        # A library's types can only be met where the library is loaded, and the kernel need not load it for us.
+        loaded = [family for library, family in _OF_LIBRARIES.items() if library in sys.modules]
+        finders = (import_module(f"{__package__}.{family}").find for family in (*loaded, *_FAMILIES))
+        kind = known[cls] = next(found for find in finders if (found := find(cls)) is not None)
+    return kind
+
+
+def unchanged(then: Any, now: Any) -> bool:
+    """Whether two pictures of one object show the same: a tuple is our record, a list or dict its contents."""
+    if then is now:
+        return True
+    if type(then) is not type(now):
+        return False
+    if type(then) is tuple:
+        return len(then) == len(now) and all(map(unchanged, then, now))
+    if type(then) is list:
+        return len(then) == len(now) and all(map(is_, then, now))
+    if type(then) is dict:
+        return len(then) == len(now) and all(map(is_, then, now)) and all(map(is_, then.values(), now.values()))
+    return isinstance(then, _ATOMS) and bool(then == now)

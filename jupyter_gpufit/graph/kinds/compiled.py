@@ -1,0 +1,45 @@
+"""What torch.compile made: shipped as the original and how it was compiled; it is compiled again when first used."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..kind import Kind, Reduced
+
+if TYPE_CHECKING:
+    from ..stream import GraphPickler
+
+
+def reduce_compiled_module(module: Any, pickler: GraphPickler) -> Reduced:
+    return compile_again, (module._orig_mod, _options(module.dynamo_ctx))
+
+
+def reduce_compiled_function(fn: FunctionType, pickler: GraphPickler) -> Reduced:
+    from torch._dynamo.eval_frame import _TorchDynamoContext
+
+    cells = [cell.cell_contents for cell in fn.__closure__ or ()]
+    context = next((held for held in cells if isinstance(held, _TorchDynamoContext)), None)
+    original = fn.__dict__["_torchdynamo_orig_callable"]
+    return compile_again, (original, {} if context is None else _options(context))
+
+
+def _options(context: Any) -> dict[str, Any]:
+    from torch._dynamo.eval_frame import innermost_backend
+
+    backend = innermost_backend(context.callback)
+    while hasattr(backend, "_torchdynamo_orig_callable"):
+        backend = backend._torchdynamo_orig_callable
+    while hasattr(backend, "_torchdynamo_orig_backend"):
+        backend = backend._torchdynamo_orig_backend
+    found = {"backend": backend, "dynamic": getattr(context, "_dynamic", None)}
+    return found | {"fullgraph": bool(getattr(context, "fullgraph", False))}
+
+
+def compile_again(original: Any, options: dict[str, Any]) -> Any:
+    return torch.compile(original, **options)
+
+
+COMPILED_MODULE = Kind(reduce=reduce_compiled_module)

@@ -1,0 +1,178 @@
+"""Functions, closures, classes and modules.
+
+What the notebook defines goes by value and keeps its globals: on the other side these are the namespace there. What a
+library defines goes by name, or, where it has none (a decorator's inner function), by value with that module's globals.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from cloudpickle.cloudpickle import _should_pickle_by_reference
+
+from ..kind import Kind, Reduced
+from .instances import find_in_module
+
+if TYPE_CHECKING:
+    from ..stream import GraphPickler
+
+_GLOBALS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"})
+_OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of it
+    {"__dict__", "__weakref__", "_abc_impl", "__slotnames__", "__abstractmethods__", "__annotations_cache__"}
+)
+
+
+def names_used(code: CodeType) -> Iterator[str]:
+    """The globals that a function or anything defined in it uses; `co_names` would add every attribute's name."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _GLOBALS or instruction.opname == "LOAD_FROM_DICT_OR_GLOBALS":
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names_used(constant)
+
+
+def reduce_function(fn: FunctionType, pickler: GraphPickler) -> Reduced:
+    home: Any = fn.__globals__
+    if "_torchdynamo_orig_callable" in fn.__dict__:
+        from .compiled import reduce_compiled_function
+
+        return reduce_compiled_function(fn, pickler)
+    if home is pickler.namespace:
+        pickler.want(fn.__code__, fn.__qualname__)
+        pickler.take_source(fn.__code__.co_filename)
+    elif _should_pickle_by_reference(fn):
+        return NotImplemented
+    elif (home := _module_of(fn)) is None:
+        return pickler.reduce_as_cloudpickle_does(fn)
+    args = (fn.__code__, home, fn.__name__, fn.__qualname__, fn.__module__, fn.__closure__)
+    return make_function, args, _contents(fn), None, None, fill_function
+
+
+def _module_of(fn: FunctionType) -> ModuleType | None:
+    # By its globals: functools.wraps gives a wrapper the module of what it wraps.
+    module = sys.modules.get(fn.__globals__.get("__name__", ""))
+    return module if module is not None and vars(module) is fn.__globals__ else None
+
+
+def make_function(code: CodeType, home: Any, name: str, qualname: str, module: str, closure: Any) -> FunctionType:
+    fn = FunctionType(code, vars(home) if isinstance(home, ModuleType) else home, name, None, closure)
+    fn.__qualname__, fn.__module__ = qualname, module
+    return fn
+
+
+def _contents(fn: FunctionType) -> tuple[Any, ...]:
+    annotations = fn.__annotations__ if sys.version_info < (3, 14) else None  # reading them there evaluates them
+    return fn.__dict__ or None, fn.__defaults__, fn.__kwdefaults__, fn.__doc__, annotations
+
+
+def function_state(fn: FunctionType) -> Any:
+    """Only functions of the notebook change in place; a library's may, but that is the process's own business."""
+    return _contents(fn) if fn.__module__ == "__main__" else None
+
+
+def fill_function(fn: FunctionType, state: tuple[Any, ...]) -> None:
+    own, fn.__defaults__, fn.__kwdefaults__, fn.__doc__, annotations = state
+    if own is not None:
+        fn.__dict__ = own
+    if annotations is not None:
+        fn.__annotations__ = annotations
+
+
+def reduce_cell(cell: CellType, pickler: GraphPickler) -> Reduced:
+    return make_cell, (), cell_state(cell), None, None, fill_cell
+
+
+def make_cell() -> CellType:
+    return CellType()
+
+
+def cell_state(cell: CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # empty
+        return ()
+
+
+def fill_cell(cell: CellType, state: tuple[Any, ...]) -> None:
+    if state:
+        cell.cell_contents = state[0]
+    elif cell_state(cell):
+        del cell.cell_contents
+
+
+def reduce_class(cls: type, pickler: GraphPickler) -> Reduced:
+    if cls.__module__ != "__main__" and not _should_pickle_by_reference(cls):
+        name = pickler.name_in_module(cls, cls.__module__)
+        if name is not None:  # as the enums of compiled modules, which are not found under their own names
+            return find_in_module, (cls.__module__, name)
+    found = pickler.reduce_as_cloudpickle_does(cls)
+    if found is not NotImplemented and "__slots__" in vars(cls) and not issubclass(cls, Enum):
+        # cloudpickle makes the class first and names its slots afterwards, when it is too late for it to have any.
+        found[1][3]["__slots__"] = vars(cls)["__slots__"]
+    return found
+
+
+def class_state(cls: type) -> dict[str, Any] | None:
+    if cls.__module__ != "__main__":
+        return None
+    return {name: value for name, value in vars(cls).items() if name not in _OF_THE_CLASS_ITSELF}
+
+
+def fill_class(cls: type, state: dict[str, Any]) -> None:
+    for name in class_state(cls) or {}:
+        if name not in state:
+            type.__delattr__(cls, name)
+    for name, value in state.items():
+        if vars(cls).get(name, cls) is not value:
+            type.__setattr__(cls, name, value)
+
+
+def reduce_cached(fn: Any, pickler: GraphPickler) -> Reduced:
+    """A function under lru_cache travels without what it has cached."""
+    if fn.__wrapped__.__globals__ is not pickler.namespace and fn.__module__ != "__main__":
+        return NotImplemented
+    parameters = fn.cache_parameters()
+    return make_cached, (fn.__wrapped__, parameters["maxsize"], parameters["typed"]), fn.__dict__ or None
+
+
+def make_cached(fn: Any, limit: int | None, typed: bool) -> Any:
+    return functools.lru_cache(limit, typed)(fn)
+
+
+def reduce_cached_property(obj: Any, pickler: GraphPickler) -> Reduced:
+    # Until Python 3.12 it holds a lock.
+    return make_cached_property, (obj.func, obj.attrname)
+
+
+def make_cached_property(fn: Any, name: str | None) -> Any:
+    made = functools.cached_property(fn)
+    made.attrname = name
+    return made
+
+
+def reduce_module(module: ModuleType, pickler: GraphPickler) -> Reduced:
+    return pickler.dispatch_table[ModuleType](module)
+
+
+FUNCTION = Kind(reduce=reduce_function, state=function_state, fill=fill_function)
+CLASS = Kind(reduce=reduce_class, state=class_state, fill=fill_class)
+_KINDS: dict[type, Kind] = {
+    FunctionType: FUNCTION,
+    CellType: Kind(reduce=reduce_cell, state=cell_state, fill=fill_cell),
+    functools._lru_cache_wrapper: Kind(reduce=reduce_cached),
+    functools.cached_property: Kind(reduce=reduce_cached_property),
+    ModuleType: Kind(reduce=reduce_module),
+}
+
+
+def find(cls: type) -> Kind | None:
+    if issubclass(cls, type):
+        return CLASS
+    return _KINDS.get(cls) or (_KINDS[ModuleType] if issubclass(cls, ModuleType) else None)

@@ -1,0 +1,281 @@
+"""Objects of classes written in Python, and whatever else knows how to pickle itself.
+
+A process's snapshot wants the raw `__dict__`: `__getstate__` is made for storing, and drops live state (the `step` that
+a scheduler wrapped, the scale of a GradScaler). The dict travels as an object of its own, so `vars(model)` stays the
+model's, and changing an attribute is changing a dict.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import hashlib
+import pickle
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable
+from importlib import import_module
+from itertools import islice
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from ..kind import Kind, Reduced, kind_of
+from ..refusals import stays
+
+if TYPE_CHECKING:
+    from ..stream import GraphPickler
+
+_POINTER = 8  # bytes
+Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
+_MISSING = object()
+_OBJECT: Any = object  # mypy takes a method of the class `object` for one of an object
+
+
+def find(cls: type) -> Kind | None:
+    if cls.__module__ == "builtins" and cls.__reduce_ex__ is _OBJECT.__reduce_ex__ and not hasattr(cls, "__setstate__"):
+        return IMMUTABLE
+    if not is_plain(cls):
+        return GENERIC
+    return INSTANCE if cls.__getstate__ is _OBJECT.__getstate__ else STORABLE
+
+
+def is_plain(cls: type) -> bool:
+    """Whether objects of this class are their attributes and nothing else."""
+    slots = len(slots_of(cls))
+    expected = object.__basicsize__ + _POINTER * ((cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0) + slots)
+    return (
+        cls.__basicsize__ <= expected  # a class written in C keeps more: it must know how to pickle it
+        and cls.__reduce_ex__ is _OBJECT.__reduce_ex__
+        and cls.__reduce__ is _OBJECT.__reduce__
+        and cls not in copyreg.dispatch_table
+        and not hasattr(cls, "__getnewargs_ex__")
+        and not hasattr(cls, "__getnewargs__")
+    )
+
+
+def slots_of(cls: type) -> list[str]:
+    names: list[str] = copyreg._slotnames(cls)  # type: ignore[attr-defined]
+    return names
+
+
+def attributes(obj: Any) -> Attributes:
+    own = getattr(obj, "__dict__", None)
+    names = slots_of(type(obj))
+    if not names:
+        return own, None
+    values = ((name, getattr(obj, name, _MISSING)) for name in names)
+    return own, {name: value for name, value in values if value is not _MISSING}
+
+
+def set_attributes(obj: Any, state: Attributes) -> None:
+    own, slots = state
+    if own is not None and getattr(obj, "__dict__", None) is not own:
+        # The base's own method: a frozen dataclass refuses its own, and nn.Module's does a great deal more.
+        object.__setattr__(obj, "__dict__", own)
+    if slots is None:
+        return
+    for name in slots_of(type(obj)):
+        if name in slots:
+            object.__setattr__(obj, name, slots[name])
+        elif hasattr(obj, name):
+            object.__delattr__(obj, name)
+
+
+def make(obj: Any, pickler: GraphPickler) -> tuple[Any, tuple[Any, ...]]:
+    """How to make an object to be filled: by name where a module holds it (a sentinel compared by `is`), else empty."""
+    cls = type(obj)
+    name = pickler.name_in_module(obj, cls.__module__)
+    return (make_instance, (cls,)) if name is None else (find_in_module, (cls.__module__, name))
+
+
+def make_instance(cls: type) -> Any:
+    return object.__new__(cls)
+
+
+def find_in_module(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
+
+
+def instance_state(obj: Any) -> tuple[Any, ...]:
+    return type(obj), *attributes(obj)
+
+
+def fill_instance(obj: Any, state: tuple[Any, ...]) -> None:
+    cls, *own = state
+    if type(obj) is not cls:
+        object.__setattr__(obj, "__class__", cls)  # as torch's parametrizations do
+    set_attributes(obj, (own[0], own[1]))
+
+
+def reduce_instance(obj: Any, pickler: GraphPickler) -> Reduced:
+    return *make(obj, pickler), instance_state(obj), None, None, fill_instance
+
+
+INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance)
+
+
+# A class with a __getstate__ of its own: used where the raw attributes lead to what cannot travel.
+_MANY = 1000  # objects looked at: what a getstate leaves out is near
+
+
+def _holds_refused(obj: Any, pickler: GraphPickler | None = None) -> bool:
+    # Those found to hold nothing such in this crossing, so that a chain is not walked from each link.
+    clean = pickler.clean if pickler else set()
+    if id(obj) in clean:
+        return False
+    known: dict[type, Kind] = {}
+    seen, others, spoken = {id(obj): None}, deque[Any](), list[Any]()
+
+    def leads_there(todo: deque[Any]) -> bool:
+        own: dict[int, None] = {}
+        met = []
+        while todo and len(seen) + len(own) < _MANY:
+            value = todo.popleft()
+            if id(value) in own or id(value) in seen or id(value) in clean:
+                continue
+            kind = pickler.kind(type(value)) if pickler else kind_of(type(value), known)
+            if (pickler.stays(value) if pickler else stays(value)) or (kind is GENERIC and _knows_no_way(type(value))):
+                return True
+            if kind is STORABLE:
+                met.append(value)
+                continue
+            own[id(value)] = None
+            todo.extend(_inside(value, kind))
+        seen.update(own)
+        others.extend(met)
+        return False
+
+    if leads_there(deque(_inside(obj, STORABLE))):
+        return True
+    # What leads there through another of this kind does so no longer, if that one's __getstate__ leaves it out.
+    while others and len(seen) < _MANY:
+        other = others.popleft()
+        if id(other) in seen or any(other is one for one, _ in spoken):
+            continue
+        if not leads_there(deque(_inside(other, STORABLE))):
+            seen[id(other)] = None
+            continue
+        try:
+            state = other.__getstate__()
+        except Exception:
+            return True
+        spoken.append((other, state))
+        if leads_there(deque([state])):
+            return True
+    clean.update(islice(seen, _MANY // 4) if len(seen) >= _MANY else seen)  # unfinished, it tells only of the near ones
+    return False
+
+
+def _knows_no_way(cls: type) -> bool:
+    """Whether it is a class written in C that did not think of pickle."""
+    return (
+        cls.__reduce_ex__ is _OBJECT.__reduce_ex__
+        and cls.__reduce__ is _OBJECT.__reduce__
+        and cls.__getstate__ is _OBJECT.__getstate__
+        and cls not in copyreg.dispatch_table
+        and not is_plain(cls)
+    )
+
+
+def _inside(obj: Any, kind: Kind) -> Iterable[Any]:
+    """What an object would take along, if its attributes travelled as they are; of many alike, the first."""
+    if isinstance(obj, list | tuple | set | frozenset):
+        return islice(obj, 100)
+    if type(obj) in (dict, OrderedDict, defaultdict):
+        return islice(list(obj.values()), 100)
+    if isinstance(obj, MethodType):
+        return (obj.__self__,)
+    if kind is INSTANCE or kind is STORABLE:
+        own, slots = attributes(obj)
+        return [*(own or {}).values(), *(slots or {}).values()]
+    return ()
+
+
+def storable_state(obj: Any, pickler: GraphPickler | None = None) -> tuple[Any, ...]:
+    return (type(obj), None, None, obj.__getstate__()) if _holds_refused(obj, pickler) else instance_state(obj)
+
+
+def storable_mark(obj: Any) -> tuple[Any, ...]:
+    own, slots = attributes(obj)
+    return type(obj), own, slots, dict(own or {})  # not `own` alone: it need not have come as an object of its own
+
+
+def fill_storable(obj: Any, state: tuple[Any, ...]) -> None:
+    if len(state) == 4:
+        set_state(obj, state[3])
+    elif state[1] is not getattr(obj, "__dict__", None) and _holds_refused(
+        obj
+    ):  # which stayed here, so that the state is not all there is
+        vars(obj).update(state[1] or {})
+    else:
+        fill_instance(obj, state)
+
+
+def reduce_storable(obj: Any, pickler: GraphPickler) -> Reduced:
+    return *make(obj, pickler), storable_state(obj, pickler), None, None, fill_storable
+
+
+STORABLE = Kind(reduce=reduce_storable, state=storable_state, fill=fill_storable, mark=storable_mark)
+
+
+# Whatever has a __reduce__ of its own, in C or in Python.
+def set_state(obj: Any, state: Any) -> None:
+    """What pickle does with a state."""
+    if hasattr(obj, "__setstate__"):
+        obj.__setstate__(state)
+        return
+    own, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    obj.__dict__.update(own or {})
+    for name, value in (slots or {}).items():
+        setattr(obj, name, value)
+
+
+def reduced(obj: Any, pickler: GraphPickler | None = None) -> Any:
+    special = pickler.dispatch_table.get(type(obj)) if pickler else copyreg.dispatch_table.get(type(obj))
+    return special(obj) if special else obj.__reduce_ex__(5)
+
+
+def reduce_generic(obj: Any, pickler: GraphPickler) -> Reduced:
+    found = reduced(obj, pickler)
+    if not isinstance(found, str):
+        return found
+    module = pickle.whichmodule(obj, found)  # type: ignore[attr-defined]
+    if pickler.name_in_module(obj, module) in (None, found):
+        return found
+    return find_in_module, (module, pickler.name_in_module(obj, module))
+
+
+def generic_state(obj: Any) -> Any:
+    found = reduced(obj)
+    if isinstance(found, str) or len(found) < 3:
+        return None
+    state, items, pairs = (*found[2:5], None, None, None)[:3]
+    if state is None and items is None and pairs is None:
+        return None
+    return state, None if items is None else list(items), None if pairs is None else dict(pairs)
+
+
+def generic_mark(obj: Any) -> Any:
+    """A digest of the state, which is made anew at every look and so has no identity."""
+    state = generic_state(obj)
+    if state is None:
+        return None
+    try:
+        return hashlib.blake2b(pickle.dumps(state, 5)).digest()
+    except Exception:  # it holds something of the notebook, which plain pickle cannot write: send it every time
+        return object()
+
+
+def fill_generic(obj: Any, state: tuple[Any, Any, Any]) -> None:
+    own, items, pairs = state
+    if own is not None:
+        set_state(obj, own)
+    if items is not None:
+        obj.clear()
+        obj.extend(items)
+    if pairs is not None:
+        obj.clear()
+        for key, value in pairs.items():
+            obj[key] = value
+
+
+GENERIC = Kind(reduce=reduce_generic, state=generic_state, fill=fill_generic, mark=generic_mark)
+IMMUTABLE = Kind(reduce=reduce_generic)

@@ -1,0 +1,230 @@
+"""Smaller things: weak references, iterators at a position, views of dicts, files, and the standard streams."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import io
+import itertools
+import os
+import re
+import sys
+import weakref
+from collections import OrderedDict
+from types import MappingProxyType, MethodType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ..kind import Kind, Reduced
+from ..refusals import has_callback
+from .instances import GENERIC, reduce_generic
+
+if TYPE_CHECKING:
+    from ..stream import GraphPickler
+
+_STREAMS = ("stdin", "stdout", "stderr")
+_NOTHING: dict[Any, Any] = {}
+_ITERABLES: tuple[Any, ...] = (
+    [],
+    (),
+    "",
+    b"",
+    range(0),
+    range(1 << 70),
+    set(),
+    _NOTHING,
+    _NOTHING.values(),
+    _NOTHING.items(),
+)
+_ITERATORS = {*(type(iter(one)) for one in _ITERABLES), type(reversed([])), enumerate, zip, map, filter, reversed}
+
+
+class _Gone:
+    pass
+
+
+def find(cls: type) -> Kind | None:
+    if cls is itertools.pairwise:
+        return Kind(reduce=reduce_pairwise, replaced=True)
+    if (cls.__module__, cls.__name__) == ("numpy", "flatiter"):
+        return Kind(reduce=reduce_flat, replaced=True)
+    if cls in _ITERATORS or cls.__module__ == "itertools":
+        # Where they are cannot be set in place for most of them, so the names that hold one get a new one.
+        return Kind(reduce=reduce_generic, replaced=True)
+    if issubclass(cls, io.IOBase) and not issubclass(cls, io.StringIO | io.BytesIO):
+        return Kind(reduce=reduce_file)
+    if issubclass(cls, weakref.ref):
+        return Kind(reduce=reduce_reference)
+    if issubclass(cls, SimpleNamespace):
+        return Kind(reduce=reduce_namespace, state=lambda obj: dict(vars(obj)), fill=fill_namespace)
+    return _KINDS.get(cls)
+
+
+def reduce_reference(obj: Any, pickler: GraphPickler) -> Reduced:
+    if has_callback(obj):
+        return pickler.refuse(obj, "a weak reference with a callback, which would be lost. Make it inside the cell.")
+    return make_reference, (obj(),)
+
+
+def make_reference(target: Any) -> Any:
+    return weakref.ref(_Gone() if target is None else target)
+
+
+def reduce_proxy(obj: Any, pickler: GraphPickler) -> Reduced:
+    return weakref.proxy, (obj.__repr__.__self__,)  # the one thing a proxy has that leads to its object
+
+
+def reduce_weak(obj: Any, pickler: GraphPickler) -> Reduced:
+    """Weak dicts and sets: what is alive now."""
+    return make_weak, (type(obj),), weak_state(obj), None, None, fill_weak
+
+
+def make_weak(cls: type) -> Any:
+    return cls()
+
+
+def weak_state(obj: Any) -> Any:
+    return list(obj) if isinstance(obj, weakref.WeakSet) else dict(obj)
+
+
+def fill_weak(obj: Any, state: Any) -> None:
+    obj.clear()
+    obj.update(state)
+
+
+def reduce_view(obj: MappingProxyType[Any, Any], pickler: GraphPickler) -> Reduced:
+    """A read-only view shows the same dict there, not a copy of it."""
+    target = _behind(obj)
+    return MappingProxyType, (target if type(target) is dict else dict(obj),)
+
+
+def _behind(proxy: MappingProxyType[Any, Any]) -> Any:
+    return proxy | _Reveal()
+
+
+class _Reveal:
+    """`proxy | other` hands its own dict to `other`: the only way in Python to the dict behind a proxy."""
+
+    def __ror__(self, other: Any) -> Any:
+        return other
+
+
+def reduce_dict_view(obj: Any, pickler: GraphPickler) -> Reduced:
+    """`names = d.keys()` goes on showing what is in `d`."""
+    return make_dict_view, (_behind(obj.mapping), _DICT_VIEWS[type(obj)])
+
+
+def make_dict_view(target: Any, name: str) -> Any:
+    # By the dict's own method, not by one of a subclass.
+    return getattr(OrderedDict if isinstance(target, OrderedDict) else dict, name)(target)
+
+
+# A match shows what was searched and what was found, but not by which call. That is tried out.
+_CALLS = ("search", "match", "fullmatch")
+_FAR = 10_000  # matches before it, of re.finditer()
+
+
+def reduce_match(obj: re.Match[Any], pickler: GraphPickler) -> Reduced:
+    args = (obj.string, obj.pos, obj.endpos)
+    for call in _CALLS:
+        if _same_match(obj, getattr(obj.re, call)(*args)):
+            return find_match, (obj.re, call, args)
+    for number, found in enumerate(itertools.islice(obj.re.finditer(*args), _FAR)):
+        if _same_match(obj, found):
+            return find_nth_match, (obj.re, number, args)
+    return pickler.refuse(obj, "a match far into a text. Keep its text or its place: match.group(), match.span().")
+
+
+def _same_match(one: re.Match[Any], other: re.Match[Any] | None) -> bool:
+    return other is not None and (one.regs, one.lastindex) == (other.regs, other.lastindex)
+
+
+def find_match(pattern: re.Pattern[Any], call: str, args: Any) -> Any:
+    return getattr(pattern, call)(*args)
+
+
+def find_nth_match(pattern: re.Pattern[Any], number: int, args: Any) -> Any:
+    return next(itertools.islice(pattern.finditer(*args), number, None))
+
+
+def reduce_pairwise(obj: Any, pickler: GraphPickler) -> Reduced:
+    """It holds an iterator and the value before."""
+    if sys.version_info >= (3, 13):  # and more than that
+        return reduce_generic(obj, pickler)
+    held = [one for one in gc.get_referents(obj) if one is not type(obj)]
+    return make_pairwise, (held[0] if held else (), held[1:])
+
+
+def make_pairwise(left: Any, before: list[Any]) -> Any:
+    return itertools.pairwise(itertools.chain(before, left) if before else left)
+
+
+def reduce_flat(obj: Any, pickler: GraphPickler) -> Reduced:
+    return make_flat, (obj.base, obj.index)
+
+
+def make_flat(array: Any, index: int) -> Any:
+    """An array's elements one by one, as np.ndenumerate() goes over them."""
+    flat = array.flat
+    for _ in itertools.islice(flat, index):
+        pass
+    return flat
+
+
+def reduce_namespace(obj: SimpleNamespace, pickler: GraphPickler) -> Reduced:
+    return make_namespace, (type(obj),), dict(vars(obj)), None, None, fill_namespace
+
+
+def make_namespace(cls: type[SimpleNamespace]) -> SimpleNamespace:
+    return cls.__new__(cls)
+
+
+def fill_namespace(obj: SimpleNamespace, state: dict[str, Any]) -> None:
+    vars(obj).clear()
+    vars(obj).update(state)
+
+
+def reduce_file(obj: Any, pickler: GraphPickler) -> Reduced:
+    for name in _STREAMS:
+        if obj in (getattr(sys, name), getattr(sys, f"__{name}__")) or _writes_to(obj, name):
+            return find_stream, (name,)
+    if obj.closed and isinstance(obj, io.TextIOWrapper | io.BufferedIOBase | io.RawIOBase):
+        return make_closed_file, (isinstance(obj, io.TextIOWrapper), getattr(obj, "name", ""))
+    return pickler.refuse(obj, "an open file, whose position belongs to this process. Open it inside the cell.")
+
+
+def _writes_to(obj: Any, name: str) -> bool:
+    """Whether it is a kernel's stream that has been replaced since."""
+    return type(obj).__name__ == "OutStream" and getattr(obj, "name", None) == name
+
+
+def find_stream(name: str) -> Any:
+    return getattr(sys, name)
+
+
+def make_closed_file(text: bool, name: Any) -> Any:
+    raw = io.FileIO(os.devnull)
+    raw.name = name
+    file = io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8") if text else io.BufferedReader(raw)
+    file.close()
+    return file
+
+
+def reduce_method(obj: MethodType, pickler: GraphPickler) -> Reduced:
+    return MethodType, (obj.__func__, obj.__self__)
+
+
+_DICT_VIEWS: dict[type, str] = {
+    type(getattr(one, name)()): name for one in (_NOTHING, OrderedDict()) for name in ("keys", "values", "items")
+}
+_KINDS: dict[type, Kind] = {
+    **dict.fromkeys(_DICT_VIEWS, Kind(reduce=reduce_dict_view)),
+    weakref.ProxyType: Kind(reduce=reduce_proxy),
+    weakref.CallableProxyType: Kind(reduce=reduce_proxy),
+    weakref.WeakKeyDictionary: Kind(reduce=reduce_weak, state=weak_state, fill=fill_weak, hashes=True),
+    weakref.WeakValueDictionary: Kind(reduce=reduce_weak, state=weak_state, fill=fill_weak, hashes=True),
+    weakref.WeakSet: Kind(reduce=reduce_weak, state=weak_state, fill=fill_weak, hashes=True),
+    MappingProxyType: Kind(reduce=reduce_view),
+    MethodType: Kind(reduce=reduce_method),
+    re.Match: Kind(reduce=reduce_match),
+    functools.partial: GENERIC,
+}

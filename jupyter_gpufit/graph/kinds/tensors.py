@@ -1,0 +1,269 @@
+"""Tensors: what they look like is in the graph, and their bytes are in the memory beside it.
+
+Loaded only where torch is. Autograd graphs do not travel: a tensor with a live one is refused on the way in, and
+everything arrives as a leaf.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from ..kind import Kind, Reduced
+from ..opening import Opener
+from ..refusals import why_not
+from .instances import INSTANCE, attributes, fill_instance, instance_state, make, reduce_generic
+
+if TYPE_CHECKING:
+    from ..stream import GraphPickler
+
+_OF_TORCH = (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
+_untouched = torch._C.DisableTorchFunctionSubclass  # inside it, subclasses cannot see that we look
+
+
+def find(cls: type) -> Kind | None:
+    if issubclass(cls, torch.Tensor):
+        return Kind(reduce=reduce_tensor, state=tensor_state, fill=fill_tensor, mark=tensor_mark)
+    if issubclass(cls, Optimizer):
+        return Kind(reduce=reduce_optimizer, state=INSTANCE.state, fill=fill_instance)
+    if issubclass(cls, DataLoader) and why_not(cls) is None:
+        return Kind(reduce=reduce_loader, state=loader_state, fill=fill_loader)
+    if cls.__module__ == "torch._dynamo.eval_frame" and cls.__name__ == "OptimizedModule":
+        from .compiled import COMPILED_MODULE
+
+        return COMPILED_MODULE
+    return _KINDS.get(cls)
+
+
+def is_plain(t: torch.Tensor) -> bool:
+    """Whether a tensor is a view of a storage and nothing more; torch itself takes the others apart into such."""
+    return (
+        t.layout is torch.strided
+        and t.device.type in ("cpu", "cuda")
+        and type(t).__reduce_ex__ in _OF_TORCH
+        and not (t.is_quantized or t.is_nested or t.is_conj() or t.is_neg())
+        and not torch.utils._python_dispatch.is_traceable_wrapper_subclass(t)
+    )
+
+
+def reduce_tensor(t: torch.Tensor, pickler: GraphPickler) -> Reduced:
+    with _untouched():
+        if not pickler.back and t.device.type not in ("cpu", "meta"):
+            return pickler.refuse(
+                t,
+                f"a tensor on {t.device}, in the kernel's own process. Move it to the CPU first, with .cpu();"
+                " the cell can move it to its GPU.",
+            )
+        if not pickler.back and t.grad_fn is not None and has_live_graph(t):
+            return pickler.refuse(
+                t,
+                f"a tensor that is part of a live autograd graph ({t.grad_fn.name()}), which cannot be copied."
+                " Detach it first, with .detach(), or compute it inside the cell.",
+            )
+        if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
+            return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
+        if is_plain(t):
+            return make_tensor, (type(t), t.dtype), tensor_state(t), None, None, fill_tensor
+        return reduce_generic(t.detach() if t.grad_fn is not None else t, pickler)
+
+
+def make_tensor(cls: type, dtype: torch.dtype) -> torch.Tensor:
+    empty = torch.empty(0, dtype=dtype, device="cpu")
+    return empty if cls is torch.Tensor else _as_class(cls, empty)
+
+
+def make_meta(
+    cls: type, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool
+) -> torch.Tensor:
+    made = torch.empty_strided(size, stride, dtype=dtype, device="meta")
+    return (made if cls is torch.Tensor else _as_class(cls, made)).requires_grad_(requires_grad)
+
+
+def _as_class(cls: type, t: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = torch.Tensor._make_subclass(cls, t, False)
+    return made
+
+
+def tensor_state(t: torch.Tensor) -> Any:
+    with _untouched():
+        if not is_plain(t):
+            return t.detach()
+        looks = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
+        leaf = _is_leaf(t)
+        extra = (t._backward_hooks, getattr(t, "_post_accumulate_grad_hooks", None)) if leaf else (None, None)
+        own = dict(t.__dict__) or None
+        grad = t.grad if leaf else None
+        return type(t), t.untyped_storage(), looks, t.device.type == "cpu", t.requires_grad, grad, own, extra
+
+
+def _is_leaf(t: torch.Tensor) -> bool:
+    try:
+        return t.is_leaf
+    except RuntimeError:  # one of a parameter's rows, `for row in weight`, after the parameter has changed
+        return False
+
+
+def tensor_mark(t: torch.Tensor) -> Any:
+    with _untouched():
+        return tensor_state(t) if is_plain(t) else (type(t), *(part.data_ptr() for part in _parts(t)))
+
+
+def _parts(t: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors that a sparse tensor consists of."""
+    if t.layout is torch.sparse_coo:
+        return [t._indices(), t._values()]
+    if t.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [t.crow_indices(), t.col_indices(), t.values()]
+    if t.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [t.ccol_indices(), t.row_indices(), t.values()]
+    return []
+
+
+def fill_tensor(t: torch.Tensor, state: Any) -> None:
+    with _untouched(), torch.no_grad():
+        if isinstance(state, torch.Tensor):
+            t.data = state
+            return
+        cls, storage, (dtype, offset, size, stride), on_cpu, requires_grad, grad, own, (hooks, late_hooks) = state
+        new = torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, size, stride)
+        if type(t) is not cls:  # a parameter of a lazy module that has its shape now
+            t.data, t.__class__ = new, cls
+        elif not on_cpu and _same_look(t, new):
+            t.data.copy_(new)  # it only went to a GPU, so whoever shares its bytes here sees the result
+        elif t.data_ptr() != new.data_ptr() or not _same_look(t, new):
+            t.data = new
+        t.__dict__.clear()
+        t.__dict__.update(own or {})
+        if _is_leaf(t):
+            t.requires_grad_(requires_grad)
+            if t.grad is not grad:
+                t.grad = grad
+            if t._backward_hooks is not hooks:
+                t._backward_hooks = hooks
+            if getattr(t, "_post_accumulate_grad_hooks", None) is not late_hooks:
+                t._post_accumulate_grad_hooks = late_hooks
+
+
+def _same_look(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return (a.dtype, a.device, a.size(), a.stride()) == (b.dtype, b.device, b.size(), b.stride())
+
+
+def has_live_graph(t: torch.Tensor) -> bool:
+    """Whether backward could still run through a tensor's graph: it cannot once it has freed what one node saved."""
+    todo, seen = [t.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for name in dir(node):
+            if name.startswith("_saved_") or name == "saved_tensors":
+                try:
+                    getattr(node, name)
+                except RuntimeError:
+                    return False
+        todo += [following for following, _ in node.next_functions]
+    return True
+
+
+def reduce_storage(storage: torch.UntypedStorage, pickler: GraphPickler) -> Reduced:
+    nbytes = storage.nbytes()
+    if storage.device.type == "cpu":
+        number = pickler.recorder.number(storage.data_ptr(), nbytes, storage)
+    else:
+        number = pickler.recorder.foreign(nbytes, lambda buffer: _copy_to(buffer, storage))
+    return make_storage, (pickler.recorder, number)
+
+
+def _copy_to(buffer: Any, storage: torch.UntypedStorage) -> None:
+    """From the device straight to where the bytes go."""
+    source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    torch.frombuffer(buffer, dtype=torch.uint8).copy_(source)
+
+
+def make_storage(opener: Opener, number: int) -> torch.UntypedStorage:
+    buffer, offset, nbytes = opener.place(number)
+    if not nbytes:
+        return torch.UntypedStorage(0)
+    return torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage()
+
+
+def storage_mark(storage: torch.UntypedStorage) -> tuple[int, int]:
+    return storage.data_ptr(), storage.nbytes()
+
+
+def fill_storage(storage: torch.UntypedStorage, new: torch.UntypedStorage) -> None:
+    """Its bytes lie elsewhere now (`share_memory_`, `resize_`)."""
+    if storage.nbytes() != new.nbytes():
+        storage.resize_(new.nbytes())
+    storage.copy_(new)
+
+
+def reduce_typed(storage: Any, pickler: GraphPickler) -> Reduced:
+    return make_typed, (storage._untyped_storage, storage.dtype)
+
+
+def make_typed(untyped: torch.UntypedStorage, dtype: torch.dtype) -> Any:
+    return torch.storage.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
+
+
+def reduce_generator(generator: torch.Generator, pickler: GraphPickler) -> Reduced:
+    if generator is torch.default_generator:
+        return find_default_generator, ()
+    return torch.Generator, ("cpu",), generator_state(generator), None, None, fill_generator
+
+
+def find_default_generator() -> torch.Generator:
+    return torch.default_generator
+
+
+def generator_state(generator: torch.Generator) -> bytes | None:
+    own = generator is not torch.default_generator and generator.device.type == "cpu"
+    return bytes(generator.get_state().numpy()) if own else None
+
+
+def fill_generator(generator: torch.Generator, state: bytes | None) -> None:
+    if state is None:
+        return  # a GPU's: a CPU's generator cannot go on from there
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+
+def reduce_optimizer(optimizer: Optimizer, pickler: GraphPickler) -> Reduced:
+    hooked = getattr(type(optimizer).step, "hooked", False)
+    return make_optimizer, (type(optimizer), hooked), instance_state(optimizer), None, None, fill_instance
+
+
+def make_optimizer(cls: type[Optimizer], hooked: bool) -> Optimizer:
+    optimizer: Optimizer = object.__new__(cls)
+    if hooked:  # what only wraps another one, as accelerate's, is not
+        optimizer._patch_step_function()  # it hangs on the class, and in this process nobody has put it there yet
+    return optimizer
+
+
+def reduce_loader(loader: Any, pickler: GraphPickler) -> Reduced:
+    call, args = make(loader, pickler)
+    return call, args, loader_state(loader), None, None, fill_loader
+
+
+def loader_state(loader: Any) -> dict[str, Any]:
+    """Without its standing worker processes: it starts new ones when it is used."""
+    own, _ = attributes(loader)
+    return {name: None if name == "_iterator" else value for name, value in (own or {}).items()}
+
+
+def fill_loader(loader: Any, state: dict[str, Any]) -> None:
+    iterator = vars(loader).get("_iterator")
+    vars(loader).clear()
+    vars(loader).update(state, _iterator=iterator)
+
+
+_KINDS: dict[type, Kind] = {
+    torch.UntypedStorage: Kind(
+        reduce=reduce_storage, state=torch.UntypedStorage.clone, fill=fill_storage, mark=storage_mark
+    ),
+    torch.storage.TypedStorage: Kind(reduce=reduce_typed),
+    torch.Generator: Kind(reduce=reduce_generator, state=generator_state, fill=fill_generator),
+}

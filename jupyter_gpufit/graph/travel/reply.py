@@ -1,0 +1,65 @@
+"""What a worker sends back, in memory or in a directory."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..memory import Memory
+from ..refusals import INSIDE
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """Something the worker could not send."""
+
+    name: str  # the variable
+    path: str  # where in it
+    why: str
+
+    def __str__(self) -> str:
+        why, _, _ = self.why.partition(f" {INSIDE}")
+        return f"{self.path} stayed in the worker: it is {why.rstrip('.')}."
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A worker's answer. With the input beside it, a kernel that never saw the objects can open it, too."""
+
+    graph: bytes
+    memory: Memory
+    input_graph: bytes | None = None
+    input_memory: Memory | None = None  # the input's bytes as the worker left them
+
+    @property
+    def left_behind(self) -> tuple[LeftBehind, ...]:
+        return tuple(LeftBehind(*found) for found in split(self.graph)[0]["left_behind"])
+
+    def save(self, directory: Path) -> None:
+        """Write the reply as four files; the caller makes the directory, and makes it visible when all is written."""
+        assert self.input_graph is not None and self.input_memory is not None
+        (directory / "reply.graph").write_bytes(self.graph)
+        (directory / "input.graph").write_bytes(self.input_graph)
+        self.memory.save(directory / "reply.memory")
+        self.input_memory.save(directory / "input.memory")
+
+    @classmethod
+    def open(cls, directory: Path) -> Reply:
+        """Read a saved reply. Opening one runs code from it: the caller checks first that nobody else wrote it."""
+        return cls(
+            (directory / "reply.graph").read_bytes(),
+            Memory.open(directory / "reply.memory"),
+            (directory / "input.graph").read_bytes(),
+            Memory.open(directory / "input.memory"),
+        )
+
+
+def split(graph: bytes) -> tuple[dict[str, Any], bytes]:
+    """A graph's header, and the stream that follows it."""
+    stream = io.BytesIO(graph)
+    header: dict[str, Any] = pickle.load(stream)
+    assert header["format"] == 1, f"the graph has format {header['format']}"
+    return header, stream.read()

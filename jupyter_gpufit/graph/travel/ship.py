@@ -1,0 +1,137 @@
+"""The kernel's side: variables out to a worker, and what became of them back into the very same objects."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...errors import CannotTravel, NoRoomToTravel
+from ..memory import Memory
+from ..opening import Opener, Original
+from ..paths import where
+from ..spans import MEMORY, Layout, Recorder, Region
+from ..stream import GraphPickler, Namespace, Refusal, a_thing, deeply, without_collecting
+from .back import Returned, apply_reply, parted, restore_bytes
+from .reply import Reply
+
+FORMAT = 1  # of a graph's header
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """Variables on their way to a worker. It keeps the kernel's objects alive, so that they can be found again."""
+
+    graph: bytes
+    memory: Memory
+    names: tuple[str, ...]  # those asked for and those that their functions use
+    sizes: dict[str, int]  # bytes per name; what two names share counts for the first
+    _values: Namespace = field(repr=False)  # what the names had
+    _origins: list[Any] = field(repr=False)
+    _layout: Layout = field(repr=False)
+
+    def bring_back(self, reply: Reply, namespace: Namespace) -> Returned:
+        """Let the kernel's own objects become what the worker made of them, and bind the names it assigned.
+
+        What the kernel itself changed meanwhile is lost where the worker had the same object. A reply that cannot be
+        read changes nothing.
+        """
+        opener = Opener()
+        original = Original(self._layout.regions)
+        opener.extend([(MEMORY, 0, 0)] * len(self._layout.table), [], original)
+        came_in = reply.input_memory or self.memory
+        regions: list[Region] = []
+        returned = apply_reply(
+            reply,
+            namespace,
+            self._origins,
+            opener,
+            original,
+            lambda: regions.extend(restore_bytes(came_in, self._layout.regions)),
+        )
+        gone = {*returned.names, *returned.deleted}  # by the worker's own doing
+        shipped = {name: value for name, value in self._values.items() if name not in gone}
+        return replace(returned, parted=parted(shipped, namespace, returned.changed, regions))
+
+
+def ship(names: Iterable[str], namespace: Namespace) -> Shipment:
+    """Copy variables for a worker, with everything they refer to. Raises CannotTravel before anything is copied."""
+    names = list(names)
+    with without_collecting():
+        try:
+            return _ship(names, namespace)
+        except RecursionError:
+            return deeply(lambda: _ship(names, namespace))
+
+
+def _ship(names: list[str], namespace: Namespace) -> Shipment:
+    recorder = Recorder()
+    pickler = GraphPickler(
+        namespace, recorder, {id(namespace): (0, namespace), id(recorder): (1, recorder)}, back=False
+    )
+    sizes = _write_names(pickler, names)
+    if pickler.refusals:
+        raise _cannot_travel(pickler)
+    layout = recorder.lay_out()
+    _check_room(layout.size, sizes)
+    memory = Memory.create(layout.size)
+    memory.write(layout.pieces)
+    header = {
+        "format": FORMAT,
+        "names": tuple(sizes),
+        "table": layout.table,
+        "files": layout.files,
+        "extents": layout.extents,
+        "buffers": pickler.buffers,
+        "path": list(sys.path),
+        "sources": pickler.sources,
+    }
+    origins = [obj for _, obj in sorted(pickler.memo.copy().values(), key=lambda numbered: numbered[0])]
+    graph = pickle.dumps(header, 5) + pickler.stream.getvalue()
+    values = {name: namespace[name] for name in sizes}
+    return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout)
+
+
+def _write_names(pickler: GraphPickler, names: list[str]) -> dict[str, int]:
+    """Write the names, then those that their functions use, and so on; returns bytes per name."""
+    sizes: dict[str, int] = {}
+    todo = list(names)
+    while todo:
+        pickler.name = name = todo.pop(0)
+        if name in sizes or name not in pickler.namespace:
+            continue
+        before = pickler.stream.tell() + pickler.recorder.nbytes
+        try:
+            pickler.dump(pickler.namespace[name])
+        except (RecursionError, MemoryError):
+            raise
+        except Exception as error:
+            value = pickler.namespace[name]
+            pickler.refusals.append(Refusal(name, value, f"{a_thing(value)} that cannot be copied ({error})."))
+            break  # the stream is broken from here on
+        sizes[name] = pickler.stream.tell() + pickler.recorder.nbytes - before
+        todo += [wanted for wanted in pickler.wanted if wanted not in sizes and wanted not in todo]
+    return sizes
+
+
+def _cannot_travel(pickler: GraphPickler) -> CannotTravel:
+    found = []
+    first_of_its_sort = {(refusal.name, refusal.why): refusal for refusal in reversed(pickler.refusals)}
+    for refusal in reversed(first_of_its_sort.values()):
+        name = refusal.name
+        place = where({name: pickler.namespace[name]}, refusal.obj)
+        user = pickler.wanted.get(name)
+        why = f"{refusal.why} (The function {user} uses {name}.)" if user else refusal.why
+        found.append(CannotTravel(name, place[1] if place else name, why))
+    found[0].others = tuple(found[1:])
+    return found[0]
+
+
+def _check_room(needed: int, sizes: dict[str, int]) -> None:
+    import psutil
+
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise NoRoomToTravel(needed, free, max(sizes, key=lambda name: sizes[name]))

@@ -1,0 +1,178 @@
+"""What a worker writes into its journal and what is said over its control socket; pure.
+
+Both are lines of JSON. A reader ignores unknown keys and shows an unknown kind of event as nothing, so that an older
+front can follow a newer worker; a request with another PROTOCOL is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+from .state import State
+
+
+@dataclass(frozen=True)
+class Text:
+    """Something written to stdout or stderr."""
+
+    kind: ClassVar = "text"
+    name: Literal["stdout", "stderr"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Display:
+    """A rich display, or the update of one that has a display_id in `transient`."""
+
+    kind: ClassVar = "display"
+    data: dict[str, Any]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    transient: dict[str, Any] = field(default_factory=dict)
+    update: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """The display of the cell's last expression."""
+
+    kind: ClassVar = "result"
+    data: dict[str, Any]
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Clear:
+    """clear_output()."""
+
+    kind: ClassVar = "clear"
+    wait: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception left the cell."""
+
+    kind: ClassVar = "failure"
+    ename: str
+    evalue: str
+    traceback: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Note:
+    """Our own words to the user, apart from what the cell writes."""
+
+    kind: ClassVar = "note"
+    text: str
+    once: bool = False  # it holds for every job here: a front that has said it need not say it again
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the cell is, and what it takes: at most one a second."""
+
+    kind: ClassVar = "progress"
+    step: int
+    used: int  # bytes on the device now
+    peak: int  # bytes on the device at most so far
+    pace: str = ""  # "2.1 steps/s, MFU 41 %"
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The loop's own numbers: a point of their curves, of which a long training has a few thousand."""
+
+    kind: ClassVar = "metrics"
+    step: int
+    values: dict[str, float | None]  # by the variable's name; null: not a finite number
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """The job went on to another state."""
+
+    kind: ClassVar = "state"
+    state: State
+    reason: str = ""
+    device: str = ""
+    epoch: int = 0
+
+
+WAITING = "waiting"  # so begins the reason of a state "saving" or "moving" that finds no safe point
+Why = Literal["asked", "automatic", "release", "move"]  # what a checkpoint was made for
+
+
+def step_words(step: int, exact: bool) -> str:
+    """Which step a checkpoint is of, in words that say so where a resume from it is not to the bit."""
+    return f"step {step:,}" if exact else f"step {step:,} (not exact to the bit)"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint is durable: it would survive a power cut from here on."""
+
+    kind: ClassVar = "saved"
+    number: int  # of the wish, of this worker's; the answer to `checkpoint`, `release` and `move` names it
+    step: int
+    where: str  # "line 12 of the cell, in train()"
+    name: str  # of its directory
+    bytes: int
+    pause: float  # seconds for which the training stood still
+    seconds: float  # from the safe point until it was durable
+    why: Why = "asked"
+    exact: bool = True  # goes on to the bit; else by a library's own resume
+
+
+@dataclass(frozen=True)
+class CouldNotSave:
+    """A checkpoint that was wanted and could not be made; the training goes on."""
+
+    kind: ClassVar = "not_saved"
+    number: int
+    reason: str  # a sentence
+    why: Why = "asked"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Entries that a reader asked for and that are gone: the journal is bounded, or the disk was full."""
+
+    kind: ClassVar = "gap"
+    missed: int
+    why: str
+
+
+Event = Text | Display | Result | Clear | Failure | Note | Progress | Metrics | StateChange | Saved | CouldNotSave | Gap
+_KINDS: dict[str, type[Any]] = {
+    cls.kind: cls
+    for cls in (Text, Display, Result, Clear, Failure, Note, Progress, Metrics, StateChange, Saved, CouldNotSave, Gap)
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the journal."""
+
+    seq: int
+    time: float  # seconds since 1970
+    event: Event
+
+
+def encode_entry(entry: Entry) -> bytes:
+    record = {"seq": entry.seq, "time": round(entry.time, 3), "kind": entry.event.kind, **asdict(entry.event)}
+    # surrogates (a lone half of a pair in the user's text) have no UTF-8 form; as \\u escapes they survive.
+    return json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
+
+
+def decode_entry(line: bytes) -> Entry | None:
+    """The entry of a line, or None for a kind of event that a later version added."""
+    record = json.loads(line)
+    cls = _KINDS.get(record["kind"])
+    if cls is None:
+        return None
+    known = {item.name: record[item.name] for item in fields(cls) if item.name in record}
+    if cls is Failure:
+        known["traceback"] = tuple(known["traceback"])
+    return Entry(record["seq"], record["time"], cls(**known))

@@ -1,0 +1,212 @@
+"""Following a job from a front: its journal as it grows, an interrupt on its way, its end, and its variables."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from ..errors import Unreachable, WorkerDied
+from .client import Connection, connect
+from .events import Event, Note, StateChange
+from .job import Job
+from .journal import Reader
+from .paths import JobPaths
+from .protocol import Verb
+from .record import Record, read_record
+from .state import LEFT, OVER
+from .watch import changes
+
+
+class Show(Protocol):
+    """Shows an event; `when` it was written (seconds since 1970), or now."""
+
+    def __call__(self, event: Event, when: float | None = None) -> None: ...
+
+
+Leaving = Callable[[], Awaitable[bool]]
+Take = Callable[[list[int], list[int]], None]  # the descriptors of a result, and what they are
+
+
+CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
+
+
+class Interrupts:
+    """Ctrl-C, as often as it is pressed while a cell waits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pressed = anyio.Event()
+        self._count = 0
+
+    def press(self) -> None:
+        """To be called from a signal handler or another thread."""
+        self._loop.call_soon_threadsafe(self._press)
+
+    async def next(self) -> int:
+        """Wait for the next press; how many there have been."""
+        await self._pressed.wait()
+        self._pressed = anyio.Event()
+        return self._count
+
+    def _press(self) -> None:
+        self._count += 1
+        self._pressed.set()
+
+
+class Left(Exception):
+    """The front is going away (its kernel restarts): the job goes on without it."""
+
+
+async def follow(
+    job: Job,
+    paths: JobPaths,
+    show: Show,
+    *,
+    after: int = 0,
+    interrupts: Interrupts | None = None,
+    leaving: Leaving | None = None,
+    exit_code: Callable[[], int | None] = lambda: None,
+    take: Take | None = None,
+    on: bool = False,
+) -> StateChange:
+    """Show the job's events until its end; `take` then receives the descriptors of its result, if it is still there.
+
+    A release is an end, too; or with `on` a pause, after which whoever resumes the job has it followed again.
+    """
+    async with AsyncExitStack() as stack, anyio.create_task_group() as group:
+        followed = _Followed(job, paths, stack)
+        if interrupts is not None:
+            group.start_soon(_pass_on, followed, interrupts, leaving, show)
+        end = await _until_end(followed, show, after, exit_code, on)
+        if take is not None and followed.connection is not None:
+            await _take(followed.connection, take)
+        group.cancel_scope.cancel()
+    return end
+
+
+async def _take(connection: Connection, take: Take) -> None:
+    with suppress(Unreachable):  # a worker without a result leaves at once; a result that was not taken is on the disk
+        result = await connection.collect()
+        if result is not None:
+            take(*result)
+            await connection.ask("collected")
+
+
+@dataclass
+class _Followed:
+    """A job and, once its worker has opened it, the connection that tells the worker somebody waits for the result."""
+
+    job: Job
+    paths: JobPaths
+    stack: AsyncExitStack
+    connection: Connection | None = None
+    epoch: int = 0  # of the worker at the other end; a move replaces it, and with it the socket
+    reachable: anyio.Event = field(default_factory=anyio.Event)
+
+    async def connect(self) -> None:
+        record = read_record(self.paths)
+        if record.epoch == self.epoch or not record.socket or record.worker is None or not record.worker.alive():
+            return
+        try:
+            connection = await self.stack.enter_async_context(connect(self.job, record))
+            if (await connection.ask("follow")).ok:
+                self.connection, self.epoch = connection, record.epoch
+                self.reachable.set()
+        except Unreachable:
+            return  # just ending; its result will be on the disk
+
+
+async def _until_end(
+    followed: _Followed, show: Show, after: int, exit_code: Callable[[], int | None], on: bool
+) -> StateChange:
+    reader = Reader(followed.paths.journal, after)
+    end: StateChange | None = None  # unless a later worker goes on
+    try:
+        async with changes(followed.paths) as looks:
+            async for record in looks:
+                await followed.connect()
+                for entry in reader.read():
+                    show(entry.event, entry.time)
+                    if isinstance(entry.event, StateChange):
+                        end = entry.event if entry.event.state in LEFT else None
+                if on and record.state == "released":
+                    continue
+                if end is not None and record.state in OVER and end.epoch >= record.epoch:
+                    return end
+                if record.state == "lost":
+                    raise WorkerDied(
+                        followed.job.name, _how_it_died(exit_code(), record) + _way_on(followed.job, record)
+                    )
+    finally:
+        reader.close()
+    raise AssertionError("the changes of a journal have no end")
+
+
+async def _pass_on(followed: _Followed, interrupts: Interrupts, leaving: Leaving | None, show: Show) -> None:
+    """Carry interrupts to the worker; each further one is firmer, and says so before anything can be lost."""
+    while True:
+        pressed = await interrupts.next()
+        if leaving is not None and await leaving():
+            raise Left
+        name = followed.job.name
+        if pressed == 1:
+            await _ask(followed, "interrupt", show)
+        elif pressed == 2:
+            show(
+                Note(
+                    f"{name} has been interrupted and is still ending. Interrupt once more to end it at once,"
+                    " without its variables."
+                )
+            )
+            await _ask(followed, "interrupt", show)
+        elif pressed == 3:
+            await _ask(followed, "end", show)
+        else:
+            record = read_record(followed.paths)
+            if record.worker is not None:
+                record.worker.signal(signal.SIGKILL)
+
+
+async def _ask(followed: _Followed, verb: Verb, show: Show) -> None:
+    await followed.reachable.wait()  # a press in the first moment is kept until somebody can hear it
+    while True:
+        epoch = followed.epoch
+        try:
+            async with connect(followed.job, read_record(followed.paths)) as connection:
+                await connection.ask(verb)
+                return
+        except Unreachable as error:
+            if read_record(followed.paths).state != "moving":
+                show(Note(str(error)))
+                return
+        while followed.epoch == epoch:  # until it is heard where the job goes on
+            followed.reachable = anyio.Event()
+            await followed.reachable.wait()
+
+
+def _way_on(job: Job, record: Record) -> str:
+    if record.checkpoint is None:
+        return ""
+    return f" It was saved at {record.checkpoint.words}; to go on from there: %gpufit resume {job.name}."
+
+
+def _how_it_died(exit_code: int | None, record: Record) -> str:
+    """What the system says of a process that wrote no end."""
+    if exit_code is None:
+        return "is gone without having written an end (killed, or the machine restarted)."
+    if exit_code >= 0 and record.worker is None:
+        return f"could not start (exit code {exit_code}): the end of the job's worker.log says why."
+    if exit_code >= 0:
+        return f"ended itself with exit code {exit_code} in the middle of the cell (os._exit, or a crash in a library)."
+    name = signal.Signals(-exit_code).name
+    if name == "SIGKILL":
+        return "was killed by SIGKILL: by somebody, or by the system because the host's memory was full."
+    if name in CRASHES:
+        return f"was ended by {name}: a crash in compiled code, whose last words are in the job's worker.log."
+    return f"was ended by {name}, which somebody or something sent."

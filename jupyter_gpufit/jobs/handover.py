@@ -1,0 +1,152 @@
+"""How a job is given to a process: to one that is running already, to the next image of this one, and to a later one.
+
+A cold start and a spare worker go the same way, by one message with descriptors over a socket pair; the spare has
+merely imported torch by the time the message comes. A worker that moves leaves the same record to the image that
+replaces it, and what a resume needs of the first start stays in the job's `start.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import NoReturn
+
+from ..system.files import write_durably
+from ..system.trust import check_trusted
+from .job import FORMAT
+from .paths import JobPaths
+
+LENGTH = 8  # bytes, big-endian, before the message
+MOST_DESCRIPTORS = 64
+KEPT = "--kept"  # of the worker's command line: the record is in this memfd, and its descriptors came through the exec
+
+
+@dataclass(frozen=True)
+class HeldClaim:
+    """A claim of this process, by its file in the lab and the descriptor that locks it."""
+
+    id: str
+    fd: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handover:
+    """What the worker takes over beside the job's files."""
+
+    job_root: str
+    cwd: str
+    path: list[str]  # sys.path of the kernel, so that the notebook's modules are found
+    env: Mapping[str, str]  # os.environ of the kernel, which may have changed since a spare was started
+    cell_number: int  # the kernel's execution count, for tracebacks
+    python: str = sys.executable
+    gpu: str = ""  # of a resume: another device than the job was started for
+    needed: int | None = None  # bytes to claim, as estimated or said; None: the whole device
+    foreseen: int | None = None  # bytes that its cell was estimated to need
+    why: str = ""  # of a resume: where that comes from
+    outgrew: int = 0  # bytes that turned out too few
+    resumes: bool = False  # from the job's newest checkpoint; else the cell begins
+    repeats: bool = False  # of a resume: the job had gone on after its checkpoint, so that output may come again
+    alive_until: float = 0.0  # of a resume, seconds since 1970: when its training was last seen; 0: it left by itself
+    lock: int = -1  # descriptor of the job's lock, held; set by `receive`
+    memory: list[int] = field(default_factory=list)  # descriptors of the variables' tensor bytes; set by `receive`
+    claim: HeldClaim | None = None  # after a move: where the job goes on
+    left: HeldClaim | None = None  # after a move: to be given back, now that nothing of us is there any more
+
+
+def send(channel: socket.socket, handover: Handover) -> None:
+    """Give the job away; the descriptors remain open here too and are the caller's to close."""
+    body = json.dumps(asdict(handover)).encode()
+    socket.send_fds(channel, [len(body).to_bytes(LENGTH, "big")], [handover.lock, *handover.memory])
+    channel.sendall(body)
+
+
+def receive(channel: socket.socket) -> Handover | None:
+    """Wait for a job; None when the kernel went away without giving one."""
+    head, descriptors, _, _ = socket.recv_fds(channel, LENGTH, MOST_DESCRIPTORS)
+    if len(head) < LENGTH:
+        return None
+    for fd in descriptors:
+        os.set_inheritable(fd, False)
+    body = _exactly(channel, int.from_bytes(head, "big"))
+    if body is None:
+        return None
+    return replace(_read(body), lock=descriptors[0], memory=descriptors[1:])
+
+
+def become(handover: Handover, env: Mapping[str, str]) -> NoReturn:
+    """Replace this process's image by a worker that takes the job over; whatever else was open is closed by that."""
+    record = os.memfd_create("gpufit-handover", 0)
+    _write_all(record, json.dumps(asdict(handover)).encode())
+    kept = {record, *_descriptors(handover)}
+    for fd in _open_descriptors():
+        # A driver's descriptor that came through would keep its context, and with it the device's memory.
+        os.set_inheritable(fd, fd in kept or fd <= 2)
+    os.execve(sys.executable, [sys.executable, "-m", "jupyter_gpufit.worker", KEPT, str(record)], dict(env))
+
+
+def kept(record: int) -> Handover:
+    """What the image before this one left."""
+    with open(record, "rb") as file:
+        file.seek(0)
+        handover = _read(file.read())
+    for fd in _descriptors(handover):
+        os.set_inheritable(fd, False)
+    return handover
+
+
+def note_start(paths: JobPaths, handover: Handover) -> None:
+    """Keep what a resume needs. The environment may hold secrets: the file is for its owner only."""
+    noted = {**asdict(replace(handover, lock=-1, memory=[])), "format": FORMAT}
+    write_durably(paths.start, json.dumps(noted))  # on a full disk the old one stays, or nothing could be resumed
+
+
+def noted_start(paths: JobPaths) -> Handover:
+    """How the job was started first."""
+    check_trusted(paths.start)
+    return _read(paths.start.read_bytes())
+
+
+def _read(body: bytes) -> Handover:
+    record = json.loads(body)
+    known = {name: record[name] for name in Handover.__dataclass_fields__ if name in record}
+    for name in ("claim", "left"):
+        if known.get(name):
+            known[name] = HeldClaim(**known[name])
+    return Handover(**known)
+
+
+def _descriptors(handover: Handover) -> Iterator[int]:
+    yield from (fd for fd in (handover.lock, *handover.memory) if fd >= 0)
+    yield from (held.fd for held in (handover.claim, handover.left) if held is not None)
+
+
+def _open_descriptors() -> list[int]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.fstat(int(name))
+        except OSError:
+            continue  # the listing's own
+        found.append(int(name))
+    return found
+
+
+def _write_all(fd: int, body: bytes) -> None:
+    rest = memoryview(body)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _exactly(channel: socket.socket, count: int) -> bytes | None:
+    parts = []
+    while count:
+        part = channel.recv(count)
+        if not part:
+            return None
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

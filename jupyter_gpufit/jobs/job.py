@@ -1,0 +1,50 @@
+"""A job: one cell's run, the states it goes through, and where its files lie."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+FORMAT = 1  # of job.json and state.json; readers ignore unknown keys and refuse a higher format
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the user asked of the run, beside the cell itself."""
+
+    gpu: str = ""  # an index, UUID or slot name; empty: wherever it fits
+    memory: int | None = None  # bytes to claim; None: the whole device
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One cell's run. Immutable; what changes is in the journal."""
+
+    id: str
+    name: str
+    source: str  # the cell's text below the magic line, as the user wrote it
+    magic_line: str = ""  # the cell's first line
+    options: Options = field(default_factory=Options)
+    created: float  # seconds since 1970
+    cwd: str
+    notebook: str = ""
+    kernel_id: str = ""
+    version: str = ""  # of jupyter_gpufit in the kernel
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        record: dict[str, Any] = json.loads(text)
+        assert record["format"] <= FORMAT, f"job.json has format {record['format']}"
+        known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
+        return cls(**known | {"options": Options(**record["options"])})
+
+
+def new_job_id() -> str:
+    """Six letters and digits: short enough to type, and a clash among one user's jobs is unlikely (and refused)."""
+    return "".join(secrets.choice("abcdefghjkmnpqrstuvwxyz23456789") for _ in range(6))

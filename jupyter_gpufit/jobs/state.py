@@ -1,0 +1,14 @@
+"""The states that a job goes through, and the sets of them that matter; the server hands both to TypeScript."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+State = Literal[
+    "estimating", "queued", "starting", "running", "saving", "moving", "released", "done", "failed", "stopped", "lost"
+]
+STATES: tuple[State, ...] = get_args(State)
+ENDED: frozenset[State] = frozenset({"done", "failed", "stopped"})
+LEFT: frozenset[State] = ENDED | {"released"}  # its worker said so, and is gone
+OVER: frozenset[State] = LEFT | {"lost"}  # nobody trains it
+RESUMABLE: frozenset[State] = frozenset({"released", "failed", "stopped", "lost"})  # where there is a checkpoint

@@ -1,0 +1,74 @@
+"""What is said of a job's events, everywhere in the same words; pure."""
+
+from __future__ import annotations
+
+from ..units import format_bytes, format_duration
+from .events import Event, Progress, Saved, StateChange, step_words
+from .job import Job
+from .state import ENDED, LEFT
+
+SIGNS = {"done": "✓", "failed": "✗", "stopped": "■", "lost": "✗", "queued": "…", "running": "▶", "released": "⏏"}
+
+
+def saved(event: Saved) -> str:
+    """ "saved at step 1,204 (line 12 of the cell): 1.4 GiB, stood still for 0.10 s, durable after 0.8 s" """
+    return (
+        f"saved at step {event.step:,} ({event.where}): {format_bytes(event.bytes)}, stood still for"
+        f" {event.pause:.2f} s, durable after {event.seconds:.1f} s"
+    )
+
+
+def not_saved(job: Job, reason: str) -> str:
+    """What became of a checkpoint that came to nothing."""
+    return f"{job.name} was not saved, and goes on: {reason}"
+
+
+class Status:
+    """One line about a job: where it is, why it waits, how far it has come."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._began = job.created
+        self._time = job.created
+        self._change = StateChange("starting")
+        self._progress: Progress | None = None
+        self._saved: Saved | None = None
+
+    def take(self, event: Event, when: float) -> bool:
+        """Take in an event of that time; True when the line has changed."""
+        self._time = when
+        if isinstance(event, StateChange):
+            if event.state == "running" and self._change.state not in ("running", "saving", "moving"):
+                self._began = when
+            self._change = event
+        elif isinstance(event, Progress):
+            self._progress = event
+        elif isinstance(event, Saved):
+            self._saved = event
+        return isinstance(event, StateChange | Progress | Saved)
+
+    @property
+    def ended(self) -> bool:
+        return self._change.state in LEFT
+
+    def line(self) -> str:
+        change, progress = self._change, self._progress
+        sign = SIGNS.get(change.state, "…")
+        parts = [f"{sign} {self._job.name}: {change.state}"]
+        if change.device:
+            parts[0] += f" on {change.device}"
+        if change.reason.startswith(change.state):
+            parts[0] = f"{sign} {self._job.name}: {change.reason}"  # "released at step 3; ..." says the state, too
+        elif change.reason:
+            parts.append(change.reason)
+        if progress is not None:
+            if progress.step:
+                parts.append(f"step {progress.step:,}")
+            if progress.pace:
+                parts.append(progress.pace)
+            parts.append(f"{format_bytes(progress.used)}, at most {format_bytes(progress.peak)}")
+        if self._saved is not None and change.state not in LEFT:
+            parts.append(f"saved at {step_words(self._saved.step, self._saved.exact)}")
+        if change.state in ENDED:
+            parts.append(f"after {format_duration(self._time - self._began)}")
+        return " · ".join(parts)

@@ -1,0 +1,39 @@
+"""Tickets and claims: who may use which device, decided by the kernel's locks and owners and nothing else.
+
+record   what a ticket and a claim say            order    whose turn comes when (pure)
+owner    whose file is it, and is it still held   turn     may I start now (pure)
+ledger   the files: publish, read, drop           waiting  why not, in words
+lab      the directory, and can it be trusted     watch    sleeping until something changes
+mutex    one claims at a time                     queue    all of it in time: `claim`
+policy, usage   what fairness rests on            granted  what one has when one's turn has come
+wishes   who would like what another holds        keep     what a holder does while it holds
+processes   who holds it, before a signal is sent
+passing  who could start and does not             view     the whole of it, for a status to show
+"""
+
+from .directory import Lab, LabUnsound, open_lab
+from .grant import ClaimGone, Granted, Held, adopt
+from .mutex import LabBusy
+from .queue import claim, claim_now
+from .reasons import Waiting
+from .record import Claim, Request, Ticket
+from .view import LabView, view_lab
+
+__all__ = [
+    "Claim",
+    "ClaimGone",
+    "Granted",
+    "Held",
+    "Lab",
+    "LabBusy",
+    "LabUnsound",
+    "LabView",
+    "Request",
+    "Ticket",
+    "Waiting",
+    "adopt",
+    "claim",
+    "claim_now",
+    "open_lab",
+    "view_lab",
+]

@@ -1,0 +1,125 @@
+"""Holding devices: what a job was granted, until it is given back or the process ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import anyio
+
+from ..devices.device import Device
+from ..errors import GpufitError
+from .directory import Lab
+from .ledger import Published, Reader
+from .owner import covered, uid_of
+from .place import Room, Space, least, measure, rooms
+from .reasons import Waiting, device_words, stranger
+from .record import Claim
+from .usage import note_use
+
+Look = Callable[[], Awaitable[Sequence[Device]]]
+Report = Callable[[Waiting], None]
+
+VANISHING = 60.0  # seconds in which the memory of a dead process is expected to come back
+
+
+@dataclass(frozen=True)
+class Granted:
+    """What a job may use until it gives it back."""
+
+    devices: tuple[Device, ...]
+    bytes: int  # on each
+    alone: bool
+    fds: tuple[int, ...]  # a child that may use the devices inherits them, and holds the claim as long as it lives
+    lab: Lab
+    claim: Claim
+
+    def mark(self) -> None:
+        """Note the use so far; to be called every few minutes, so that a killed job's time is counted, too."""
+        with suppress(OSError):
+            note_use(self.lab.path, self.claim, time.time())
+
+
+@dataclass
+class Held:
+    """A claim of this process."""
+
+    file: Published
+    granted: Granted
+
+    def give_back(self) -> None:
+        self.granted.mark()  # first: whoever sees the claim gone sees its use
+        self.file.drop()
+
+
+@dataclass(eq=False)
+class ClaimGone(GpufitError):
+    id: str
+    lab: str
+
+    def __str__(self) -> str:
+        return f"The claim {self.id} is no longer in {self.lab}: somebody emptied the lab. Start the job again."
+
+
+@asynccontextmanager
+async def adopt(lab: Lab, id: str, fd: int, look: Look) -> AsyncIterator[Granted]:
+    """Go on holding a claim that this very process took before it replaced its image (exec); `fd` came through that."""
+    claims = [claim for claim in Reader(lab.path).read().claims if claim.id == id]
+    if not claims or not os.path.samestat(os.stat(lab.path / id), os.fstat(fd)):
+        raise ClaimGone(id, str(lab.path))
+    [mine] = claims
+    os.set_inheritable(fd, False)
+    devices = tuple(device for device in await look() if device.uuid in mine.hold.devices)
+    held = Held(Published(lab.path / id, fd), Granted(devices, mine.hold.bytes, mine.hold.alone, (fd,), lab, mine))
+    try:
+        yield held.granted
+    finally:
+        held.give_back()
+
+
+def sort_out(devices: Sequence[Device], claims: Sequence[Claim]) -> tuple[Space, ...]:
+    """Tell what on the devices belongs to these claims' processes and their children."""
+    # A pid is the writer's word: it counts only where the process is indeed its user's.
+    holders = {claim.pid: claim.id for claim in claims if uid_of(claim.pid) == claim.uid}
+    return measure(devices, claims, covered((p.pid for device in devices for p in device.processes), holders))
+
+
+async def memory_is_there(held: Held, look: Look, report: Report) -> bool:
+    """Wait, bounded, until the driver shows the granted bytes as free: a holder before us may be dead and not yet gone.
+
+    Between our look at the devices and our claim, a claim can have ended whose memory the driver has not freed yet.
+    """
+    if all(device.kind == "slot" for device in held.granted.devices):
+        return True
+    deadline, pause = anyio.current_time() + VANISHING, 0.05
+    reader, told = Reader(held.granted.lab.path), None
+    while short := await _short(held.granted, reader, look):
+        waiting = _memory_missing(short)
+        if waiting != told:
+            report(waiting)
+            told = waiting
+        if anyio.current_time() > deadline:
+            return False
+        await anyio.sleep(pause)
+        pause = min(2.0, pause * 1.5)
+    return True
+
+
+async def _short(granted: Granted, reader: Reader, look: Look) -> list[Room]:
+    """The granted devices on which the bytes are not there."""
+    devices = await look()
+    claims = reader.read().claims  # now and not before: whoever ended meanwhile may still have its memory
+    spaces = sort_out(devices, claims)
+    left = rooms(spaces, [claim for claim in claims if claim.id != granted.claim.id])
+    ours = [left.get(device.uuid, Room(Space(device, foreign=device.total))) for device in granted.devices]
+    return [room for room in ours if room.free < least(granted.claim.request, room.space)]
+
+
+def _memory_missing(short: Sequence[Room]) -> Waiting:
+    me = os.geteuid()
+    strangers = tuple(stranger(process, room.space, me) for room in short for process in room.space.strangers)
+    where = device_words([room.device.label for room in short])
+    return Waiting(0, 0, "memory", strangers, remark=f"{where} is yours as soon as its memory is free")

@@ -1,0 +1,75 @@
+"""What a holder does as long as it holds: note the use, and hear what the lab has to say to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import anyio
+
+from ..system.users import user_name
+from .grant import ClaimGone, Granted
+from .reasons import device_words
+from .watch import Watch
+from .wishes import Wish, new_wishes
+
+MARK_EVERY = 300.0  # seconds of use that a killed job may leave uncounted
+PAUSE = 1.0  # seconds between two looks, however busy the lab is
+
+
+async def keep(granted: Granted, tell: Callable[[str], None]) -> None:
+    """Mark the use every few minutes, and tell of wishes and of a lab that was emptied; until cancelled."""
+    keeper = _Keeper(granted, tell)
+    while True:
+        with suppress(OSError):  # the lab is gone, or it is full: no reason to end a training
+            await keeper.watch()
+        await anyio.sleep(MARK_EVERY)
+
+
+@dataclass
+class _Keeper:
+    granted: Granted
+    tell: Callable[[str], None]
+    told: dict[int, Wish] = field(default_factory=dict)  # by the uid of who wishes
+    gone: bool = False
+
+    async def watch(self) -> None:
+        marked = anyio.current_time()
+        with Watch(self.granted.lab.path) as watch:
+            while True:
+                self._hear()
+                if not await watch.changed(max(0.0, marked + MARK_EVERY - anyio.current_time())):
+                    marked = anyio.current_time()
+                    self.granted.mark()
+                await anyio.sleep(PAUSE)
+
+    def _hear(self) -> None:
+        if not self.gone and not _still_there(self.granted):
+            self.gone = True
+            self.tell(_gone(self.granted))
+        for wish in new_wishes(self.granted.lab.path, self.granted.claim, self.told):
+            self.told[wish.uid] = wish
+            self.tell(_wished(self.granted, wish))
+
+
+def _still_there(granted: Granted) -> bool:
+    return os.fstat(granted.fds[0]).st_nlink > 0
+
+
+def _where(granted: Granted) -> str:
+    return device_words([device.label for device in granted.devices])
+
+
+def _gone(granted: Granted) -> str:
+    gone = ClaimGone(granted.claim.id, str(granted.lab.path))
+    return f"{str(gone).partition(' Start')[0]} Nobody sees any more that you use {_where(granted)}; others may come."
+
+
+def _wished(granted: Granted, wish: Wish) -> str:
+    name = granted.claim.request.name
+    return (
+        f"{user_name(wish.uid)} asks you to release {_where(granted)} (gpufit release {name}). Nothing happens by"
+        " itself."
+    )

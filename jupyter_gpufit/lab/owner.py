@@ -1,0 +1,102 @@
+"""Whose file is it, and does its owner still hold it? Answered by the kernel alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
+from pathlib import Path
+
+from ..system.identity import boot_id, start_time_of
+from .record import Writer
+
+
+def this_process() -> Writer:
+    return _this_process(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _this_process(_forked: int) -> Writer:
+    pid = own_pid()
+    return Writer(pid=pid, start_time=start_time_of(pid) or 0, boot=boot_id(), view=pid_view())
+
+
+def own_pid() -> int:
+    """Our pid as /proc numbers it, which /proc/locks speaks of; with a /proc from outside it is not os.getpid()."""
+    return int(os.readlink("/proc/self"))
+
+
+def pid_view() -> int:
+    """The pid namespace that our pids belong to; 0 where /proc shows another one."""
+    return _namespace() if own_pid() == os.getpid() else 0
+
+
+@cache
+def _namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def flock_holders() -> dict[tuple[int, int], list[int]]:
+    """Who holds a flock: pids by (device, inode). Not all: what changes while a long list is read may be missing."""
+    return parse_locks(Path("/proc/locks").read_text())
+
+
+def parse_locks(text: str) -> dict[tuple[int, int], list[int]]:
+    """Read lines such as "1: FLOCK  ADVISORY  WRITE 29749 00:1b:18434 0 EOF"; a waiter has "->" as second word."""
+    held: dict[tuple[int, int], list[int]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 6 and words[1] == "FLOCK":
+            major, minor, inode = words[5].split(":")
+            held.setdefault((os.makedev(int(major, 16), int(minor, 16)), int(inode)), []).append(int(words[4]))
+    return held
+
+
+def uid_of(pid: int) -> int | None:
+    """Whose process it is; None where it is gone or hidden."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
+def held_by_owner(
+    writer: Writer, uid: int, pids: list[int], *, view: int, uid_of: Callable[[int], int | None] = uid_of
+) -> bool:
+    """Is the lock on a file of `uid`, which somebody holds, the one its writer took?
+
+    Anybody who may read the file can lock it after its owner's death, and so keep a dead claim. That is the only case
+    to answer no, and it needs proof: a holder that the kernel does not name (in another pid namespace) is the owner.
+    """
+    if not pids:
+        return True
+    if view and view == writer.view:
+        # The kernel goes on naming the process that took the lock when that is dead and a child still has it.
+        return writer.pid in pids
+    return any(uid_of(pid) in (uid, None) for pid in pids)
+
+
+def covered(pids: Iterable[int], holders: Mapping[int, str]) -> dict[int, str]:
+    """Which of these processes are, or descend from, a process that holds a claim: pid -> the claim's id."""
+    found = {}
+    parent = cache(_parent)  # the processes of a lab have most of their ancestors in common
+    for pid in set(pids):
+        for ancestor in _line_of(pid, parent):
+            if ancestor in holders:
+                found[pid] = holders[ancestor]
+                break
+    return found
+
+
+def _line_of(pid: int, parent: Callable[[int], int], most: int = 64) -> Iterable[int]:
+    while pid > 1 and most > 0:
+        yield pid
+        pid, most = parent(pid), most - 1
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(stat[stat.rindex(")") + 2 :].split()[1])

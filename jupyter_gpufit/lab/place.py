@@ -1,0 +1,213 @@
+"""Choose devices for a job: pure, from what is asked, what the devices are, and what is held of them.
+
+What a job may have on a device is what nobody holds: neither a claim (used or not yet) nor a process outside the lab,
+less a reserve, since a driver's context, fragmentation and an estimate's error need room too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..devices.device import Device, Process, find_device
+from ..errors import BadOption, DeviceUnreadable, NeverFits, NoSuchDevice
+
+if TYPE_CHECKING:
+    from .record import Claim, Request  # at run time the claims build on this module
+
+RESERVE = 10  # percent of a GPU; a CPU slot is a budget of ours, all of which can be given away
+MOST_SUMS = 1000  # cases to look at; where there are more, room stays empty for those before us
+
+
+@dataclass(frozen=True)
+class Space:
+    """A device, and what on it belongs to nobody in the lab."""
+
+    device: Device
+    foreign: int = 0  # bytes
+    strangers: tuple[Process, ...] = ()  # who has them
+
+    @cached_property  # these are asked for by every waiter, for every ticket and device, at every change
+    def reserve(self) -> int:
+        return 0 if self.device.kind == "slot" else self.device.total * RESERVE // 100
+
+    @cached_property
+    def usable(self) -> int:
+        """Bytes that jobs can have when the device is idle."""
+        return max(0, self.device.total - self.device.reserved - self.reserve)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Bytes of one device that a claim holds, or that somebody before us in the queue is about to take."""
+
+    bytes: int
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Room:
+    """What can still be had on one device."""
+
+    space: Space
+    taken: tuple[Taken, ...] = ()
+
+    @property
+    def device(self) -> Device:
+        return self.space.device
+
+    @cached_property
+    def free(self) -> int:
+        """Bytes; none where somebody wants no neighbour."""
+        if self.device.problem or any(taken.alone for taken in self.taken):
+            return 0
+        return max(0, self.space.usable - self.space.foreign - sum(taken.bytes for taken in self.taken))
+
+    def fits(self, request: Request) -> bool:
+        return not (request.alone and self.taken) and self.free >= least(request, self.space)
+
+    def with_(self, taken: Taken) -> Room:
+        return Room(self.space, (*self.taken, taken))
+
+
+Rooms = Mapping[str, Room]  # by UUID
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a job goes, and what it gets there."""
+
+    devices: tuple[Device, ...]
+    bytes: int  # on each
+    alone: bool
+
+    @property
+    def taken(self) -> Taken:
+        return Taken(self.bytes, self.alone)
+
+    @property
+    def share(self) -> float:
+        """How much of the devices this is, in devices."""
+        if self.alone:
+            return float(len(self.devices))
+        return sum(min(1.0, self.bytes / device.total) for device in self.devices)
+
+
+def measure(devices: Iterable[Device], claims: Sequence[Claim], ours: Mapping[int, str]) -> tuple[Space, ...]:
+    """Tell apart what on each device belongs to claims and what does not; `ours` maps pids to claims' ids."""
+    return tuple(_measure_one(device, claims, ours) for device in devices)
+
+
+def _measure_one(device: Device, claims: Sequence[Claim], ours: Mapping[int, str]) -> Space:
+    if device.kind == "slot":
+        return Space(device)
+    used: dict[str, int] = {}
+    for process in device.processes:
+        if process.pid in ours:
+            used[ours[process.pid]] = used.get(ours[process.pid], 0) + (process.bytes or 0)
+    # Beyond its claim, a job's use is nobody's either: it must not be given away a second time.
+    held = sum(min(used.get(claim.id, 0), claim.hold.bytes) for claim in claims if device.uuid in claim.hold.devices)
+    strangers = tuple(process for process in device.processes if process.pid not in ours)
+    return Space(device, max(0, device.used - held), strangers)
+
+
+def rooms(spaces: Iterable[Space], claims: Iterable[Claim]) -> dict[str, Room]:
+    """What the claims leave of each device."""
+    left = {space.device.uuid: Room(space) for space in spaces}
+    for claim in claims:
+        for uuid in claim.hold.devices:
+            if uuid in left:  # else somebody has devices that we do not see
+                left[uuid] = left[uuid].with_(Taken(claim.hold.bytes, claim.hold.alone))
+    return left
+
+
+def least(request: Request, space: Space) -> int:
+    """The bytes below which the job cannot start on this device."""
+    if request.needed is not None:
+        return request.needed
+    # Somebody's desktop on the GPU must not keep jobs away that want "the whole of it".
+    return max(1, space.usable - space.reserve)
+
+
+def candidates(request: Request, devices: Sequence[Device]) -> list[Device]:
+    """The devices the request allows; raise NoSuchDevice for one that is not here."""
+    words = [word for word in request.gpu.split(",") if word.strip()]
+    if not words:
+        return list(devices)
+    return list({device.uuid: device for device in (find_device(devices, word) for word in words)}.values())
+
+
+def could_use(request: Request, spaces: Sequence[Space]) -> list[Space]:
+    """The devices on which the job would fit if they were idle; none for one who pins a device that we do not see."""
+    large = [space for space in spaces if not space.device.problem and space.usable >= least(request, space)]
+    if not request.gpu:
+        return large
+    try:
+        allowed = {device.uuid for device in candidates(request, [space.device for space in spaces])}
+    except NoSuchDevice:
+        return []
+    return [space for space in large if space.device.uuid in allowed]
+
+
+def refuse_impossible(request: Request, devices: Sequence[Device]) -> None:
+    """Raise for a job that would wait for ever: NoSuchDevice, NeverFits, DeviceUnreadable or BadOption."""
+    allowed = candidates(request, devices)
+    healthy = [Space(device) for device in allowed if not device.problem]
+    if not healthy:
+        raise DeviceUnreadable(allowed[0].label, allowed[0].problem)
+    largest = max(healthy, key=lambda space: space.usable)
+    possible = could_use(request, healthy)
+    if not possible:
+        raise NeverFits(request.needed or 0, largest.device.label, largest.usable)
+    if len(possible) < request.count:
+        here = ", ".join(space.device.label for space in possible)
+        raise BadOption(f"The job asks for {request.count} devices, and only {here} can serve it. Ask for fewer.")
+
+
+def place(request: Request, rooms: Rooms, allowed: Callable[[Room], bool] = lambda room: True) -> Placement | None:
+    """Choose the least busy devices where the job fits; among equals those left with the least room.
+
+    A tight fit keeps the large devices whole for the large jobs.
+    """
+    fitting = [room for room in rooms.values() if room.fits(request)]
+    if len(fitting) < request.count:
+        return None  # in a full lab the quick answer, which every waiter gives for every ticket
+    possible = {space.device.uuid for space in could_use(request, [room.space for room in rooms.values()])}
+    fitting = [room for room in fitting if room.device.uuid in possible and allowed(room)]
+    if len(fitting) < request.count:
+        return None
+    chosen = sorted(fitting, key=_busy)[: request.count]
+    granted = request.needed if request.needed is not None else min(room.free for room in chosen)
+    return Placement(tuple(room.device for room in chosen), granted, request.alone)
+
+
+def _busy(room: Room) -> tuple[int, int, int, int]:
+    # In tens of percent: what a utilisation wobbles by is no reason to prefer a device.
+    return (room.device.utilisation or 0) // 10, len(room.taken), room.free, room.device.index
+
+
+def harmless(extra: int, room: Room, wanted: Sequence[int]) -> bool:
+    """Could `extra` bytes more on this device never delay jobs before us that want so many bytes of it?
+
+    They start when enough of what is taken now comes back, in an order that nobody knows. So `extra` must fit into what
+    is left over in every case: for whichever of the taken parts came back and whichever of the jobs came here.
+    """
+    if not wanted:
+        return True
+    if any(taken.alone for taken in room.taken):
+        return False
+    left = {room.free}
+    for part in (*(taken.bytes for taken in room.taken), room.space.foreign):
+        left |= {free + part for free in left}
+        if len(left) > MOST_SUMS:
+            return False
+    # What remains of that when some of those jobs are here, too; where less than nothing does, they are not.
+    after: set[int] = set()
+    for need in wanted:
+        more = {free - need for free in left | after if free >= need}
+        if len(more) > MOST_SUMS or any(free < extra for free in more):
+            return False
+        after |= more
+    return True

@@ -1,0 +1,56 @@
+"""Which processes hold a ticket or claim, by the kernel's word alone: before one of them is sent a signal.
+
+What a file says of its writer would not do: somebody could write another's process into theirs.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ..system.identity import ProcessId
+from .owner import parse_locks
+
+
+def processes_holding(file: Path, uid: int) -> list[ProcessId]:
+    """This user's processes that have the file's lock, as far as we may see; the one that took it comes first."""
+    try:
+        wanted = os.stat(file, follow_symlinks=False)
+    except FileNotFoundError:
+        return []
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        process = ProcessId.of(pid)  # first: were the pid given to another process meanwhile, this one is not alive
+        taker = _taker(pid, wanted) if process is not None and _real_uid(pid) == uid else None
+        if process is not None and taker is not None:
+            found.append((taker != pid, process))
+    return [process for _, process in sorted(found, key=lambda pair: (pair[0], pair[1].pid))]
+
+
+def _real_uid(pid: int) -> int | None:
+    # Not the owner of /proc/<pid>, which is root for a process that may not be looked into.
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    return int(status.partition("\nUid:")[2].split()[0])
+
+
+def _taker(pid: int, wanted: os.stat_result) -> int | None:
+    """Which process took the lock, if this one has an open file on which it lies."""
+    with suppress(OSError):  # it ended, or it is not ours to look at
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):  # closed meanwhile
+                # Only where a lock lies on this very opening is the file looked at: another may hang (a network's).
+                taker = _flock(Path(f"/proc/{pid}/fdinfo/{fd}").read_text())
+                if taker is not None and os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted):
+                    return taker
+    return None
+
+
+def _flock(fdinfo: str) -> int | None:
+    """The pid in a line such as "lock:  1: FLOCK  ADVISORY  WRITE 31637 00:1b:5736 0 EOF"."""
+    lines = [line.removeprefix("lock:") for line in fdinfo.splitlines() if line.startswith("lock:") and "WRITE" in line]
+    held = parse_locks("\n".join(lines))
+    return next((pids[0] for pids in held.values()), None)

@@ -1,0 +1,171 @@
+"""Whose turn is it? Pure: every waiter answers it from the same files, and so they agree without talking.
+
+The queue is gone through in its order. Whoever fits is about to start, and what it takes is taken. Whoever does not fit
+waits, and from then on nobody behind it may take what could delay it: room that is left over in any case can be used,
+all other room that a waiting job could use stays free for it. So a wait never depends on who came later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from .place import Placement, Room, Space, could_use, harmless, least, place, rooms
+from .policy import Policy, UserPolicy
+from .record import Claim, Ticket
+
+
+@dataclass(frozen=True)
+class Go:
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Why this ticket cannot start now."""
+
+    starting: tuple[Ticket, ...]  # before us, and able to start this moment
+    waiting: tuple[Ticket, ...]  # before us, and waiting as well
+    fits: bool = False  # there would be room, but for those before us
+    for_strangers_only: bool = False  # only processes outside the lab are in the way
+    limit: str = ""  # what the lab's policy allows this user
+
+
+@dataclass
+class _Hall:
+    """What is left while the queue is gone through."""
+
+    spaces: Sequence[Space]
+    claims: Sequence[Claim]
+    policy: Policy
+    starting: list[Ticket] = field(default_factory=list)
+    waiting: list[Ticket] = field(default_factory=list)
+    wanting: dict[str, list[Ticket]] = field(default_factory=dict)  # by UUID: of those, who could use the device
+
+    def __post_init__(self) -> None:
+        self.rooms = rooms(self.spaces, self.claims)
+
+    def decide(self, ticket: Ticket) -> Go | Wait:
+        """What this ticket may do, whose turn it is to be looked at."""
+        limit = over_limit(ticket, self.claims, self.policy.of(ticket.uid))
+        placement = None if limit else self._admit(ticket)
+        if placement is not None:
+            return Go(placement)
+        fits = not limit and place(ticket.request, self._without_queue) is not None
+        others = bool(limit or fits or self.starting or self.waiting)
+        return Wait(
+            tuple(self.starting),
+            tuple(self.waiting),
+            limit=limit,
+            fits=fits,
+            for_strangers_only=not others and place(ticket.request, self._without_strangers) is not None,
+        )
+
+    @cached_property
+    def _without_queue(self) -> dict[str, Room]:
+        return rooms(self.spaces, self.claims)
+
+    @cached_property
+    def _without_strangers(self) -> dict[str, Room]:
+        return rooms([replace(space, foreign=0) for space in self.spaces], self.claims)
+
+    def let_by(self, ticket: Ticket) -> None:
+        """Go on to the next in the queue, with what this one is about to take, or waits for, in mind."""
+        if over_limit(ticket, self.claims, self.policy.of(ticket.uid)):
+            return
+        self.go_on(ticket, self._admit(ticket))
+
+    def go_on(self, ticket: Ticket, placement: Placement | None) -> None:
+        """The same, for one of whom it is known what it is about to take; None: it waits."""
+        if placement is None:
+            self.waiting.append(ticket)
+            for space in could_use(ticket.request, self.spaces):
+                self.wanting.setdefault(space.device.uuid, []).append(ticket)
+            return
+        self.starting.append(ticket)
+        for device in placement.devices:
+            self.rooms[device.uuid] = self.rooms[device.uuid].with_(placement.taken)
+
+    def _admit(self, ticket: Ticket) -> Placement | None:
+        return place(ticket.request, self.rooms, lambda room: self._harmless(ticket, room))
+
+    def _harmless(self, ticket: Ticket, room: Room) -> bool:
+        before = self.wanting.get(room.device.uuid, ())
+        if any(other.request.alone for other in before) or (before and ticket.request.alone):
+            return False  # who wants no neighbour can only wait until the last one leaves
+        wanted = [least(other.request, room.space) for other in before]
+        return harmless(least(ticket.request, room.space), room, wanted)
+
+
+def whose_turn(
+    mine: Ticket,
+    queue: Sequence[Ticket],
+    spaces: Sequence[Space],
+    claims: Sequence[Claim],
+    policy: Policy,
+    *,
+    passed: Collection[str] = (),
+) -> Go | Wait:
+    """May `mine` start, given the queue in its order? `passed` are tickets that could start and, for long, did not."""
+    hall = _Hall(spaces, claims, policy)
+    for ticket in queue:
+        if ticket.id == mine.id:
+            return hall.decide(ticket)
+        if ticket.id not in passed:
+            hall.let_by(ticket)
+    raise AssertionError(f"{mine.id} is not in the queue")
+
+
+def everyones_turn(
+    queue: Sequence[Ticket], spaces: Sequence[Space], claims: Sequence[Claim], policy: Policy
+) -> list[Go | Wait]:
+    """What each ticket of the queue may do, in its order: what a status shows."""
+    hall = _Hall(spaces, claims, policy)
+    decisions: list[Go | Wait] = []
+    for ticket in queue:
+        decision = hall.decide(ticket)
+        decisions.append(decision)
+        if isinstance(decision, Go):
+            hall.go_on(ticket, decision.placement)
+        elif not decision.limit:
+            hall.go_on(ticket, None)
+    return decisions
+
+
+def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> str:
+    """What of the user's limits the job would exceed now; empty: nothing."""
+    if allowed.devices is None and allowed.memory is None:
+        return ""
+    holds = [claim.hold for claim in claims if claim.uid == ticket.uid]
+    return limit_exceeded(
+        ticket,
+        allowed,
+        devices=sum(len(hold.devices) for hold in holds),
+        memory=sum(hold.bytes * len(hold.devices) for hold in holds),
+    )
+
+
+def limit_exceeded(ticket: Ticket, allowed: UserPolicy, *, devices: int = 0, memory: int = 0) -> str:
+    """The limit that the job would exceed on top of what its user already has; with nothing had, it never may start."""
+    from ..units import format_bytes
+
+    request = ticket.request
+    if allowed.devices is not None and devices + request.count > allowed.devices:
+        return f"the lab's policy allows you {allowed.devices} devices at once"
+    if allowed.memory is None:
+        return ""
+    most = f"the lab's policy allows you {format_bytes(allowed.memory)} at once"
+    if request.needed is None:
+        return f"{most}: say how much this job needs with --memory"
+    return most if memory + request.needed * request.count > allowed.memory else ""
+
+
+def held_back(queue: Sequence[Ticket], spaces: Sequence[Space], claims: Sequence[Claim]) -> dict[str, Ticket]:
+    """The devices that stand free, at least in part, for the first waiting job: a hold that everybody sees."""
+    left = rooms(spaces, claims)
+    for ticket in queue:
+        if place(ticket.request, left) is None:
+            could = [space.device.uuid for space in could_use(ticket.request, spaces)]
+            return {uuid: ticket for uuid in could if left[uuid].fits(ticket.request)}
+    return {}

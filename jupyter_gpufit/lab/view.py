@@ -1,0 +1,85 @@
+"""The lab as everybody sees it: who holds what, who waits in which order, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..devices.device import Device
+from .directory import Lab
+from .grant import sort_out
+from .ledger import Reader, Snapshot
+from .order import fair_order, used_by_user
+from .place import Room, rooms
+from .policy import Policy, load_policy
+from .reasons import Waiting, explain
+from .record import Claim, Ticket
+from .turn import Wait, everyones_turn, held_back
+from .usage import UsageReader
+
+
+@dataclass(frozen=True)
+class LabView:
+    """A lab at one moment. Owner and time of each ticket and claim are the kernel's word."""
+
+    claims: tuple[Claim, ...]  # oldest first
+    queue: tuple[Ticket, ...]  # in the order of service
+    reasons: tuple[Waiting | None, ...]  # why each ticket of the queue waits; None: it is about to start
+    rooms: dict[str, Room]  # by UUID: what is left of each device, and what strangers have of it
+    held_back: dict[str, Ticket]  # by UUID: devices that stand free for a job that waits for more of them
+    remarks: tuple[str, ...]  # what the reader must know: the lab is private, the policy is ignored, a file is strange
+
+
+@dataclass
+class LabReader:
+    """Reads a lab again and again; what does not change is read once."""
+
+    lab: Lab
+    _files: Reader = field(init=False)
+    _usage: UsageReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._files, self._usage = Reader(self.lab.path), UsageReader(self.lab.path)
+
+    def snapshot(self) -> Snapshot:
+        return self._files.read()
+
+    def order(self, snapshot: Snapshot, policy: Policy) -> list[Ticket]:
+        """The tickets in the order of service, the same for everybody who sees these files."""
+        if len({ticket.uid for ticket in snapshot.tickets}) < 2:
+            return list(snapshot.tickets)  # among one user's own, the first comes first
+        now = snapshot.changed  # the lab's time and not the clock's, or two who look would see two orders
+        live = [claim.id for claim in snapshot.claims]
+        past = self._usage.read(half_life=policy.half_life, now=now, live=live)
+        return fair_order(snapshot.tickets, used_by_user(snapshot.claims, past, policy, now=now), policy)
+
+    def view(self, devices: Sequence[Device]) -> LabView:
+        """Everything a status shows, given what the driver shows."""
+        snapshot, policy = self.snapshot(), load_policy()
+        spaces = sort_out(devices, snapshot.claims)
+        queue = self.order(snapshot, policy)
+        decisions = everyones_turn(queue, spaces, snapshot.claims, policy)
+        return LabView(
+            claims=snapshot.claims,
+            queue=tuple(queue),
+            reasons=tuple(
+                explain(ticket, queue, decision, spaces, snapshot.claims, reader=os.geteuid())
+                if isinstance(decision, Wait)
+                else None
+                for ticket, decision in zip(queue, decisions, strict=True)
+            ),
+            rooms=rooms(spaces, snapshot.claims),
+            held_back=held_back(queue, spaces, snapshot.claims),
+            remarks=_remarks(self.lab, policy, snapshot),
+        )
+
+
+def view_lab(lab: Lab, devices: Sequence[Device]) -> LabView:
+    """The lab now."""
+    return LabReader(lab).view(devices)
+
+
+def _remarks(lab: Lab, policy: Policy, snapshot: Snapshot) -> tuple[str, ...]:
+    strange = [f"{lab.path / name} is held and says nothing we can read; it is ignored." for name in snapshot.strange]
+    return tuple(remark for remark in (lab.remark, policy.warning, *strange) if remark)

@@ -1,0 +1,219 @@
+"""The card under a cell: how far a job is, its curves, and the same buttons as the panel's; plain ipywidgets.
+
+So it is there in every front end that shows widgets, with the panel or without. It is made when a cell first needs it,
+never when the extension loads: a widget from before a kernel's restart would be a ruin in the notebook.
+"""
+
+from __future__ import annotations
+
+import html
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from ipywidgets import HTML, Box, Button, Layout, ToggleButton, VBox
+
+from ..actions.buttons import on_job
+from ..actions.possible import Verb, why_not
+from ..actions.status import read_job
+from ..errors import GpufitError
+from ..jobs.curves import Curve, Curves
+from ..jobs.events import Event, Metrics, Progress, StateChange
+from ..jobs.job import Job
+from ..jobs.paths import JobPaths
+from ..jobs.picked import MOST, pick, picked, shown
+from ..jobs.words import Status
+from ..settings import Settings
+from ..units import format_bytes, format_duration
+from .pictures import figure, picture
+
+EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
+LONGEST_CHIP = 30  # characters of a number's name
+LABELS: dict[Verb, str] = {
+    "checkpoint": "Checkpoint",
+    "release": "Release",
+    "move": "Move",
+    "resume": "Resume",
+    "stop": "Stop",
+}
+
+
+class JobCard:
+    """One job's card; events may come from any thread, one at a time."""
+
+    def __init__(self, job: Job, paths: JobPaths, settings: Settings) -> None:
+        self._job, self._paths, self._settings = job, paths, settings
+        self._line = Status(job)
+        self._curves = Curves()
+        self._drawn = 0.0  # time.monotonic()
+        self._guard = threading.RLock()  # events come in one thread, a click in another
+        self._head, self._pictures, self._said = HTML(), HTML(), HTML()
+        self._chips: dict[str, ToggleButton] = {}
+        self._latest = _chip("latest only", "Draw the latest thousand points, and not the whole run.")
+        self._latest.observe(lambda _: self.draw(), "value")
+        self._choice = Box(layout=Layout(flex_flow="row wrap", display="none"))
+        self._buttons = {verb: self._button(verb) for verb in LABELS}
+        buttons = Box([*self._buttons.values()], layout=Layout(flex_flow="row wrap"))
+        self.box = VBox(
+            [self._head, self._choice, self._pictures, buttons, self._said],
+            layout=Layout(border="1px solid var(--jp-border-color2, #ddd)", padding="4px 8px"),
+        )
+        self.draw()
+
+    def take(self, event: Event, when: float) -> None:
+        """Take in an event of that time; whatever goes wrong, the job's output must go on being shown."""
+        try:
+            self._take(event, when)
+        except Exception as error:
+            self._say(f"This card stands still: {error!r}")
+
+    def _take(self, event: Event, when: float) -> None:
+        with self._guard:
+            self._line.take(event, when)
+            self._curves.take(event, when)
+            soon = isinstance(event, Metrics | Progress) and time.monotonic() - self._drawn > EVERY
+            if soon or isinstance(event, StateChange):
+                self.draw()
+
+    def draw(self) -> None:
+        """Show what is known now."""
+        with self._guard:
+            self._drawn = time.monotonic()
+            view = read_job(self._job, self._paths)
+            names = shown(self._curves.metrics, picked(self._paths))
+            self._offer(names)
+            estimate = view.memory.estimate if view.memory else None
+            _set(self._head, _head(self._line.line(), view.progress.total, view.progress.step, view.progress.left))
+            _set(self._pictures, "".join(map(self._metric, names)) + self._memory(estimate))
+            for verb, button in self._buttons.items():
+                why = why_not(view, verb)
+                button.disabled, button.tooltip = bool(why), why or _TELLS[verb]
+
+    # Curves -----------------------------------------------------------------------------------------------------------
+
+    def _offer(self, drawn: tuple[str, ...]) -> None:
+        """Let it be picked which of several numbers are drawn, and from when on."""
+        for name in list(self._curves.metrics)[:MOST]:
+            if name not in self._chips:
+                self._chips[name] = chip = _chip(name, f"Draw {name}, here and in the panel.")
+                chip.observe(self._pick, "value")
+        for name, chip in self._chips.items():
+            if chip.value != (name in drawn):  # it was picked elsewhere
+                chip.unobserve(self._pick, "value")
+                chip.value = name in drawn
+                chip.observe(self._pick, "value")
+        several = list(self._chips.values()) if len(self._chips) > 1 else []
+        offered = (*several, *([self._latest] if self._curves.older else []))
+        if offered != self._choice.children:
+            self._choice.children = offered
+            self._choice.layout.display = "" if offered else "none"
+
+    def _pick(self, _: Any) -> None:
+        try:
+            pick(self._paths, [name for name, chip in self._chips.items() if chip.value])
+        except GpufitError as error:
+            self._say(str(error))
+        self.draw()
+
+    def _metric(self, name: str) -> str:
+        curve = self._curves.metrics[name]
+        at, value = curve.latest[-1]
+        latest = figure(value)
+        return picture(self._points(curve), name, latest, words=f"{name}: {latest} at step {at:.0f}")
+
+    def _memory(self, estimate: int | None) -> str:
+        curve = self._curves.memory
+        if not curve.latest:
+            return ""
+        used = format_bytes(curve.latest[-1][1] or 0.0) + (
+            f" of {format_bytes(estimate)} estimated" if estimate else ""
+        )
+        return picture(
+            self._points(curve), "memory", used, words=f"memory: {used}", line=estimate, written=format_bytes
+        )
+
+    def _points(self, curve: Curve) -> list[tuple[float, float | None]]:
+        return curve.points(whole=not (self._latest.value and self._curves.older))
+
+    # Buttons ----------------------------------------------------------------------------------------------------------
+
+    def _button(self, verb: Verb) -> Button:
+        button = Button(description=LABELS[verb], tooltip=_TELLS[verb], layout=Layout(width="auto"))
+        button.on_click(lambda _: self._press(verb))
+        return button
+
+    def _press(self, verb: Verb) -> None:
+        """In a thread: a handler that waits would hold up the kernel, and what it prints would be seen nowhere."""
+        self._say(f"{LABELS[verb]} …")
+        thread = threading.Thread(target=_do, args=(self._job, verb, self._settings, self._say, self.draw))
+        thread.daemon = True
+        thread.start()
+
+    def _say(self, text: str) -> None:
+        _set(
+            self._said,
+            f'<span role="status" style="font-size:90%;line-height:1.5;opacity:.8">{_sentence(text)}</span>',
+        )
+
+
+_TELLS: dict[Verb, str] = {
+    "checkpoint": "Save it at its next safe point; it goes on.",
+    "release": "Save it, and let it leave its device.",
+    "move": "Let it go on on the best other device.",
+    "resume": "Let it go on from its newest checkpoint.",
+    "stop": "Interrupt it; what was not saved is lost.",
+}
+
+
+def _do(job: Job, verb: Verb, settings: Settings, say: Callable[[str], None], after: Callable[[], None]) -> None:
+    async def steps() -> None:
+        async for word in on_job(settings, job.id, verb, ""):
+            say(word)
+
+    try:
+        anyio.run(steps)
+    except GpufitError as error:
+        say(str(error))
+    except BaseExceptionGroup as group:
+        say("; ".join(map(str, group.exceptions)))
+    except Exception as error:  # the thread's outermost frame
+        say(f"jupyter_gpufit itself failed: {error!r}")
+    after()
+
+
+def _chip(text: str, tells: str) -> ToggleButton:
+    return ToggleButton(
+        description=text[:LONGEST_CHIP],
+        tooltip=tells,
+        layout=Layout(width="auto", height="22px", padding="0 8px"),
+        style={"font_size": "85%"},
+    )
+
+
+def _set(widget: HTML, value: str) -> None:
+    if widget.value != value:  # each change is a message to every page that shows it
+        widget.value = value
+
+
+def _sentence(text: str) -> str:
+    """Our sentences set what can be typed between backticks."""
+    parts = html.escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
+
+
+def _head(line: str, total: int | None, step: int, left: float | None) -> str:
+    parts = [f'<div style="overflow-wrap:anywhere;line-height:1.5">{_sentence(line)}</div>']
+    if total:
+        share = min(1.0, step / total)
+        told = f"step {step:,} of {total:,}" + (f", {format_duration(left)} left" if left is not None else "")
+        parts.append(
+            f'<div role="progressbar" aria-valuemin="0" aria-valuemax="{total}" aria-valuenow="{step}"'
+            f' aria-valuetext="{html.escape(told)}" style="height:5px;border-radius:3px;margin:3px 0;'
+            'background:var(--jp-layout-color3, #ddd)">'
+            f'<div style="width:{100 * share:.1f}%;height:100%;border-radius:3px;'
+            'background:var(--jp-brand-color1, #1976d2)"></div></div>'
+            f'<div style="font-size:85%;line-height:1.5;opacity:.75">{html.escape(told)}</div>'
+        )
+    return "".join(parts)

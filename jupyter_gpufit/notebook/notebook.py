@@ -1,0 +1,340 @@
+"""The notebook's side of a job: start it, follow it, show what it says. What travels there and back: travel.py."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+from IPython.core.interactiveshell import InteractiveShell
+
+from .. import __version__
+from ..actions import resume, run_jobs, table, texts
+from ..actions.ask import asked, running_job
+from ..actions.clean import clean
+from ..actions.commands import CELL_VERBS
+from ..actions.release import release
+from ..actions.request import request_for
+from ..actions.status import StatusReader
+from ..devices.here import read_devices_async
+from ..engine.local import Spare, Started
+from ..errors import BadOption, GpufitError, VersionDiffers, first_of
+from ..examine.findings import as_json, as_text
+from ..jobs.events import Event, Failure, Note, StateChange
+from ..jobs.follow import Interrupts, Leaving, follow
+from ..jobs.job import Job
+from ..jobs.paths import JobPaths
+from ..jobs.record import read_record
+from ..jobs.store import chosen_job, create_job_files
+from ..lab.place import refuse_impossible
+from ..settings import Settings
+from ..system.background import aside
+from .cell import read_cell
+from .new_job import new_job
+from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
+from .variables import AllVariables, pack, packed_sizes, write_graph
+
+if TYPE_CHECKING:
+    from .card import JobCard  # kernels start faster without
+
+
+class Notebook:
+    """One kernel: the jobs that it started, and what of theirs is here."""
+
+    def __init__(self, shell: InteractiveShell, settings: Settings) -> None:
+        self.shell = shell
+        self.settings = settings
+        self.spare = Spare()
+        self._variables = AllVariables(shell.user_ns)
+        self._started: dict[str, Started] = {}
+        self._status = StatusReader()
+        self._said: set[str] = set()
+
+    async def do(
+        self, options: argparse.Namespace, line: str, cell: str | None, interrupts: Interrupts, leaving: Leaving
+    ) -> None:
+        """One command."""
+        if (options.verb in CELL_VERBS) != (cell is not None):
+            wanted = "on top of a cell: %%gpufit" if cell is None else "on a line of its own: %gpufit"
+            raise BadOption(f"{options.verb} goes {wanted} {options.verb}")
+        run_jobs.check(options, self.settings)
+        self._variables.let_go()  # a terminal may have resumed or cleaned what they were kept for
+        match options.verb:
+            case "train":
+                assert cell is not None
+                await self._train(options, line, cell, interrupts, leaving)
+            case "estimate":
+                assert cell is not None
+                await self._estimate(options, line, cell, interrupts)
+            case "attach":
+                job, paths = chosen_job(self.settings, options.job)
+                await self._attach(job, paths, interrupts, leaving, again=options.again, widget=options.widget)
+            case "stop":
+                async for word in run_jobs.stop(self.settings, options.job):
+                    self._say(word)
+            case "jobs" | "status" | "queue" | "history":
+                if options.verb == "status" and options.watch:
+                    raise BadOption("--watch needs a terminal: gpufit status --watch")
+                self._say(await aside(lambda: texts.answer(options, self.settings, self._status)))
+            case "checkpoint" if options.show:
+                self._say(texts.show_checkpoint(self.settings, options.job, in_json=options.json))
+            case "checkpoint" | "move":
+                job, paths = running_job(self.settings, options.job)
+                to = options.to if options.verb == "move" else ""
+                await self._say_all(asked(job, paths, options.verb, to), interrupts)
+            case "release":
+                await self._say_all(release(self.settings, options.job, insist=options.insist), interrupts)
+            case "resume":
+                await self._resume(options, interrupts, leaving)
+            case "run":
+                raise BadOption("run goes into a terminal: gpufit run -- python train.py")
+            case "clean":
+                for word in await aside(lambda: list(clean(self.settings, options.jobs, resumable=options.all))):
+                    self._say(word)
+                self._variables.let_go()
+            case "doctor":
+                from ..examine.user import examine
+
+                found = await aside(lambda: examine(options.wait))
+                self._say(as_json(found) if options.json else as_text(found))
+            case "lab":
+                raise BadOption("lab goes in a terminal: gpufit lab check")
+
+    # Train ----------------------------------------------------------------------------------------------------------
+
+    async def _train(
+        self, options: argparse.Namespace, line: str, cell: str, interrupts: Interrupts, leaving: Leaving
+    ) -> None:
+        names = read_cell(self.shell, cell)
+        if options.dry_run:
+            sizes = packed_sizes(self.shell, names)
+            self._say(table.plan(self._status.read(self.settings), options.gpu, options.memory, sizes))
+            return
+        job = new_job(self.shell, self.settings, options, line, cell)
+        # Here already, so that what can never run costs neither a worker nor a copy of the variables.
+        refuse_impossible(request_for(job, options.memory), await read_devices_async(self.settings))
+        waiting = self.spare.take(os.environ)  # first: it imports torch while the variables are packed
+        try:
+            shipment = pack(self.shell, names)
+            paths = create_job_files(self.settings, job)
+            write_graph(paths, shipment)
+            started = waiting.give(job, paths, shipment.memory.fds, self.shell.execution_count)
+        except BaseException:
+            waiting.dismiss()
+            raise
+        self._started[job.id] = started
+        self._variables.of(job, paths).shipped(shipment)
+        await self._follow_or_detach(options, job, paths, interrupts, leaving)
+
+    async def _resume(self, options: argparse.Namespace, interrupts: Interrupts, leaving: Leaving) -> None:
+        """Go on with a job; where this notebook still has its objects, they are those that are trained."""
+        found = await resume.prepare(self.settings, options.job, options.gpu, options.memory)
+        job, paths = found.job, found.paths
+        woken = await resume.wake(self.settings, found)
+        if not woken.goes_on:
+            waiting = self.spare.take(found.env, found.start.python)
+            try:
+                self._started[job.id] = waiting.give_again(job, paths, found.start)
+            except BaseException:
+                waiting.dismiss()
+                raise
+        self._variables.of(job, paths).resumed()
+        self._say(found.words(time.time()))
+        if woken.words:
+            self._say(woken.words)
+        await self._follow_or_detach(options, job, paths, interrupts, leaving, after=found.seq)
+
+    async def _follow_or_detach(
+        self,
+        options: argparse.Namespace,
+        job: Job,
+        paths: JobPaths,
+        interrupts: Interrupts,
+        leaving: Leaving,
+        *,
+        after: int = 0,
+    ) -> None:
+        card = self._card(job, paths, options.widget, apart=options.detach)
+        try:
+            if options.detach:
+                self._follow_apart(job, paths, after, card)
+            else:
+                await self._follow(job, paths, interrupts, leaving, after=after, card=card)
+        finally:
+            if self.settings.spare_worker:
+                self.spare.prepare()  # now, not earlier: importing torch would have slowed the cell down
+
+    # Estimate -------------------------------------------------------------------------------------------------------
+
+    async def _estimate(self, options: argparse.Namespace, line: str, cell: str, interrupts: Interrupts) -> None:
+        from ..estimate.asking import script, session, shipped  # kernels that only train start faster without
+        from ..estimate.showing import show
+
+        if options.script:
+            raise BadOption("A script is estimated in a terminal: gpufit estimate train.py")
+        wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch)
+        source = f"# %%gpufit {line}\n{self.shell.transform_cell(cell)}"
+        all_told: list[session.Told] = []
+
+        def told(one: session.Told) -> None:
+            all_told.append(one)
+            for bundle in [] if options.json else show.notebook(one):
+                self.shell.display_pub.publish(bundle)
+
+        with shipped.shipped(source, pack(self.shell, read_cell(self.shell, cell))) as (program, descriptors):
+            async with _unless(interrupts, "the estimate was interrupted"):
+                await session.estimate(program, wish, self.settings, told, descriptors)
+        if options.json:
+            self._say(show.json_of(all_told))
+
+    # Follow ---------------------------------------------------------------------------------------------------------
+
+    async def _attach(
+        self,
+        job: Job,
+        paths: JobPaths,
+        interrupts: Interrupts,
+        leaving: Leaving,
+        *,
+        again: bool,
+        widget: bool | None,
+    ) -> None:
+        record = read_record(paths)
+        if record.version and record.version != __version__:
+            raise VersionDiffers(job.name, record.version, __version__)
+        runs = record.worker is not None and record.worker.alive()
+        card = self._card(job, paths, widget, apart=runs)
+        await self._follow(job, paths, interrupts, leaving, again=again, card=card)
+
+    async def _follow(
+        self,
+        job: Job,
+        paths: JobPaths,
+        interrupts: Interrupts,
+        leaving: Leaving,
+        *,
+        again: bool = False,
+        after: int = 0,
+        card: JobCard | None = None,
+    ) -> None:
+        show = NotebookShow(self.shell, job, self._said, has_card=card is not None)
+        variables = self._variables.of(job, paths)
+        variables.expect(show)
+        try:
+            end = await follow(
+                job,
+                paths,
+                with_card(show, card),
+                after=after,
+                interrupts=interrupts,
+                leaving=leaving,
+                exit_code=self._exit_code(job),
+                take=variables.take,
+            )
+            if end.state != "released":
+                variables.look_on_disk(again=again)
+        finally:
+            variables.end()
+            self._variables.let_go()
+            self._reap(job)
+        if end.state == "done" and not variables.here:
+            show(Note(f"The variables of {job.name} are in the notebook that followed it to its end, not in this one."))
+        record = read_record(paths)
+        if end.state != "released" and record.resumable and record.checkpoint is not None:
+            saved = record.checkpoint.words
+            show(Note(f"{job.name} was saved at {saved}; to go on from there: %gpufit resume {job.name}"))
+        if show.failure is not None:
+            raise cell_failed(show.failure)
+        _raise_if_unexplained(job, end)
+
+    def _reap(self, job: Job) -> None:
+        started = self._started.pop(job.id, None)
+        if started is not None:
+            threading.Thread(target=started.reap, name=f"gpufit-reap-{job.name}", daemon=True).start()
+
+    def _exit_code(self, job: Job) -> Callable[[], int | None]:
+        started = self._started.get(job.id)
+        return (lambda: None) if started is None else started.exit_code
+
+    def _card(self, job: Job, paths: JobPaths, option: bool | None, *, apart: bool) -> JobCard | None:
+        """A card under the cell, where one is wanted. Made now, never at load: a kernel's restart leaves it a ruin."""
+        if not wants_card(self.settings.widget, option, apart=apart) or not hasattr(self.shell, "kernel"):
+            return None
+        from IPython.display import display
+
+        from .card import JobCard
+
+        card = JobCard(job, paths, self.settings)
+        display(card.box)
+        return card
+
+    def _follow_apart(self, job: Job, paths: JobPaths, after: int = 0, card: JobCard | None = None) -> None:
+        """Show a detached job's output in a widget, from a thread, also after a release and whoever resumes it.
+
+        Its variables come with `attach`.
+        """
+        from IPython.display import display
+        from ipywidgets import Output
+
+        output = Output()
+        display(output)
+        show = WidgetShow(output, job, self._said)
+        show(Note(f"{job.name} goes on by itself. Its output, and its variables at the end: %gpufit attach {job.name}"))
+        shown = with_card(show, card)
+
+        def exit_code() -> int | None:
+            return self._exit_code(job)()  # of the worker that is there now, if this kernel started it
+
+        def tell(event: Event, when: float | None = None) -> None:
+            shown(event, when)
+            if isinstance(event, StateChange) and event.state == "released":
+                self._reap(job)
+
+        def run() -> None:
+            try:
+                anyio.run(lambda: follow(job, paths, tell, after=after, exit_code=exit_code, on=True))
+            except* GpufitError as group:
+                show(Note(str(first_of(group))))
+            self._reap(job)
+
+        threading.Thread(target=run, name=f"gpufit-{job.name}", daemon=True).start()
+
+    async def _say_all(self, words: AsyncIterator[str], interrupts: Interrupts) -> None:
+        """Say what comes of a wish; an interrupt ends the looking on, and leaves the wish."""
+        async with _unless(interrupts, "What was asked for still stands"):
+            async for word in words:
+                self._say(word)
+
+    def _say(self, text: str) -> None:
+        self.shell.display_pub.publish({"text/plain": text})
+
+
+@asynccontextmanager
+async def _unless(interrupts: Interrupts, words: str) -> AsyncIterator[None]:
+    """Give up what is inside when Ctrl-C is pressed."""
+    pressed = False
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        nonlocal pressed
+        await interrupts.next()
+        pressed = True
+        scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch, group.cancel_scope)
+        yield
+        group.cancel_scope.cancel()
+    if pressed:
+        raise cell_failed(Failure("KeyboardInterrupt", "", (f"KeyboardInterrupt: {words}",)))
+
+
+def _raise_if_unexplained(job: Job, end: StateChange) -> None:
+    """A job that did not do its work must not look like a cell that did; one that was released does as it was told."""
+    if end.state not in ("done", "released"):
+        ename = "KeyboardInterrupt" if end.state == "stopped" else "JobFailed"
+        raise cell_failed(Failure(ename, end.reason, (f"{job.name} {end.state}: {end.reason}",)))

@@ -1,0 +1,64 @@
+"""Curves as small pictures in HTML: no script, no style sheet, and colours of the theme that shows them; pure."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+
+from ..jobs.curves import Point, thinned
+
+WIDTH, HEIGHT = 260, 56  # pixels
+
+
+def figure(value: float | None) -> str:
+    """A value as people read it: four digits."""
+    return "not finite" if value is None else f"{value:.4g}"
+
+
+def picture(
+    points: Sequence[Point],
+    name: str,
+    value: str,
+    *,
+    words: str,
+    line: float | None = None,
+    written: Callable[[float], str] = figure,
+) -> str:
+    """A curve from its least value to its largest; `words` are for a screen reader, `line` is a mark across."""
+    known = [(x, y) for x, y in thinned(points) if y is not None and math.isfinite(y)]
+    said = f'<span style="opacity:.75">{html.escape(name)}</span> {html.escape(value)}'
+    if len(known) < 2:
+        return f'<p style="{_TEXT};margin:0 12px 2px 0">{said}</p>'
+    heights = [y for _, y in known]
+    span = f"{written(min(heights))} to {written(max(heights))}" if line is None and min(heights) < max(heights) else ""
+    return (
+        f'<figure style="margin:0 12px 2px 0;display:inline-block;width:{WIDTH}px;max-width:100%">'
+        f'<figcaption style="{_TEXT};display:flex;gap:8px;white-space:nowrap"><span style="flex:1;overflow:hidden;'
+        f'text-overflow:ellipsis">{said}</span><span style="opacity:.75">{span}</span></figcaption>'
+        f'<svg role="img" aria-label="{html.escape(words)}" width="100%" height="{HEIGHT}"'
+        f' viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">{_drawn(known, line)}</svg></figure>'
+    )
+
+
+_TEXT = "font-size:85%;line-height:1.5"
+
+
+def _drawn(known: Sequence[tuple[float, float]], line: float | None) -> str:
+    heights = [y for _, y in known] + ([line] if line is not None else [])
+    left, right, low, high = known[0][0], known[-1][0], min(heights), max(heights)
+
+    def across(x: float) -> float:
+        return WIDTH * ((x - left) / (right - left) if right > left else 1.0)
+
+    def down(y: float) -> float:
+        return 3 + (HEIGHT - 6) * (1 - ((y - low) / (high - low) if high > low else 0.5))
+
+    curve = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in known)
+    mark = (
+        f'<line x1="0" x2="{WIDTH}" y1="{down(line):.1f}" y2="{down(line):.1f}"'
+        ' stroke="var(--jp-warn-color1, #d80)" stroke-dasharray="4 3"/>'
+        if line is not None
+        else ""
+    )
+    return f'{mark}<polyline points="{curve}" fill="none" stroke="var(--jp-brand-color1, #1976d2)" stroke-width="1.5"/>'

@@ -1,0 +1,173 @@
+"""How a job's events look: in a notebook, inside an Output widget, in a terminal."""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import BadSetting, GpufitError
+from ..jobs.events import (
+    Clear,
+    CouldNotSave,
+    Display,
+    Event,
+    Failure,
+    Gap,
+    Note,
+    Result,
+    Saved,
+    StateChange,
+    Text,
+)
+from ..jobs.job import Job
+from ..jobs.words import Status, not_saved, saved
+
+if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from ..jobs.follow import Show
+
+
+class CellFailed(GpufitError):
+    """The cell's own exception, as the worker showed it; IPython prints its traceback in place of ours."""
+
+    def __init__(self, failure: Failure) -> None:
+        Exception.__init__(self, failure.evalue)
+        self.failure = failure
+
+    def __str__(self) -> str:
+        return self.failure.evalue
+
+    def __reduce__(self) -> Any:
+        return cell_failed, (self.failure,)
+
+    def _render_traceback_(self) -> list[str]:
+        return list(self.failure.traceback)
+
+
+def cell_failed(failure: Failure) -> CellFailed:
+    """An exception whose type has the name of the user's, for whoever reads the notebook's error reply."""
+    kind: type[CellFailed] = type(failure.ename, (CellFailed,), {})
+    return kind(failure)
+
+
+class Card(Protocol):
+    """What shows a job's progress beside its output: widget.JobCard."""
+
+    def take(self, event: Event, when: float) -> None: ...
+
+
+def with_card(show: Show, card: Card | None) -> Show:
+    """What shows an event in the card, too."""
+    if card is None:
+        return show
+
+    def both(event: Event, when: float | None = None) -> None:
+        card.take(event, when or time.time())
+        show(event, when)
+
+    return both
+
+
+def wants_card(setting: str, option: bool | None, *, apart: bool) -> bool:
+    """Whether to show a card: by default where a cell does not wait for its job, or where one attaches to it."""
+    if setting not in ("auto", "always", "never"):
+        raise BadSetting("widget", "GPUFIT_WIDGET or settings.toml", f"{setting!r} is not auto, always or never.")
+    if option is not None:
+        return option
+    return setting == "always" or (setting == "auto" and apart)
+
+
+class NotebookShow:
+    """Shows events as output of the running cell, with one status line that changes in place."""
+
+    def __init__(self, shell: InteractiveShell, job: Job, said: set[str], *, has_card: bool = False) -> None:
+        self._shell = shell
+        self._has_card = has_card  # it says the same while it lives; the notebook's file keeps how it ended
+        self._said = said  # in this kernel, of what need be said once
+        self._job = job
+        self._status = Status(job)
+        self._display_id = f"gpufit-{job.id}-{time.monotonic_ns()}"
+        self._begun = False
+        self.failure: Failure | None = None
+
+    def __call__(self, event: Event, when: float | None = None) -> None:
+        if self._status.take(event, when or time.time()) and (self._status.ended or not self._has_card):
+            self._show_status()
+        match event:
+            case Text(name, text):
+                (sys.stdout if name == "stdout" else sys.stderr).write(text)
+            case Display(data, metadata, transient, update):
+                self._shell.display_pub.publish(data, metadata, transient=transient, update=update)
+            case Result(data, metadata):
+                _show_result(self._shell, data, metadata)
+            case Clear(wait):
+                self._shell.display_pub.clear_output(wait)
+            case Failure():
+                self.failure = event  # raised by the magic at the end, so that it is this cell's error
+            case Note(text) if _is_news(event, self._said):
+                self._publish(text, {})
+            case Saved() if event.why != "automatic":  # those stand in the status line only
+                self._publish(f"{self._job.name} is {saved(event)}", {})
+            case CouldNotSave(_, reason):
+                self._publish(not_saved(self._job, reason), {})
+            case Gap(missed, why):
+                self._publish(f"{missed:,} outputs are missing here: {why}.", {})
+
+    def _show_status(self) -> None:
+        self._publish(self._status.line(), {"display_id": self._display_id}, update=self._begun)
+        self._begun = True
+
+    def _publish(self, text: str, transient: dict[str, str], *, update: bool = False) -> None:
+        shown = f'<div style="opacity:.7;font-size:90%">{html.escape(text)}</div>'
+        data = {"text/plain": text, "text/html": shown}
+        self._shell.display_pub.publish(data, {}, transient=transient, update=update)
+
+
+class WidgetShow:
+    """Shows events in an ipywidgets Output, from whichever thread; for a detached cell."""
+
+    def __init__(self, output: Any, job: Job, said: set[str]) -> None:
+        self._output = output
+        self._said = said
+        self._job = job
+        self._status = Status(job)
+
+    def __call__(self, event: Event, when: float | None = None) -> None:
+        self._status.take(event, when or time.time())
+        match event:
+            case Text(name, text):
+                (self._output.append_stdout if name == "stdout" else self._output.append_stderr)(text)
+            case Display(data, metadata) | Result(data, metadata):
+                self._output.outputs += ({"output_type": "display_data", "data": data, "metadata": metadata},)
+            case Clear():
+                self._output.outputs = ()
+            case Failure(_, _, traceback):
+                self._output.append_stderr("\n".join(traceback) + "\n")
+            case Note(text) if _is_news(event, self._said):
+                self._output.append_stderr(f"{text}\n")
+            case Saved() if event.why != "automatic":
+                self._output.append_stderr(f"{self._job.name} is {saved(event)}\n")
+            case CouldNotSave(_, reason):
+                self._output.append_stderr(f"{not_saved(self._job, reason)}\n")
+            case StateChange():
+                self._output.append_stderr(f"{self._status.line()}\n")
+
+
+def _is_news(note: Note, said: set[str]) -> bool:
+    """Whether to show a note where `said` was shown, to which it is added if once is enough."""
+    news = note.text not in said
+    if note.once:
+        said.add(note.text)
+    return news
+
+
+def _show_result(shell: InteractiveShell, data: dict[str, Any], metadata: dict[str, Any]) -> None:
+    """Show a formatted value as this cell's Out[n]."""
+    hook = shell.displayhook
+    hook.start_displayhook()
+    hook.write_output_prompt()
+    hook.write_format_data(data, metadata)
+    hook.finish_displayhook()

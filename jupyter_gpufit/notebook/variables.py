@@ -1,0 +1,209 @@
+"""The notebook's variables on their way: out with a cell, and back into the very objects that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from ..errors import CannotTravel, StorageError
+from ..graph import Memory, Reply, Returned, Shipment, bring_into, ship
+from ..jobs.events import Event, Note
+from ..jobs.job import Job
+from ..jobs.paths import JobPaths
+from ..jobs.record import read_record
+from ..jobs.result import from_descriptors, load
+from ..jobs.state import ENDED
+from ..program.reading.cell import CellNames
+from ..surroundings import generators as rng
+from ..surroundings import modes
+from .cell import visible
+
+MOST_KEPT = 2  # jobs whose objects wait for a resume: each may hold a data set that nobody uses any more
+
+_NOT_THE_USERS = (rng.NAME, modes.NAME)
+
+
+def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
+    """All that the cell needs of this notebook."""
+    users = visible(shell)
+    # A cell that runs text (exec, %time) may read any name: all that can travel goes along.
+    wanted = {name: name in names.needs for name in users if names.dynamic or name in names.needs}
+    while True:
+        try:
+            with rng.travelling(shell.user_ns) as generators, modes.travelling(shell.user_ns) as set_here:
+                return ship([*wanted, generators, set_here], shell.user_ns)
+        except CannotTravel as error:
+            refused = (error, *error.others)
+            spared = [one.name for one in refused if wanted.get(one.name) is False]
+            if not spared:
+                for one in refused:
+                    one.line = names.reads[one.name] + 1 if one.name in names.reads else None
+                raise
+            for name in spared:
+                del wanted[name]
+
+
+def packed_sizes(shell: InteractiveShell, names: CellNames) -> dict[str, int]:
+    """What would travel, in bytes."""
+    return {name: size for name, size in pack(shell, names).sizes.items() if name not in _NOT_THE_USERS}
+
+
+def write_graph(paths: JobPaths, shipment: Shipment) -> None:
+    """Put what travels on the disk, less its bytes."""
+    try:
+        paths.graph.write_bytes(shipment.graph)
+    except OSError as error:
+        raise StorageError(str(paths.graph), error.strerror or str(error), "GPUFIT_DATA") from error
+
+
+class JobVariables:
+    """The variables of one job in one notebook, whose names are `namespace`."""
+
+    def __init__(self, job: Job, paths: JobPaths, namespace: dict[str, Any]) -> None:
+        self._job = job
+        self._paths = paths
+        self._namespace = namespace
+        self._shipment: Shipment | None = None  # leads to the objects; none: they never were here
+        self._aside: dict[str, Any] = {}  # trained objects whose names have another value here
+        self.here = False  # they came back
+        self._came = False  # while this was followed
+        self._is_resumed = False
+        self._show: Callable[[Event], None] = lambda event: None
+
+    def shipped(self, shipment: Shipment) -> None:
+        """Keep what the result needs to find its way back to the objects."""
+        self._shipment = shipment
+
+    def resumed(self) -> None:
+        """The job goes on: where its objects are still here, they are those that are trained."""
+        self.here = False
+        self._leave_bytes()  # of a detached cell; the checkpoint has them
+
+    def expect(self, show: Callable[[Event], None]) -> None:
+        """The job is followed: say to `show` what comes of its variables."""
+        self._show, self._came = show, False
+        # Whoever resumes a job wants its result.
+        self._is_resumed = self._shipment is not None and not self._shipment.memory.fds
+
+    def take(self, found: list[int], counts: list[int]) -> None:
+        """Bring them from the memory of a worker that has ended its cell."""
+        reply, came_in = from_descriptors(found, counts, self._paths, has_objects=self._shipment is not None)
+        if self._shipment is not None:  # a resumed worker has the input's bytes in a memory of its own
+            self._shipment = replace(self._shipment, memory=came_in)
+        self._bring_back(reply)
+
+    def look_on_disk(self, *, again: bool) -> None:
+        """Bring them where the job ended alone. Twice only if wanted: it would undo what came since."""
+        name = self._job.name
+        if self._came:
+            return
+        if again and self._aside:
+            self._namespace.update(self._aside)
+            self._show(Note(f"Of {name}, trained, are now: {', '.join(self._aside)}."))
+            self._aside = {}
+        elif self.here and not again:
+            self._show(Note(f"The variables of {name} came earlier. To have them again: %gpufit attach --again {name}"))
+        elif (reply := load(self._paths)) is not None:
+            self._bring_back(reply)
+        elif again and self.here:
+            self._show(
+                Note(
+                    f"Nothing of {name} is kept to be brought again: this notebook followed it to its end, and has had"
+                    " its variables then. To have them as they were, run its cell again."
+                )
+            )
+
+    def end(self) -> None:
+        """Nothing comes that could use the shipment, whatever the end, unless the job is resumed.
+
+        Then its objects are needed, to become what they are trained to; the bytes are in the checkpoint.
+        """
+        modes.arrived(self._namespace)
+        if read_record(self._paths).resumable:
+            self._leave_bytes()
+        else:
+            self._shipment = None
+
+    @property
+    def has_objects(self) -> bool:
+        return self._shipment is not None or bool(self._aside)
+
+    @property
+    def wait_for_a_resume(self) -> bool:
+        """Whether objects are kept here for the case that somebody goes on with the job."""
+        return self._shipment is not None and read_record(self._paths).resumable
+
+    @property
+    def can_come(self) -> bool:
+        """Whether the job may still have something for the objects that are kept here."""
+        record = read_record(self._paths)
+        if record.state not in (*ENDED, "lost") or record.resumable or self._paths.result.exists():
+            return True
+        return record.worker is not None and record.worker.alive()
+
+    def forget(self) -> None:
+        """Let the objects go: what comes of the job from now on comes as new ones."""
+        self._shipment = None
+        self._aside = {}
+
+    def _leave_bytes(self) -> None:
+        if self._shipment is not None:
+            self._shipment = replace(self._shipment, memory=Memory([]))
+
+    def _bring_back(self, reply: Reply) -> None:
+        returned = self._put_in_place(reply)
+        self.here = self._came = True
+        self._name_anew(returned)
+        for left in returned.left_behind:
+            if left not in reply.left_behind:  # those the worker has told already
+                self._show(Note(str(left)))
+
+    def _put_in_place(self, reply: Reply) -> Returned:
+        try:
+            if self._shipment is not None:
+                return self._shipment.bring_back(reply, self._namespace)
+            return bring_into(self._namespace, reply)
+        finally:
+            rng.arrived(self._namespace)
+
+    def _name_anew(self, returned: Returned) -> None:
+        """Say which names no longer lead to what was trained: of a resumed job they are bound to it again."""
+        parted = {name: value for name, value in returned.parted.items() if name not in _NOT_THE_USERS}
+        self._aside = {} if self._is_resumed else parted
+        if not parted:
+            return
+        job, names, one = self._job.name, ", ".join(parted), len(parted) == 1
+        if self._is_resumed:
+            self._namespace.update(parted)
+            now = "it is the trained one" if one else "they are the trained ones"
+            self._show(Note(f"{names} had been defined anew since; {now} of {job} now."))
+            return
+        stay, trained = ("was", "the trained one") if one else ("were", "the trained ones")
+        self._show(
+            Note(
+                f"{names} {stay} defined anew while {job} ran, and not changed now. To have {trained} of {job} instead:"
+                f" %gpufit attach --again {job}"
+            )
+        )
+
+
+class AllVariables:
+    """Those of all jobs of one notebook, whose names are `namespace`."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self._of: dict[str, JobVariables] = {}
+
+    def of(self, job: Job, paths: JobPaths) -> JobVariables:
+        return self._of.setdefault(job.id, JobVariables(job, paths, self._namespace))
+
+    def let_go(self) -> None:
+        """Keep no objects for jobs of which nothing can come, and for the newest only of those that may be resumed."""
+        for variables in self._of.values():
+            if variables.has_objects and not variables.can_come:
+                variables.forget()
+        for variables in [one for one in self._of.values() if one.wait_for_a_resume][:-MOST_KEPT]:
+            variables.forget()

@@ -1,0 +1,13 @@
+"""The cell as a program that can be left at a safe point and entered there again, in another process.
+
+`scopes`, `names`, `form`, `expressions`, `statements`, `units`: trees to trees, nothing else. `source`: trees to code.
+`frame`, `functions`, `managers`, `generators`, `standing`: while it runs. `library`, `own_resume`: the loops of others.
+`program` holds it all together: start there.
+"""
+
+from .running import generators
+from .running.managers import Recipe
+from .running.program import Program
+from .values import GeneratorRecord, Record, Unit, hidden
+
+__all__ = ["GeneratorRecord", "Program", "Recipe", "Record", "Unit", "generators", "hidden"]

@@ -1,0 +1,116 @@
+"""Which names of the notebook a cell reads, binds and changes, found without running it.
+
+Attributes and what library code does are not looked into; a method call counts as a change of its object.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import warnings
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from types import CodeType
+
+from ...errors import NameNotDefined
+from .certain import WHOLE_NAMESPACE, certain_reads
+from .uses import replaced_names, uses
+
+
+@dataclass(frozen=True)
+class CellNames:
+    """The notebook's names in one cell, each with the first line that uses it so."""
+
+    reads: Mapping[str, int]  # may be read, builtins included, wherever in the cell
+    writes: Mapping[str, int]  # may be bound or deleted
+    mutates: Mapping[str, int]  # whose object is visibly changed: x.a = 1, x[0] = 1, x += 1, x.method()
+    needs: Mapping[str, int]  # of the reads, those that may see a value from before the cell
+    certain: Mapping[str, int]  # of the needs, those that every run comes to
+    has_star_import: bool
+    dynamic: bool  # runs text, or touches the namespace as a whole
+
+
+def names_of(source: str) -> CellNames:
+    """Read a cell that has been through IPython's input transformer; a SyntaxError is the caller's to show."""
+    tree, module = _compiled(source)
+    found = list(uses(module))
+    replaced = replaced_names(module)
+    reads = [use for use in found if use.reads]
+    writes = _first_lines((use.name, use.line) for use in found if use.writes)
+    names_read = {use.name for use in reads}
+    return CellNames(
+        reads=_first_lines((use.name, use.line) for use in reads),
+        writes=writes,
+        mutates=_mutated(tree, {(use.name, use.line) for use in reads}),
+        needs=_first_lines((use.name, use.line) for use in reads if use.name not in replaced.get(use.offset, ())),
+        certain=certain_reads(tree, writes),
+        has_star_import=any(isinstance(node, ast.alias) and node.name == "*" for node in ast.walk(tree)),
+        dynamic=not names_read.isdisjoint(WHOLE_NAMESPACE) or any(map(_is_bare_vars, ast.walk(tree))),
+    )
+
+
+@lru_cache(maxsize=4096)
+def names_of_code(code: CodeType) -> frozenset[str]:
+    """The global names, not attributes, that a function's code and all code inside it reads or binds."""
+    return frozenset(use.name for use in uses(code))
+
+
+def check_names(names: CellNames, defined: Collection[str]) -> None:
+    """Refuse a cell that is bound to meet an undefined name; in any doubt, let it run.
+
+    `defined` is the notebook's names, and with them whatever its functions may bind by `global`.
+    """
+    known = {*defined, *_ALWAYS_DEFINED}
+    for name, line in sorted(names.certain.items(), key=lambda item: item[1]):
+        # IPython keeps names of its own behind an underscore: _, _12, _i, __name__.
+        if name not in known and not name.startswith("_"):
+            candidates = sorted(word for word in {*known, *names.writes} - {name} if not word.startswith("_"))
+            raise NameNotDefined(name, line, tuple(get_close_matches(name, candidates, n=2)))
+
+
+_ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython", "exit", "quit", "In", "Out"})
+
+
+def _compiled(source: str) -> tuple[ast.Module, CodeType]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cell's own warnings are shown once, when it runs
+        tree = ast.parse(source)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        # Without dont_inherit, this module's future imports would hold for the cell.
+        return tree, compile(tree, "<cell>", "exec", flags=flags, dont_inherit=True, optimize=0)
+
+
+def _mutated(tree: ast.Module, reads: Collection[tuple[str, int]]) -> dict[str, int]:
+    """The roots of what is assigned into or called upon, where `reads` says that the name is the notebook's."""
+    roots = filter(None, map(_mutated_root, ast.walk(tree)))
+    return _first_lines((root.id, root.lineno) for root in roots if (root.id, root.lineno) in reads)
+
+
+def _mutated_root(node: ast.AST) -> ast.Name | None:
+    match node:
+        case ast.AugAssign(target=ast.Name() as name):
+            return name  # a list or tensor grows or changes in place
+        case ast.Call(func=ast.Attribute() as chain):
+            return _root(chain)
+        case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+            return _root(node)
+    return None
+
+
+def _root(chain: ast.expr) -> ast.Name | None:
+    while isinstance(chain, ast.Attribute | ast.Subscript):
+        chain = chain.value
+    return chain if isinstance(chain, ast.Name) else None
+
+
+def _is_bare_vars(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "vars" and not node.args
+
+
+def _first_lines(uses: Iterable[tuple[str, int]]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for name, line in uses:
+        first[name] = min(line, first.get(name, line))
+    return first

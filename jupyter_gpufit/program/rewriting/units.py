@@ -1,0 +1,186 @@
+"""A cell, a function or a generator in its two forms; see form.py."""
+
+from __future__ import annotations
+
+import ast
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from ..reading.scopes import Definition, bound_names, inside, iterated, mangled
+from ..values import ARRIVED, FRAME, INNER, MAKER, PROGRAM, SAVED, Kind, Unit
+from .nodes import ask, assign, at, clone, load
+from .statements import Statements
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The variables that a function has in common with others."""
+
+    own: tuple[str, ...] = ()  # its own, which functions inside it use
+    around: tuple[str, ...] = ()  # those of functions around it, which it uses
+
+
+# The cell ------------------------------------------------------------------------------------------------------------
+
+
+def cell_form(tree: ast.Module, filename: str, names: frozenset[str], *, entering: bool) -> tuple[ast.Module, Unit]:
+    """The cell; its last expression stays its last, for it is displayed."""
+    form = Statements("cell", names, entering=entering)
+    last = tree.body[-1]
+    body = tree.body[:-1] if isinstance(last, ast.Expr) else tree.body
+    form.iterated = iterated(tree.body)
+    first = [one for one in body if _is_future(one)]
+    made = form.block([one for one in body if not _is_future(one)])
+    if isinstance(last, ast.Expr):
+        value = form.hoist(last.value, made)
+        made.append(clone(last, value=value))  # unguarded: whatever place was gone to is behind it
+    unit = Unit(f"{filename}:<cell>", "cell", "the cell", filename, form.paths, form.lines)
+    begin: list[ast.stmt] = [assign(FRAME, _program("enter_cell", ast.Constant(unit.uid)))]
+    place = tree.body[0]
+    return _placed(clone(tree, body=[*first, *at(place, begin), *at(place, made)])), unit
+
+
+def cell_stops(tree: ast.Module, names: frozenset[str]) -> bool:
+    """Whether there is any place at which the cell could be left."""
+    form = Statements("cell", names, entering=False)
+    return any(map(form.stops, tree.body))
+
+
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+# Functions -----------------------------------------------------------------------------------------------------------
+
+
+def function_stops(one: Definition, names: frozenset[str]) -> bool:
+    """Whether there is any place at which the function could be left."""
+    form = Statements("function", names, entering=False)
+    return any(map(form.stops, one.node.body))
+
+
+def running_form(
+    one: Definition, uid: str, filename: str, names: frozenset[str], shared: Shared
+) -> tuple[ast.FunctionDef, Unit]:
+    form, body = _form(one, names, shared, entering=False)
+    begin: list[ast.stmt] = [assign(FRAME, _program("enter", ast.Constant(uid)))]
+    # A generator is made anew from the cells around it, too; a function comes with its own.
+    if cells := (*shared.own, *(shared.around if one.generator else ())):
+        shown = ast.Tuple([load(name) for name in cells], ast.Load())
+        begin.append(ast.Assign([ast.Attribute(load(FRAME), "cells", ast.Store())], ast.Lambda(_nothing(), shown)))
+    made = clone(one.node, body=[*_docstring(one.node), *at(one.node.body[0], begin), *at(one.node, body)])
+    return _placed(made), _unit(one, uid, filename, form, shared)
+
+
+def entering_form(
+    one: Definition, uid: str, filename: str, names: frozenset[str], shared: Shared
+) -> tuple[ast.FunctionDef, Unit]:
+    """The function without its parameters, inside another one whose variables are its cells.
+
+    A running activation cannot be given cells, but a function can: so the variables that it shares with closures
+    become variables around it, and the closures that were saved with it share them still.
+    """
+    form, body = _form(one, names, shared, entering=True)
+    unit = _unit(one, uid, filename, form, shared)
+    begin: list[ast.stmt] = [ast.Nonlocal(list(shared.own))] if shared.own else []
+    begin.append(assign(FRAME, _program("reenter", load(ARRIVED))))
+    begin.append(assign(SAVED, ask("saved")))
+    for name in (*unit.locals, *form.temporaries):
+        there = ast.Compare(ast.Constant(name), [ast.In()], [load(SAVED)])
+        value = ast.Subscript(load(SAVED), ast.Constant(name), ast.Load())
+        begin.append(ast.If(there, [assign(name, value)], []))
+    begin.append(ast.Delete([ast.Name(SAVED, ast.Del()), ast.Name(ARRIVED, ast.Del())]))
+    inner = clone(
+        one.node,
+        name=INNER,  # under its own it would be a variable of the function around it
+        args=_nothing(ARRIVED),
+        body=[*_docstring(one.node), *at(one.node, begin), *at(one.node, body)],
+    )
+    around = clone(one.node, name=MAKER, args=_nothing(*shared.own), body=[inner], decorator_list=[], returns=None)
+    return _placed(around), unit
+
+
+def _nothing(*names: str) -> ast.arguments:
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+
+
+def _form(
+    one: Definition, names: frozenset[str], shared: Shared, *, entering: bool
+) -> tuple[Statements, list[ast.stmt]]:
+    kind: Kind = "generator" if one.generator else "function"
+    form = Statements(kind, names, entering=entering)
+    body = one.node.body[len(_docstring(one.node)) :]
+    changes = _Changes(entering, frozenset(shared.own), one.node.args)
+    if any(map(changes.needed, inside(one.node))):
+        body = [changes.visit(statement) for statement in deepcopy(body)]
+    form.iterated = iterated(body)
+    return form, form.block(body) or [ast.Pass()]
+
+
+def variables(one: Definition) -> list[str]:
+    """A function's own, as they are called in its code: a private one with the name of its class."""
+    return [mangled(name, one.owner) for name in bound_names(one.node)]
+
+
+def _unit(one: Definition, uid: str, filename: str, form: Statements, shared: Shared) -> Unit:
+    names = tuple(name for name in variables(one) if name not in shared.own)
+    kind: Kind = "generator" if one.generator else "function"
+    return Unit(uid, kind, f"{one.qualname}()", filename, form.paths, form.lines, names)
+
+
+def _docstring(node: ast.FunctionDef) -> list[ast.stmt]:
+    return node.body[: ast.get_docstring(node, clean=False) is not None]
+
+
+class _Changes(ast.NodeTransformer):
+    """What would not mean the same in a rewritten function."""
+
+    def __init__(self, entering: bool, cells: frozenset[str], args: ast.arguments) -> None:
+        self.entering, self.cells = entering, cells
+        self.first = next((one.arg for one in (*args.posonlyargs, *args.args)), None)
+
+    def needed(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.AnnAssign):
+            return self.entering and isinstance(node.target, ast.Name) and node.target.id in self.cells
+        return self._bare(node, "locals", "vars", "dir") or self._is_super(node)
+
+    def _bare(self, node: ast.AST, *names: str) -> bool:
+        return (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in names
+            and not (node.args or node.keywords)
+        )
+
+    def _is_super(self, node: ast.AST) -> bool:
+        return self.entering and self.first is not None and self._bare(node, "super")
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if self._bare(node, "locals", "vars", "dir"):  # without what is ours
+            return ast.copy_location(_program("seen", node), node)
+        if self._is_super(node):  # which looks at the first parameter of its frame
+            assert self.first is not None
+            return clone(node, args=[load("__class__"), load(self.first)])
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not self.needed(node):  # a variable of the function around cannot be annotated
+            return node
+        return ast.copy_location(ast.Pass() if node.value is None else ast.Assign([node.target], node.value), node)
+
+    def _skip(self, node: ast.AST) -> ast.AST:
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _skip
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _skip
+
+
+def _program(method: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(load(PROGRAM), method, ast.Load()), list(args), [])
+
+
+def _placed(node: Any) -> Any:
+    return ast.fix_missing_locations(node)

@@ -1,0 +1,242 @@
+"""What rewritten code asks while it runs: one Frame for each activation of a cell, function or generator.
+
+The names are short because they stand in the user's code, the methods because they run in every iteration.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Iterator
+from inspect import isgeneratorfunction
+from itertools import repeat, starmap
+from types import FunctionType, GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from ..values import GeneratorRecord, Path, Record, Unit
+from .delegates import Delegate, delegate_of
+from .iterators import EXCHANGED, exchanged
+from .managers import enter_again, noted
+
+if TYPE_CHECKING:
+    from .program import Program
+
+_NO_PATH: Path = frozenset()
+_NEVER: Any = (None,)  # what no safe point answers
+
+
+class _Probe:
+    def made(self, value: Any) -> int:
+        return sys.getrefcount(value)
+
+
+def _one() -> Iterator[None]:
+    yield
+
+
+_ALONE = _Probe().made(builtins.iter(_one()))  # references to a value that nobody holds but who passes it on
+
+
+class Frame:
+    """`r`: on the way to a place, whose path is `p`. `pc`: the place where it stands, if it stands at one."""
+
+    __slots__ = (
+        "L",
+        "__weakref__",
+        "callee",
+        "cells",
+        "cms",
+        "its",
+        "p",
+        "pc",
+        "program",
+        "r",
+        "rest",
+        "rpc",
+        "unit",
+        "v",
+    )
+
+    iter = builtins.iter  # called from the user's code, so that an error of their __iter__ shows no frame of ours
+
+    def __init__(self, program: Program, unit: Unit) -> None:
+        self.program, self.unit = program, unit
+        self.r, self.p = False, _NO_PATH
+        self.pc: int | None = None
+        self.its: dict[int, Any] = {}
+        self.cms: dict[int, Any] = {}
+        self.callee: Any = None
+        self.cells: Any = None  # a lambda that uses them, or they themselves by name
+        self.v: Any = None
+        self.L: dict[str, Any] | None = None
+        self.rpc: int | None = None
+        self.rest: list[Record] | None = None
+
+    def load(self, record: Record, rest: list[Record]) -> None:
+        """Go to the place of a record; the activations inside it are entered from the `rest`."""
+        self.r, self.p = True, self.unit.paths[record.pc]
+        self.rpc = self.pc = record.pc
+        self.L, self.its, self.cms = record.locals, record.its, record.cms
+        self.callee, self.rest, self.cells = record.callee, rest, record.cells
+
+    def load_generator(self, record: GeneratorRecord) -> None:
+        """Go to the yield it was suspended at; one that has not begun begins."""
+        self.L, self.its, self.cms = record.locals, record.its, record.cms
+        self.cells = record.cells
+        if record.pc is not None:
+            self.r, self.p = True, self.unit.paths[record.pc]
+            self.rpc = self.pc = record.pc
+
+    def saved(self) -> dict[str, Any]:
+        """The locals, once: what the activation then does with them is its own."""
+        found, self.L = self.L, None
+        assert found is not None
+        return found
+
+    # Loops -----------------------------------------------------------------------------------------------------------
+
+    def it(self, k: int, iterator: Iterator[Any]) -> None:
+        self.its[k] = iterator
+
+    def made(self, value: Any) -> Any:
+        """What a call has just returned: a generator that nobody else holds is made one of ours."""
+        if type(value) is GeneratorType and sys.getrefcount(value) == _ALONE:
+            return self.program.library.remade(value)
+        if type(value) in EXCHANGED and sys.getrefcount(value) == _ALONE:
+            return exchanged(value, self.program.library.remade)
+        return value
+
+    def each(self, function: Any, value: Any) -> Any:
+        """An argument of zip() or enumerate(): of a library's object the generator that this would have made.
+
+        To make a generator runs none of its code, so it does not matter that it is made before the other arguments.
+        """
+        method = getattr(type(value), "__iter__", None)
+        if type(method) is not FunctionType or not isgeneratorfunction(method):
+            return value
+        if not (function is zip or function is enumerate) or self.program.unit_of(method.__code__) is not None:
+            return value
+        return self.program.library.remade(builtins.iter(value))
+
+    def dn(self, k: int) -> None:
+        self.its.pop(k, None)
+
+    def loop(self, k: int) -> Iterator[Any]:
+        """The iterator, with a safe point before each item; nothing of it runs in Python but the safe point.
+
+        So an exception of the user's iterator passes no frame of ours. The iterator itself would be asked for its
+        iterator once more by `for`, and some then begin again.
+        """
+        following = self.its[k].__next__
+        if self.unit.kind == "generator":
+            return starmap(following, repeat(()))
+        program = self.program
+
+        def ask() -> tuple[()]:
+            if program.pending:
+                self.stop(k)
+            return ()
+
+        return starmap(following, iter(ask, _NEVER))
+
+    def nx(self, k: int) -> bool:
+        """The same for a loop that can be entered."""
+        if self.r:
+            if self.rpc != k:
+                return k in self.p  # into the body, or past it to the `else`
+            self.resumed()
+        elif self.program.pending:
+            self.stop(k)
+        try:
+            self.v = next(self.its[k])
+        except StopIteration:
+            return False
+        return True
+
+    def take(self) -> Any:
+        value, self.v = self.v, None
+        return value
+
+    def wh(self, k: int) -> bool:
+        """The safe point of a `while`; whether to go into its body without a test."""
+        if self.r:
+            if self.rpc != k:
+                return k in self.p
+            self.resumed()
+        elif self.program.pending:
+            self.stop(k)
+        return False
+
+    def stop(self, k: int) -> None:
+        if self.unit.kind != "generator":  # whoever asked it for a value waits for it
+            self.pc = k
+            self.program.stop(self)
+
+    def resumed(self) -> None:
+        self.r = False
+        self.program.arrived()
+
+    # Calls -----------------------------------------------------------------------------------------------------------
+
+    def fn(self, k: int, callee: Any) -> Any:
+        """What to call instead of `callee`, so that it can be left midway; or itself."""
+        self.pc = k
+        variant = self.program.functions.variant(callee, self, k)
+        self.callee = None if variant is None else callee
+        return callee if variant is None else variant
+
+    def rcall(self, k: int) -> Any:
+        """Enter again whom it was calling."""
+        callee, self.pc = self.callee, k
+        try:
+            return self.program.functions.enter(callee, self, k)
+        finally:
+            self.r, self.rest = False, None  # also if it leaves with an exception: what follows is to be done
+
+    # Generators ------------------------------------------------------------------------------------------------------
+
+    def y(self, k: int) -> bool:
+        """Whether to yield; if not, to wait where it had yielded."""
+        if self.r:
+            self.r = False
+            return False
+        self.pc = k
+        return True
+
+    def un(self, value: Any) -> Any:
+        """A yield at a place of no number."""
+        self.pc = None
+        return value
+
+    def yf(self, k: int) -> Any:
+        self.pc = k
+        source = self.its[k]
+        if self.r:
+            self.r = False
+            return Delegate(source, parked=False)
+        return source if isinstance(source, GeneratorType) else delegate_of(source)
+
+    # Context managers ------------------------------------------------------------------------------------------------
+
+    def cm(self, k: int, manager: Any) -> Any:
+        if self.r:
+            return enter_again(self.cms[k])
+        manager, self.cms[k] = noted(manager, self.program)
+        return manager
+
+    def dc(self, k: int) -> None:
+        self.cms.pop(k, None)
+
+    # Errors that are handled -----------------------------------------------------------------------------------------
+
+    def ex(self, k: int) -> None:
+        """In a block that handles an error, which is saved with it."""
+        self.cms[k] = sys.exc_info()[1]
+
+    def caught(self, k: int) -> BaseException:
+        error: BaseException = self.cms[k]
+        return error
+
+    def any_error(self) -> type[BaseException]:
+        """BaseException, whatever that name means in the user's code."""
+        return BaseException

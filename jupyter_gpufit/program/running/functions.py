@@ -1,0 +1,145 @@
+"""Finding, for a function that is about to be called, the code with which it can be left and entered.
+
+The user's function objects stay as they are; what is called instead is made for the one call.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from ..libraries import own_resume
+from ..libraries.own_resume_overrides import overridden
+from ..reading.scopes import Definition
+from ..rewriting.source import Codes, Source
+from ..values import Record, Unit
+from .managers import enter_again
+
+if TYPE_CHECKING:
+    from .frame import Frame
+
+
+_IN_CONTEXT: Any = object()
+
+
+class Functions:
+    def __init__(
+        self,
+        register: Callable[[CodeType, Unit], None],
+        unknown: Callable[[CodeType], tuple[Source, Definition] | None],
+    ) -> None:
+        self._register, self._unknown = register, unknown
+        self._known = Codes(self._other)  # the user's code -> where it is defined
+        self._running: dict[str, CodeType] = {}
+        self._entering: dict[str, CodeType] = {}
+
+    def learn(self, source: Source) -> None:
+        for code, one in source.functions.items():
+            self._known.add(code, (source, one))
+
+    def _other(self, code: CodeType) -> Any:
+        if _is_torch_context(code):
+            return _IN_CONTEXT
+        return self._unknown(code)
+
+    def variant(self, callee: Any, frame: Frame, k: int) -> Any:
+        """None if it can only be called as it is."""
+        if type(callee) is FunctionType:
+            found = self._known.get(callee.__code__)
+            if found is None:
+                return None
+            if found is not _IN_CONTEXT:
+                return _with_code(callee, self._running_code(*found))
+            make, inner = _under_torch_context(callee)
+            variant = self.variant(inner, frame, k)
+            return variant and _in_context(make, variant, frame, k)
+        elif type(callee) is MethodType:
+            variant = self.variant(callee.__func__, frame, k)
+            if variant is None or overridden(callee, self._known.get):
+                return own_resume.calls(callee, frame)
+            return MethodType(variant, callee.__self__)
+        elif type(callee) is functools.partial:
+            variant = self.variant(callee.func, frame, k)
+            return variant and functools.partial(variant, *callee.args, **callee.keywords)
+        elif callable(callee) and type(type(callee).__call__) is FunctionType:
+            variant = self.variant(type(callee).__call__, frame, k)
+            return variant and MethodType(variant, callee)
+        return None
+
+    def enter(self, callee: Any, frame: Frame, k: int) -> Any:
+        """Call it from where it stood, which is in the next of the records."""
+        if type(callee) is own_resume.OwnResume:
+            return callee.go_on(frame)
+        if type(callee) is functools.partial:
+            return self.enter(callee.func, frame, k)
+        if type(callee) is MethodType:
+            return self.enter(callee.__func__, frame, k)
+        if type(callee) is not FunctionType:
+            return self.enter(type(callee).__call__, frame, k)
+        found = self._known.get(callee.__code__)
+        if found is _IN_CONTEXT:
+            with enter_again(frame.cms[k]):
+                return self.enter(_under_torch_context(callee)[1], frame, k)
+        assert found is not None, f"{callee} is not known"
+        source, one = found
+        return self._entered(callee, source, one, frame.rest)
+
+    def _entered(self, callee: FunctionType, source: Source, one: Definition, records: list[Record] | None) -> Any:
+        assert records and records[0].uid == source.uid(one), f"{callee} is not what was saved"
+        around = dict(zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True))
+        made = entered(self.entering_code(source, one), callee.__globals__, around | records[0].cells)
+        made.__name__, made.__qualname__ = callee.__name__, callee.__qualname__
+        return made((records.pop(0), records))
+
+    def _running_code(self, source: Source, one: Definition) -> CodeType:
+        uid = source.uid(one)
+        if uid not in self._running:
+            code, unit = source.running(one)
+            self._register(code, unit)
+            self._running[uid] = code
+        return self._running[uid]
+
+    def entering_code(self, source: Source, one: Definition) -> CodeType:
+        uid = source.uid(one)
+        if uid not in self._entering:
+            code, unit = source.entering(one)
+            self._register(code, unit)
+            self._entering[uid] = code
+        return self._entering[uid]
+
+
+def entered(code: CodeType, home: dict[str, Any], cells: dict[str, CellType]) -> FunctionType:
+    closure = tuple(cells.get(name) or CellType() for name in code.co_freevars)
+    return FunctionType(code, home, code.co_name, None, closure)
+
+
+def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _is_torch_context(code: CodeType) -> bool:
+    """Whether it is of a function decorated with @torch.no_grad() or its like."""
+    return code.co_name == "decorate_context" and set(code.co_freevars) == {"ctx_factory", "func"}
+
+
+def _under_torch_context(function: FunctionType) -> tuple[Any, Any]:
+    """What makes the context, and the function that is decorated."""
+    pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    found = {name: cell.cell_contents for name, cell in pairs}
+    return found["ctx_factory"], found["func"]
+
+
+def _in_context(make: Any, variant: Any, frame: Frame, k: int) -> Callable[..., Any]:
+    def decorate_context(*args: Any, **kwargs: Any) -> Any:
+        frame.cms[k] = manager = make()
+        try:
+            with manager:
+                return variant(*args, **kwargs)
+        finally:
+            frame.cms.pop(k, None)
+
+    return decorate_context

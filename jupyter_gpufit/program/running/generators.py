@@ -1,0 +1,116 @@
+"""Suspended generators: taking one down, making it again, and bringing it to where it was suspended."""
+
+from __future__ import annotations
+
+import dis
+import gc
+import inspect
+from types import CellType, FunctionType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ...errors import NotHere
+from ..values import ARRIVED, FRAME, GeneratorRecord, Unit
+from .standing import cells_of, file_of, saved_locals
+
+if TYPE_CHECKING:
+    from .program import Program
+
+Generator: TypeAlias = Any  # types.GeneratorType, with its gi_code
+_EXPRESSION = "<genexpr>"
+
+
+def record(generator: Generator, program: Program) -> GeneratorRecord | None:
+    """None if it has ended; NotHere if it cannot be made again from what is known of it."""
+    frame = generator.gi_frame
+    if frame is None:
+        return None
+    unit = program.unit_of(generator.gi_code)
+    if unit is None:
+        remedy = " A function with `yield` can be saved." if generator.gi_code.co_name == _EXPRESSION else ""
+        raise NotHere(f"{_described(generator)} is suspended, and was not made to be saved there.{remedy}")
+    if generator.gi_running:
+        raise NotHere(f"{_described(generator)} is computing its next value.")
+    if inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
+        return _not_begun(generator, unit)
+    held = frame.f_locals[FRAME]
+    if held.pc is None:
+        raise NotHere(f"{_described(generator)} is suspended inside an except or finally block or a condition.")
+    path = unit.paths[held.pc]
+    return GeneratorRecord(
+        uid=unit.uid,
+        cells=cells_of(held.cells),
+        pc=held.pc,
+        locals=saved_locals(unit, frame),
+        its={k: one for k, one in held.its.items() if k in path},
+        cms={k: one for k, one in held.cms.items() if k in path},
+    )
+
+
+def expression(generator: Generator) -> tuple[FunctionType, Any] | None:
+    """A generator expression with one `for`: the function that makes it, and what it goes over.
+
+    Between two items it holds nothing else, so one that is made anew over the same iterator goes on.
+    """
+    frame, code = generator.gi_frame, generator.gi_code
+    if code.co_name != _EXPRESSION or frame is None or generator.gi_running:
+        return None
+    loops = sum(one.opname == "FOR_ITER" for one in dis.get_instructions(code))
+    made = [one for one in gc.get_referents(generator) if type(one) is FunctionType and one.__code__ is code]
+    if loops != 1 or len(made) != 1 or ".0" not in frame.f_locals:
+        return None
+    return made[0], frame.f_locals[".0"]
+
+
+def expressed(function: FunctionType, iterator: Any) -> Generator:
+    return function(iterator)
+
+
+def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
+    there = dict(generator.gi_frame.f_locals)
+    if isinstance(arrived := there.get(ARRIVED), Arrived):  # made again here, and not asked for anything since
+        assert arrived.record is not None
+        return arrived.record
+    code = generator.gi_code
+    shared = (*code.co_cellvars, *code.co_freevars)
+    # They stand last among what it refers to, in this order. The cells of its own variables have their values already.
+    cells = [one for one in gc.get_referents(generator) if type(one) is CellType][-len(shared) :] if shared else []
+    named = dict(zip(shared, cells, strict=False)) if len(cells) == len(shared) else {}
+    if len(named) < len(shared):
+        raise NotHere(f"{_described(generator)} has not begun, and shares variables with other functions.")
+    names = [name for name in unit.locals if name in there and name not in named]
+    return GeneratorRecord(unit.uid, named, None, {name: there[name] for name in names}, {}, {})
+
+
+def _described(generator: Generator) -> str:
+    frame, code = generator.gi_frame, generator.gi_code
+    return f"The generator {generator.__qualname__} ({file_of(code)}, line {frame.f_lineno})"
+
+
+class Arrived:
+    """What a generator is made with, before there is anything to give it."""
+
+    __slots__ = ("record",)
+
+    def __init__(self) -> None:
+        self.record: GeneratorRecord | None = None
+
+
+def create(program: Program, uid: str, cells: dict[str, CellType]) -> Generator:
+    """One that knows nothing yet; without a uid, one that has ended."""
+    if not uid:
+        ended: Generator = (one for one in "")
+        for _ in ended:
+            pass
+        return ended
+    function = program.generator(uid, cells)
+    made: Generator = function(Arrived())
+    return made
+
+
+def prime(generator: Generator, found: GeneratorRecord, program: Program) -> None:
+    """Bring it to the yield at which it was suspended. All that it refers to must be there."""
+    arrived = generator.gi_frame.f_locals[ARRIVED]
+    assert isinstance(arrived, Arrived)
+    arrived.record = found
+    if found.pc is not None:
+        next(generator)

@@ -1,0 +1,325 @@
+"""The program that a cell is in a worker: it can be left at a safe point, and entered there in another process."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import pickle
+import sys
+import weakref
+from collections.abc import Callable, Container
+from copy import deepcopy
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from ..libraries import own_resume
+from ..libraries.library import Library
+from ..reading.calls import resumable_names
+from ..reading.scopes import Definition, definitions, is_async, last_set
+from ..reading.unread import is_read, is_used_later
+from ..rewriting.source import FUTURE_FLAGS, Codes, Source
+from ..rewriting.units import cell_form, cell_stops
+from ..values import PROGRAM, Record, Unit, hidden
+from .frame import Frame
+from .functions import Functions, entered
+from .generators import Arrived
+from .standing import activations, record_of
+
+_ELSEWHERE = Unit("", "generator", "a generator", "", {}, {})
+_TIMED = "<timed exec>"  # what %%time calls the part of a cell that it runs
+
+
+class Program:
+    """One in a worker, and in the namespace as `__gf__`."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = namespace
+        self.pending = False  # asked for at each safe point; set from any thread
+        self.at_safe_point: Callable[[], None] = lambda: None
+        self.on_resumed: Callable[[], None] = lambda: None
+        self.notes: list[str] = []  # why something cannot be checkpointed, for the user
+        self.on_note: Callable[[str], None] = self.notes.append
+        self.functions = Functions(self._register, self._unknown)
+        self.library = Library(self)
+        self.scratch: str | None = None  # a directory for what a library's own resume needs; else the system's
+        self.flags = 0  # those with which the shell compiles the cell
+        self._texts: dict[str, str] = {}
+        self._tree: ast.Module | None = None  # the cell's own, as it was
+        self._pickled: tuple[str, bytes] | None = None
+        self._flags: dict[str, int] = {}
+        self._sources: dict[str, Source] = {}
+        self._names: frozenset[str] | None = None  # once a cell has started, or was saved, they stay the same
+        self._units: dict[str, Unit] = {}
+        self._unit_of = Codes()
+        self._changed = Codes()  # code of the user's -> the same with generators rewritten
+        self._generators: dict[str, Source] = {}
+        self._records: list[Record] = []
+        self._cell = ""
+        self._standing: Any = None
+        self._taken: list[tuple[Record, Frame, FrameType]] = []  # at this safe point
+        self._pid = os.getpid()
+
+    def __reduce__(self) -> Any:
+        # The user's code sends functions to processes of its own (joblib, ray): those stay there to their end.
+        return Program, ({},)
+
+    # Before the cell -------------------------------------------------------------------------------------------------
+
+    def learn(self, filename: str, text: str) -> None:
+        """The text of an earlier cell, whose functions this one may call."""
+        self._texts[filename] = text
+
+    def saved(self) -> dict[str, Any]:
+        """What a new process needs before it can make the objects that were saved: plain data."""
+        # The cell's tree and not its text: %%time and other magics run a part of it as if it were a cell.
+        if self._pickled is None and self._tree is not None:
+            self._pickled = self._cell, pickle.dumps(self._tree, 5)
+        cell = self._pickled
+        return {"texts": self._texts, "cell": cell, "flags": self._flags, "names": sorted(self._names or ())}
+
+    def remember(self, saved: dict[str, Any]) -> None:
+        self._texts.update(saved["texts"])
+        self._flags.update(saved["flags"])
+        self._names = frozenset(saved["names"])
+        for filename in self._texts:
+            self._prepare(filename, self._parsed(filename))
+        if saved["cell"] is not None:
+            filename, tree = saved["cell"]
+            self._prepare(filename, pickle.loads(tree))
+        self.namespace[PROGRAM] = self
+
+    def resume(self, records: list[Record]) -> None:
+        """Let the cell go on at these records. The list is emptied: what they hold must not live on in it."""
+        self._records = records
+
+    def cell(self, tree: ast.Module, filename: str) -> ast.Module:
+        """The cell as it is to be run; the same, if it cannot be rewritten or need not be."""
+        if self._tree is not None:
+            return tree  # something that the cell itself gives the shell to run
+        own = deepcopy(tree) if any(one.generator for one in definitions(tree)) else tree
+        try:
+            made = self._rewritten(tree, filename)
+            if made is not tree:
+                self._tree = own
+            return made
+        except Exception as error:
+            assert not self._records, "a cell that was saved must be as it was"
+            self.on_note(f"The cell cannot be checkpointed: it could not be rewritten ({error}).")
+            return own
+
+    def _rewritten(self, tree: ast.Module, filename: str) -> ast.Module:
+        if not tree.body:
+            return tree
+        if is_async(tree):
+            self.on_note("The cell cannot be checkpointed: it awaits something itself.")
+            return tree
+        parsed = {name: self._parsed(name) for name in self._texts if name not in self._sources}
+        known = [*parsed.values(), tree]
+        of_libraries = self.library.names(known)
+        if self._names is None:
+            self._names = resumable_names((one for each in known for one in definitions(each)), known, of_libraries)
+        names = self._names
+        if not cell_stops(tree, names):
+            return tree
+        self._flags[filename] = self.flags & FUTURE_FLAGS
+        self._look_at_flags(parsed)
+        for name, one in parsed.items():
+            self._prepare(name, one)
+        self._prepare(filename, tree)
+        made, unit = cell_form(tree, filename, names, entering=bool(self._records))
+        # A look whether it compiles, as IPython will do it: statement by statement.
+        compile(made, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._flags[filename], dont_inherit=True)
+        self._units[unit.uid], self._cell = unit, filename
+        self.library.begin()
+        # The cell's own functions come of its tree; those of earlier cells are there already.
+        self._exchange({code: new for code, new in self._changed.known.items() if code.co_filename != filename})
+        self.namespace[PROGRAM] = self
+        return made
+
+    def _parsed(self, filename: str) -> ast.Module:
+        return ast.parse(self._texts[filename], filename)
+
+    def _look_at_flags(self, files: Container[str]) -> None:
+        """With what flags earlier cells were compiled: IPython keeps the `from __future__` of one for the next."""
+        for one in _functions_of(files):
+            self._flags[one.__code__.co_filename] = one.__code__.co_flags & FUTURE_FLAGS
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those of functions that can be left midway."""
+        return self._names or frozenset()
+
+    def _prepare(self, filename: str, tree: ast.Module) -> None:
+        assert self._names is not None
+        source = self._sources[filename] = Source(filename, tree, self._flags.get(filename, 0))
+        source.prepare(self._names)
+        self.add(source)
+
+    def add(self, source: Source) -> None:
+        self.functions.learn(source)
+        for code, unit in source.generators.items():
+            self._register(code, unit)
+            self._generators[unit.uid] = source
+        for code, new in source.changed.items():
+            self._changed.add(code, new)
+
+    def _register(self, code: CodeType, unit: Unit) -> None:
+        self._units[unit.uid] = unit
+        self._unit_of.add(code, unit)
+
+    def _unknown(self, code: CodeType) -> tuple[Source, Definition] | None:
+        """A function that the cell calls is not among the user's with a loop; asked once for each."""
+        source = self._sources.get(code.co_filename)
+        if source is not None and code.co_name in self.names and code not in source.codes:
+            self.on_note(f"{code.co_name}() was made in another way than its cell says: it has no safe points.")
+        return self.library.function(code)
+
+    def _exchange(self, codes: dict[CodeType, CodeType]) -> None:
+        """Give functions another code, wherever they are."""
+        for one in _functions_of({code.co_filename for code in codes} | ({_TIMED} if codes else set())):
+            if (new := codes.get(one.__code__)) is not None:
+                one.__code__ = new
+
+    def leave(self) -> None:
+        """The cell has ended: what goes back to the notebook is the user's own."""
+        self._exchange({new: code for code, new in self._changed.known.items()})
+        self.library.end()
+        self._tree = None
+        for name in [name for name in self.namespace if hidden(name)]:
+            del self.namespace[name]
+
+    # What rewritten code calls ---------------------------------------------------------------------------------------
+
+    def enter(self, uid: str) -> Frame:
+        return Frame(self, self._units.get(uid, _ELSEWHERE))
+
+    def enter_cell(self, uid: str) -> Frame:
+        frame = Frame(self, self._units[uid])
+        if self._records:
+            assert self._records[0].uid == uid, "another cell was saved"
+            record = self._records.pop(0)
+            frame.load(record, self._records)
+            self.namespace.update(frame.saved())
+        return frame
+
+    def reenter(self, arrived: tuple[Record, list[Record]] | Arrived) -> Frame:
+        if isinstance(arrived, Arrived):
+            found = arrived.record
+            assert found is not None, "a generator was asked for a value before all was there"
+            frame = Frame(self, self._units[found.uid])
+            frame.load_generator(found)
+            return frame
+        record, rest = arrived
+        frame = Frame(self, self._units[record.uid])
+        frame.load(record, rest)
+        return frame
+
+    def seen(self, names: Any) -> Any:
+        """locals() or dir(), as the user would see it."""
+        if isinstance(names, list):
+            return [name for name in names if not hidden(name)]
+        return {name: value for name, value in names.items() if not hidden(name)}
+
+    # At a safe point -------------------------------------------------------------------------------------------------
+
+    def stop(self, frame: Frame, standing: FrameType | None = None) -> None:
+        """`standing`: where to look outwards from, if a library is in between."""
+        if os.getpid() != self._pid:
+            return  # a process that the cell forked
+        self._standing = standing or sys._getframe(1)
+        try:
+            self.at_safe_point()
+        finally:
+            self._standing, self._taken = None, []
+
+    def records(self) -> list[Record]:
+        """All activations, outermost first; NotHere if one of them cannot be left."""
+        self._taken = [(record_of(*one), *one) for one in self._activations()]
+        return [record for record, *_ in self._taken]
+
+    def is_unread(self, obj: Any) -> bool:
+        """Whether nothing has an object but variables, all of which get another value before they are read."""
+        holders = gc.get_referrers(obj) if not weakref.getweakrefcount(obj) else [None]
+        known, names = set(), []
+        for one in self._taken:
+            for variables in self._variables(*one):
+                known.add(id(variables))
+                # No expression with a scope of its own: its cell would be one more that has the object.
+                for name, value in list(variables.items()):
+                    if value is obj:
+                        names.append((name, one))
+        only_they = bool(names) and {*map(id, holders)} <= known
+        return only_they and not any(self._is_read(name, *one) for name, one in names)
+
+    def _variables(self, record: Record, frame: Frame, standing: FrameType) -> list[Any]:
+        return [self.namespace] if frame.unit.kind == "cell" else [record.locals, standing.f_locals]
+
+    def _is_read(self, name: str, record: Record, frame: Frame, standing: FrameType) -> bool:
+        """By the text of an activation, from where it stands."""
+        body: list[ast.stmt] = self._text_of(frame.unit)
+        trees: list[Any] = [one.tree for one in self._sources.values()] if frame.unit.kind == "cell" else body
+        calling = record is not self._taken[-1][0]
+        return (
+            hidden(name)
+            or is_used_later(trees, name)
+            or is_read(body, frame.unit.lines[record.pc], name, calling=calling)
+        )
+
+    def _text_of(self, unit: Unit) -> list[ast.stmt]:
+        """Nothing if it is a library's."""
+        if unit.kind == "cell":
+            return self._tree.body if self._tree is not None else []
+        found = (
+            one.node.body
+            for source in self._sources.values()
+            for one in source.definitions
+            if source.uid(one) == unit.uid
+        )
+        return next(found, [])
+
+    def where(self) -> str:
+        frame, _ = self._activations()[-1]
+        assert frame.pc is not None
+        line = f"line {frame.unit.lines[frame.pc]}"
+        place = f"{line} of the cell" if frame.unit.kind == "cell" else f"{line}, in {frame.unit.name}"
+        return place + own_resume.where(frame.callee)
+
+    def exact(self) -> bool:
+        """Whether what is saved now goes on to the bit."""
+        return not any(own_resume.goes_on_by_it(frame.callee) for frame, _ in self._activations())
+
+    def where_set(self, variable: str, function: str = "") -> str:
+        """The line that last gives a variable of the cell, or of a function, its value; empty if none does."""
+        if not function:
+            line = self._tree and last_set(self._tree.body, variable)
+            return f"line {line} of the cell" if line else ""
+        found = (one for source in self._sources.values() for one in source.definitions if one.node.name == function)
+        lines = [line for one in found if (line := last_set(one.node.body, variable))]
+        return f"line {lines[-1]}, in {function}()" if lines else ""
+
+    def _activations(self) -> list[tuple[Frame, Any]]:
+        return activations(self._standing, self._unit_of.get, self.namespace)
+
+    def arrived(self) -> None:
+        self.on_resumed()
+
+    # Generators ------------------------------------------------------------------------------------------------------
+
+    def unit_of(self, code: CodeType) -> Unit | None:
+        found: Unit | None = self._unit_of.get(code)
+        return found
+
+    def generator(self, uid: str, cells: dict[str, Any]) -> FunctionType:
+        """A function that makes a generator which goes to the place of its argument."""
+        source = self._generators.get(uid) or self.library.source_of(uid)
+        one = next(one for one in source.definitions if one.generator and source.uid(one) == uid)
+        code = self.functions.entering_code(source, one)
+        return entered(code, self.library.home_of(uid) or self.namespace, cells)
+
+
+def _functions_of(files: Container[str]) -> list[FunctionType]:
+    """All that were defined there."""
+    if not files:
+        return []
+    return [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__.co_filename in files]

@@ -1,0 +1,77 @@
+"""Reading the stack at a safe point: which activations there are, or why they cannot all be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from ...errors import NotHere
+from ..values import FRAME, TEMPORARY, Record, Unit
+from .frame import Frame
+
+_OURS = str(Path(__file__).resolve().parents[2]) + "/"
+
+
+def activations(
+    innermost: FrameType | None, unit_of: Callable[[CodeType], Unit | None], namespace: dict[str, Any]
+) -> list[tuple[Frame, FrameType]]:
+    """Outermost first."""
+    found: list[tuple[Frame, FrameType]] = []
+    frame = innermost
+    while frame is not None:
+        code = frame.f_code
+        unit = unit_of(code)
+        if unit is not None:
+            if unit.kind == "generator":
+                raise NotHere(f"the loop runs inside {_place(frame)}, a generator that is computing its next value.")
+            found.append((frame.f_locals[FRAME], frame))
+        elif code.co_name == "<module>" and frame.f_globals is namespace:
+            found.append((namespace[FRAME], frame))
+            return found[::-1]
+        elif not code.co_filename.startswith(_OURS):
+            raise NotHere(f"the loop runs inside {_place(frame)}, which can only run to its end.")
+        frame = frame.f_back
+    raise NotHere("the loop does not run inside the cell.")
+
+
+def _place(frame: FrameType) -> str:
+    code = frame.f_code
+    name = code.co_qualname if not code.co_name.startswith("<") else f"a {code.co_name.strip('<>')}"
+    return f"{name} ({file_of(code)}, line {frame.f_lineno})"
+
+
+def file_of(code: CodeType) -> str:
+    """For people."""
+    file = code.co_filename.removeprefix("<frozen ")  # of Python itself, as <frozen os> is
+    return "the cell" if file.startswith("<") else Path(file.removesuffix(">")).name
+
+
+def record_of(frame: Frame, standing: FrameType) -> Record:
+    path = frame.unit.paths[frame.pc] if frame.pc is not None else frozenset()
+    assert frame.pc is not None
+    return Record(
+        uid=frame.unit.uid,
+        pc=frame.pc,
+        locals=saved_locals(frame.unit, standing),
+        cells=cells_of(frame.cells),
+        callee=frame.callee,
+        its={k: one for k, one in frame.its.items() if k in path},
+        cms={k: one for k, one in frame.cms.items() if k in path},
+    )
+
+
+def saved_locals(unit: Unit, standing: FrameType) -> dict[str, Any]:
+    """A cell's variables are saved with the namespace, of which its temporaries are no part."""
+    there = standing.f_locals
+    names = [] if unit.kind == "cell" else [name for name in unit.locals if name in there]
+    names += [name for name in there if name.startswith(TEMPORARY) and there[name] is not None]
+    return {name: there[name] for name in names}
+
+
+def cells_of(shown: Any) -> dict[str, Any]:
+    """By name: a lambda that uses variables holds their cells."""
+    if isinstance(shown, dict):
+        return shown
+    return {} if shown is None else dict(zip(shown.__code__.co_freevars, shown.__closure__, strict=True))

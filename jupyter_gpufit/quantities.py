@@ -1,0 +1,21 @@
+"""Amounts of memory as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from .errors import BadQuantity
+
+_SCALE = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", start=1):
+    _SCALE[f"{_letter}ib"] = _SCALE[_letter] = 1024**_power
+    _SCALE[f"{_letter}b"] = 1000**_power
+_BYTES = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_bytes(text: str) -> int:
+    """Read "12GiB", "12 GB", "12g" or "12884901888"; a bare letter is binary, as in most tools."""
+    match = _BYTES.fullmatch(text)
+    if match is None or match[2].lower() not in _SCALE:
+        raise BadQuantity(text, "an amount of memory such as 12GiB")
+    return int(float(match[1]) * _SCALE[match[2].lower()])

@@ -1,0 +1,185 @@
+"""From the bytes that a graph stands on to blobs, and back.
+
+A region of this process's memory is one blob, a storage on a device another, and so is every region of the memory that
+the variables came in with. Where a blob is exactly one tensor of a module, it has that tensor's name, type and shape,
+so that any reader of safetensors can show a model's weights.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..checkpoint.values import Blob, Changes
+from ..graph.memory import Buffer
+from ..graph.opening import Whole
+from ..graph.spans import Foreign, Layout, Region
+from .users_files import Look, UsersFiles, may_have_changed
+
+Read = Callable[[int, memoryview], None]
+_TYPES = {
+    **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32"},
+    **{"int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL", "uint16": "U16", "uint32": "U32", "uint64": "U64"},
+    **{"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"},
+}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A tensor of a module that is all of a storage."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    trained: bool
+
+
+def names_of_tensors(roots: Mapping[str, Any]) -> dict[tuple[str, int, int], Named]:
+    """The tensors of the modules among these, by device, address and length; of modules in a plain object, too."""
+    found: dict[tuple[str, int, int], Named] = {}
+    for path, module in _modules(roots):
+        named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+        for name, tensor in named:
+            kind = _TYPES.get(str(tensor.dtype).removeprefix("torch."))
+            if kind is None or not tensor.is_contiguous():
+                continue
+            try:
+                storage = tensor.untyped_storage()
+            except (NotImplementedError, RuntimeError):
+                continue  # a sparse one
+            if storage.nbytes() == tensor.nbytes:
+                key = (str(storage.device), storage.data_ptr(), storage.nbytes())
+                found.setdefault(key, Named(f"{path}.{name}", kind, tuple(tensor.shape), tensor.requires_grad))
+    return found
+
+
+def _modules(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    import torch
+
+    for name, value in roots.items():
+        if isinstance(value, torch.nn.Module):
+            yield name, value
+    for name, value in roots.items():
+        if not isinstance(value, torch.nn.Module | type) and isinstance(own := getattr(value, "__dict__", None), dict):
+            for inner, part in list(own.items()):
+                if isinstance(part, torch.nn.Module):
+                    yield f"{name}.{inner}", part
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The blobs, and what restoring needs to know of them."""
+
+    blobs: tuple[Blob, ...]
+    places: list[tuple[int, int]]  # offset and length, of those that the layout placed; they come first
+    inputs: list[tuple[int, int]]  # of those of the memory that came in; they come next
+    mapped: list[tuple[str, int, int]]  # path, offset and length of what is a changed file's own; they come last
+
+
+def gather(
+    layout: Layout, devices: Mapping[int, Any], whole: Whole, inputs: Any, roots: Mapping[str, Any], since: float
+) -> Parts:
+    """`devices`: the storages on devices by offset. `inputs`: the extents of the shipment in `whole`.
+
+    Of files that are mapped, those that nobody has written to `since` have all their bytes already.
+    """
+    named, blobs = names_of_tensors(roots), _Blobs()
+    runs: list[Region | Foreign] = [*layout.regions, *layout.foreign]
+    runs.sort(key=lambda run: run.offset)
+    for run in runs:
+        if isinstance(run, Region):
+            blobs.add(run.address, run.nbytes, named.get(("cpu", run.address, run.nbytes)), run)
+        else:
+            storage = devices[run.offset]
+            key = (str(storage.device), storage.data_ptr(), storage.nbytes())
+            blobs.add(None, run.nbytes, named.get(key), storage, run.write)
+    for offset, nbytes in inputs:
+        address = whole.address + offset
+        known = named.get(("cpu", address, nbytes))
+        blobs.add(address, nbytes, known, whole, changes="often" if known and known.trained else "seldom")
+    changed = {path for path in {path for path, _ in layout.mapped} if may_have_changed(path, since)}
+    in_files = [(path, region) for path, region in layout.mapped if path in changed]
+    for _, region in in_files:
+        blobs.add(region.address, region.nbytes, None, region, changes="seldom")
+    mapped = [(path, region.offset, region.nbytes) for path, region in in_files]
+    return Parts(tuple(blobs.found), [(run.offset, run.nbytes) for run in runs], list(inputs), mapped)
+
+
+class _Blobs:
+    def __init__(self) -> None:
+        self.found: list[Blob] = []
+        self._taken: set[str] = set()
+
+    def add(
+        self,
+        address: int | None,
+        nbytes: int,
+        named: Named | None,
+        keeper: Any,
+        write: Callable[[Any], None] | None = None,
+        changes: Changes = "often",
+    ) -> None:
+        if named is None or named.name in self._taken:
+            named = Named(f"s{len(self.found)}", "U8", (nbytes,), False)
+        self._taken.add(named.name)
+        copy = _copier(address, nbytes, keeper) if address is not None else write
+        assert copy is not None
+        self.found.append(Blob(named.name, named.dtype, named.shape, nbytes, copy, address, changes))
+
+
+def _copier(address: int, nbytes: int, keeper: Any) -> Callable[[memoryview], None]:
+    def write(view: memoryview, _keeper: Any = keeper) -> None:
+        ctypes.memmove((ctypes.c_char * nbytes).from_buffer(view), address, nbytes)
+
+    return write
+
+
+# Back ----------------------------------------------------------------------------------------------------------------
+
+
+class Loaded:
+    """Where a restored graph finds its bytes: each blob in memory of its own, which torch made and can resize."""
+
+    def __init__(self, places: Sequence[tuple[int, int]], passing: Container[int], read: Read) -> None:
+        """`passing`: the offsets of what goes on to a device, and is not kept here."""
+        self._places, self._passing, self._read = list(places), passing, read
+        self._buffers: dict[int, Buffer] = {}
+
+    def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
+        index = bisect_right(self._places, offset, key=lambda place: place[0]) - 1
+        start, length = self._places[index]
+        if start in self._passing:
+            return self._load(index, length), 0
+        if index not in self._buffers:
+            self._buffers[index] = self._load(index, length)
+        return self._buffers[index], offset - start
+
+    def _load(self, index: int, nbytes: int) -> Buffer:
+        import torch
+
+        storage = torch.UntypedStorage(nbytes)
+        buffer: Buffer = (ctypes.c_char * nbytes).from_address(storage.data_ptr())
+        buffer.storage = storage
+        self._read(index, memoryview(buffer).cast("B"))
+        return buffer
+
+
+def fill_input(whole: Whole, first: int, extents: Sequence[tuple[int, int]], read: Read) -> None:
+    view = memoryview(whole.buffer).cast("B")
+    for number, (offset, nbytes) in enumerate(extents):
+        if nbytes:
+            read(first + number, view[offset : offset + nbytes])
+
+
+def fill_files(
+    first: int, mapped: Sequence[tuple[str, int, int]], read: Read, looks: Mapping[str, Look], files: UsersFiles
+) -> None:
+    """What stood in files that the training writes to through its memory."""
+    files.look_again(looks, {path for path, _, _ in mapped})
+    for number, (path, offset, nbytes) in enumerate(mapped):
+        found = bytearray(nbytes)
+        read(first + number, memoryview(found))
+        files.put_back(path, offset, found, looks[path])

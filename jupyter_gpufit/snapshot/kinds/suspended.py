@@ -1,0 +1,41 @@
+"""Generators that are suspended at a `yield`, of code that the program rewrote."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from ...graph.kind import Kind, Reduced
+from ...program import generators
+from ...program.values import GeneratorRecord
+
+if TYPE_CHECKING:
+    from ..pickler import SnapshotPickler
+    from ..restore import Restoring
+
+
+def find(cls: type) -> Kind | None:
+    return Kind(reduce=reduce_generator) if cls is GeneratorType else None
+
+
+def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
+    program = pickler.program
+    if (parts := generators.expression(generator)) is not None:
+        return generators.expressed, parts
+    if pickler.name and generator.gi_frame is not None and program.unit_of(generator.gi_code) is None:
+        # In a variable, it will be there at the next safe point, too; one that a loop has comes to its end.
+        line = generator.gi_frame.f_lineno
+        what = f"a generator ({generator.__qualname__}, line {line}), whose code was not made to be left midway"
+        return pickler.refuse(generator, what)
+    found = generators.record(generator, program)
+    if found is None:
+        return generators.create, (program, "", {})
+    state = (pickler.restoring, program, found)
+    return generators.create, (program, found.uid, found.cells), state, None, None, prime_later
+
+
+def prime_later(generator: Generator[Any], state: tuple[Restoring, Any, GeneratorRecord]) -> None:
+    """It runs to where it was suspended, for which all that it refers to must be there."""
+    restoring, program, found = state
+    restoring.last.append(lambda: generators.prime(generator, found, program))

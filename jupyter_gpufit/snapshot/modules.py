@@ -1,0 +1,147 @@
+"""What a training has put into modules: attributes that cells set, and the data of the user's own modules.
+
+Modules are imported again where the training goes on, and are then as their files make them. A cell that says
+`torch.nn.Linear.forward = mine` or `settings.rate = 3` has changed one, and so may any function of the user's own. With
+an own module goes what its classes and functions hold as attributes: `Config.seen`, `step.calls`.
+
+Not covered: what library code keeps for itself, setattr() and monkeypatches that an own module makes in a library.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import pickle
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from enum import EnumType
+from typing import Any
+
+from ..graph.stream import Namespace
+from ..program.libraries.versions import FUNCTIONS, GENERATORS
+from .own_files import homes, is_own
+
+_CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
+_HOLDING = (type, types.FunctionType)  # code whose attributes are data
+_LIBRARIES = frozenset(name.partition(".")[0] for name in (*FUNCTIONS, *GENERATORS, "numpy"))  # wherever they stand
+_MISSING = object()
+
+Attribute = tuple[Any, tuple[str, ...], Any]  # a module or class, the way from there, and the value
+Contents = dict[str, dict[str, Any]]  # of modules, and of classes and functions in them, by name
+
+
+def attributes_set(program: Mapping[str, Any], namespace: Namespace) -> list[Attribute]:
+    """The attributes of modules and library classes that the cells assign, with their values by now.
+
+    `program`: what Program.saved() gives, the texts of earlier cells and the pickled tree of this one.
+    """
+    found: list[Attribute] = []
+    cells: list[str | bytes] = list(program["texts"].values())
+    if program.get("cell") is not None:
+        cells.append(program["cell"][1])
+    for root, *path in dict.fromkeys(target for cell in cells for target in _targets(cell)):
+        home = namespace.get(root)
+        if not isinstance(home, types.ModuleType | type) or getattr(home, "__module__", "") == "__main__":
+            continue
+        value: Any = home
+        for name in path:
+            value = getattr(value, name, _MISSING)
+        if value is not _MISSING:
+            found.append((home, tuple(path), value))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _targets(cell: str | bytes) -> tuple[tuple[str, ...], ...]:
+    """What is assigned, as names: torch, nn, Linear, forward."""
+    assigned = []
+    for node in ast.walk(ast.parse(cell) if isinstance(cell, str) else pickle.loads(cell)):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names: list[str] = []
+            inner: ast.expr = node
+            while isinstance(inner, ast.Attribute):
+                names.append(inner.attr)
+                inner = inner.value
+            if isinstance(inner, ast.Name):
+                assigned.append((inner.id, *reversed(names)))
+    return tuple(assigned)
+
+
+def put_attributes(found: Iterable[Attribute]) -> None:
+    for home, (*path, last), value in found:
+        for name in path:
+            home = getattr(home, name)
+        if getattr(home, last, _MISSING) is not value:
+            setattr(home, last, value)
+
+
+def own_modules() -> Iterator[types.ModuleType]:
+    """Those whose files are the user's own."""
+    where = homes()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name == "__main__" or not isinstance(module, types.ModuleType) or not isinstance(file, str):
+            continue
+        if name.partition(".")[0] not in _LIBRARIES and is_own(file, where):
+            yield module
+
+
+def own_data(module: types.ModuleType) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What it and the classes and functions in it hold that is not code, each under its name: module, module:Class."""
+    yield module.__name__, _data(module)
+    for name, value in list(vars(module).items()):
+        is_here = getattr(value, "__module__", "") == module.__name__ and getattr(value, "__qualname__", "") == name
+        if is_here and isinstance(value, _HOLDING) and not isinstance(value, EnumType):
+            yield f"{module.__name__}:{name}", _data(value)
+
+
+def _data(home: Any) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(home).items()
+        if not name.startswith("__")
+        and not isinstance(value, _CODE)
+        and type(value) is not object  # a mark that is compared by `is`, also by the defaults of functions
+        and not (isinstance(home, type) and hasattr(type(value), "__get__"))  # a property, a slot
+    }
+
+
+def put_data(found: Contents) -> None:
+    for place, contents in found.items():
+        module, _, name = place.partition(":")
+        home = sys.modules.get(module)
+        home = vars(home).get(name) if home is not None and name else home
+        if isinstance(home, types.ModuleType | types.FunctionType):
+            vars(home).update(contents)
+        elif isinstance(home, type):
+            for attribute, value in contents.items():
+                if vars(home).get(attribute, _MISSING) is not value:
+                    type.__setattr__(home, attribute, value)
+
+
+def stamps() -> dict[str, tuple[str, int, int]]:
+    """The file, its time and size of each."""
+    found = {}
+    for module in own_modules():
+        try:
+            at = os.stat(str(module.__file__))
+        except OSError:
+            continue
+        found[module.__name__] = (str(module.__file__), at.st_mtime_ns, at.st_size)
+    return found
+
+
+def changed_files(then: Mapping[str, tuple[str, int, int]]) -> list[str]:
+    """Sentences about those that are not what they were."""
+    changed = []
+    for file, time, size in then.values():
+        try:
+            now = os.stat(file)
+        except OSError:
+            changed.append(f"{file} was imported when the checkpoint was taken, and is gone.")
+            continue
+        if (now.st_mtime_ns, now.st_size) != (time, size):
+            changed.append(f"{file} has changed since the checkpoint: the training goes on with what it says now.")
+    return changed

@@ -1,0 +1,60 @@
+"""Small files that are whole or not there, and names that survive a power cut."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a small file in one step, so that a reader sees the old text or the new one."""
+    with _replacing(path) as aside:
+        aside.write_text(text)
+
+
+def write_durably(path: Path, text: str) -> None:
+    """The same for what no power cut may take back, readable by its owner only."""
+    with _replacing(path) as aside:
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(fd)
+    sync_directory(path.parent)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        yield aside
+        os.replace(aside, path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in it are on the disk."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync(paths: Iterable[str]) -> None:
+    """Wait until what was written to them is on the disk; of those that are gone or broken, nothing is said.
+
+    The checkpoint is whole without them, and a resume copes with files that are not.
+    """
+    for place in [*paths, *sorted({os.path.dirname(path) for path in paths})]:
+        with suppress(OSError):
+            fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)

@@ -1,0 +1,199 @@
+"""The command line `gpufit`: parse, one call, print."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import anyio
+
+from ..actions import commands, run_jobs, texts
+from ..actions.ask import asked, running_job
+from ..actions.clean import clean
+from ..actions.release import release
+from ..actions.resume import resume
+from ..actions.status import StatusReader
+from ..errors import BadOption, GpufitError, first_of
+from ..examine.findings import Finding, as_json, as_text, healthy
+from ..jobs.follow import follow
+from ..jobs.store import chosen_job
+from ..settings import Settings, load_settings
+from .show import TerminalShow
+
+WATCH_EVERY = 2.0  # seconds; NVML's own figures are averages of up to one
+
+
+def main() -> None:
+    """Run one command; a mistake of the user's is a sentence on stderr and exit code 2."""
+    try:
+        options = commands.parse(sys.argv[1:])
+        # The doctor also examines settings that cannot be read.
+        code = _doctor(options) if options.verb == "doctor" else _run(options, load_settings())
+    except commands.HelpAsked as asked:
+        print(asked)  # noqa: T201 - a command line prints
+        code = 0
+    except GpufitError as error:
+        code = _complain(error)
+    except BaseExceptionGroup as group:
+        ours, others = group.split(GpufitError)
+        if ours is None or others is not None:
+            raise
+        code = _complain(first_of(ours))
+    except BrokenPipeError:
+        code = 0  # `gpufit jobs | head`
+    sys.exit(code)
+
+
+def _run(options: argparse.Namespace, settings: Settings) -> int:
+    run_jobs.check(options, settings)
+    match options.verb:
+        case "train":
+            raise BadOption("train goes on top of a notebook cell: %%gpufit train")
+        case "run":
+            return _run_command(options, settings)
+        case "estimate":
+            _estimate(options, settings)
+        case "status" if options.watch:
+            _watch(options, settings)
+        case "jobs" | "status" | "queue" | "history":
+            _print(texts.answer(options, settings))
+        case "release":
+            anyio.run(_print_all, release(settings, options.job, insist=options.insist))
+        case "checkpoint" if options.show:
+            _print(texts.show_checkpoint(settings, options.job, in_json=options.json))
+        case "checkpoint" | "move":
+            job, paths = running_job(settings, options.job)
+            to = options.to if options.verb == "move" else ""
+            return _interruptible(asked(job, paths, options.verb, to))
+        case "resume":
+            return _interruptible(resume(settings, options.job, options.gpu, options.memory))
+        case "attach":
+            return anyio.run(_attach, options.job, settings)
+        case "stop":
+            anyio.run(_print_all, run_jobs.stop(settings, options.job))
+        case "clean":
+            for word in clean(settings, options.jobs, resumable=options.all):
+                _print(word)
+        case "lab":
+            return _lab(options, settings)
+    return 0
+
+
+def _estimate(options: argparse.Namespace, settings: Settings) -> None:
+    from ..estimate.asking import script, session  # and what follows: the other verbs start faster without
+    from ..estimate.showing import show
+
+    program = script.program_of(options.script, options.arguments)
+    wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch)
+    all_told: list[session.Told] = []
+
+    def told(one: session.Told) -> None:
+        all_told.append(one)
+        if not options.json:
+            _print(show.terminal(one))
+
+    try:
+        anyio.run(session.estimate, program, wish, settings, told)
+    finally:
+        if options.json and all_told:
+            _print(show.json_of(all_told))
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from ..examine.user import examine
+
+    return _show_findings(examine(options.wait), options.json)
+
+
+def _lab(options: argparse.Namespace, settings: Settings) -> int:
+    from ..examine.lab.check import check_lab
+    from ..examine.lab.init import init, site
+
+    where = site(settings.lab, options.root)
+    if options.deed == "check":
+        return _show_findings(check_lab(where), options.json)
+    for word in init(where, dry_run=options.dry_run):
+        _print(word)
+    return 0
+
+
+def _show_findings(found: list[Finding], in_json: bool) -> int:
+    _print(as_json(found) if in_json else as_text(found))
+    return 0 if healthy(found) else 1
+
+
+async def _attach(wanted: str, settings: Settings) -> int:
+    """Follow a job's output; Ctrl-C leaves it running, since a terminal that looks on must not end a training."""
+    job, paths = chosen_job(settings, wanted)
+    try:
+        end = await follow(job, paths, TerminalShow(job, sys.stdout, sys.stderr))
+    except KeyboardInterrupt:
+        print(f"{job.name} goes on; `gpufit stop {job.name}` would end it.", file=sys.stderr)  # noqa: T201
+        return 130
+    return 0 if end.state == "done" else 1
+
+
+def _run_command(options: argparse.Namespace, settings: Settings) -> int:
+    from ..system.signals import Signals
+    from .run import request_for, run  # and what follows: the other verbs start faster without
+    from .said import Said
+
+    signals = Signals()  # first: before there is a thread
+    asked = {key: getattr(options, key) for key in ("name", "memory", "gpu", "exclusive")}
+    request = request_for(options.command, count=options.gpus, **asked)
+    return anyio.run(run, options.command, request, settings, Said(sys.stderr), signals)
+
+
+def _watch(options: argparse.Namespace, settings: Settings) -> None:
+    """Show the status again and again, in place on a terminal; Ctrl-C is the way to leave."""
+    if options.json:
+        raise BadOption("--watch shows a table; for programs, call `gpufit status --json` as often as needed.")
+    reader = StatusReader()
+    try:
+        while True:
+            _show(texts.answer(options, settings, reader))
+            time.sleep(WATCH_EVERY)
+    except KeyboardInterrupt:
+        _print("")
+
+
+def _show(text: str) -> None:
+    if not sys.stdout.isatty():
+        _print(f"{text}\n")
+        return
+    size = shutil.get_terminal_size()
+    lines = [line[: size.columns] for line in text.splitlines()[: size.lines - 1]]
+    # Line by line over the old text, and then what is below: without a moment of empty screen.
+    sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+    sys.stdout.flush()
+
+
+def _interruptible(words: AsyncIterator[str]) -> int:
+    """Say what comes of a wish; Ctrl-C ends the looking on, and leaves the wish."""
+    try:
+        anyio.run(_print_all, words)
+    except KeyboardInterrupt:
+        print("What was asked for still stands.", file=sys.stderr)  # noqa: T201
+        return 130
+    return 0
+
+
+async def _print_all(words: AsyncIterator[str]) -> None:
+    async for word in words:
+        _print(word)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - a command line prints
+
+
+def _complain(error: GpufitError) -> int:
+    print(f"gpufit: {error}", file=sys.stderr)  # noqa: T201 - a command line prints
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from jupyter_gpufit import __version__
+from jupyter_gpufit.actions.commands import VERBS, HelpAsked, completions, help_text, parse, parse_line
+from jupyter_gpufit.errors import BadOption
+from jupyter_gpufit.units import GiB
+
+
+def test_reads_a_magics_line() -> None:
+    options = parse_line("train --name 'bert' --memory 12GiB --gpu cpu:0 --exclusive -d")
+    assert (options.verb, options.name, options.memory) == ("train", "bert", 12 * GiB)
+    assert options.gpu == "cpu:0" and options.exclusive and options.detach and not options.dry_run
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("attatch", "Did you mean attach?"),
+        ("train --exclusiv", "Did you mean --exclusive?"),
+        ("train --memory", "expected one argument"),
+        ("train --memory -3", "argument"),
+        ("train --memory 0", "'0' is 0 B, in which nothing runs; say 12GiB"),
+        ("train --memory 12", "'12' is 12 B"),
+        ("train --name a/b", "not a name"),
+        ("stop", "JOB"),
+        ("train 'open", "No closing quotation"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_never_ends_the_process(line: str, words: str) -> None:
+    with pytest.raises(BadOption, match=words):
+        parse_line(line)
+
+
+def test_checkpoint_saves_a_job_or_shows_what_was_saved() -> None:
+    options = parse_line("checkpoint bert")
+    assert (options.show, options.job) == (False, "bert")
+    options = parse_line("checkpoint show bert --json")
+    assert (options.show, options.job, options.json) == (True, "bert", True)
+    assert parse_line("checkpoint").job == "" and parse_line("checkpoint show").show
+    for line in ("checkpoint bert gpt", "checkpoint bert --json", "checkpoint show bert gpt"):
+        with pytest.raises(BadOption, match="checkpoint takes one job"):
+            parse_line(line)
+
+
+def test_says_its_version() -> None:
+    with pytest.raises(HelpAsked, match=re.escape(__version__)):
+        parse(["--version"])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(verb: str) -> None:
+    with pytest.raises(HelpAsked, match=f"usage: gpufit {verb}"):
+        parse([verb, "--help"])
+    assert verb in help_text()
+
+
+def test_no_verb_shows_them_all() -> None:
+    with pytest.raises(HelpAsked, match="attach"):
+        parse([])
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment", "cell", "expected"),
+    [
+        ([], "tr", True, ["train"]),
+        ([], "tr", False, []),
+        ([], "st", False, ["status", "stop"]),
+        (["train"], "--d", True, ["--detach", "--dry-run"]),
+        (["train", "--detach"], "--d", True, ["--dry-run"]),
+        (["train", "--gpu"], "", True, ["0", "1"]),
+        (["attach"], "b", False, ["bert"]),
+        (["checkpoint"], "s", False, ["show"]),
+        (["resume"], "b", False, ["bert"]),
+        (["move", "bert", "--to"], "", False, ["0", "1"]),
+        (["nonsense"], "", False, []),
+    ],
+)
+def test_completes_what_may_stand_there(words: list[str], fragment: str, cell: bool, expected: list[str]) -> None:
+    assert completions(words, fragment, cell=cell, devices=["0", "1"], jobs=["bert", "k3f9a2"]) == expected

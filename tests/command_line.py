@@ -1,0 +1,72 @@
+"""The terminal beside the notebook: what its user types, and what they find of their jobs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from jupyter_gpufit.jobs.record import read_record
+from jupyter_gpufit.jobs.state import ENDED
+from jupyter_gpufit.jobs.store import all_jobs, find_job
+from jupyter_gpufit.jobs.watch import changes
+from jupyter_gpufit.settings import Settings
+from tests.kernels import TIMEOUT
+
+
+def typing(env: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]:
+    """A command, started and not waited for."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "jupyter_gpufit.terminal.cli", *arguments],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def gpufit(env: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command, run to its end."""
+    process = typing(env, *arguments)
+    try:
+        stdout, stderr = process.communicate(timeout=TIMEOUT)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def jobs(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The user's jobs by name, as the command lists them."""
+    listed = gpufit(env, "jobs", "--json")
+    assert listed.returncode == 0, listed.stderr
+    return {job["name"]: job for job in json.loads(listed.stdout)}
+
+
+async def until_ended(home: Path, name: str) -> None:
+    """Until a job of this home's user, which nobody follows, has ended well and its worker has left its variables."""
+    _, paths = find_job(_settings(home), name)
+    with anyio.fail_after(TIMEOUT):
+        async with changes(paths) as looks:
+            async for record in looks:
+                if record.state == "done":
+                    if record.worker is None or not record.worker.alive():
+                        return
+                else:
+                    assert record.state not in ENDED, record
+
+
+def kill_workers(home: Path) -> None:
+    """End whatever jobs of this home's user still run."""
+    for _, paths in all_jobs(_settings(home)):
+        if (worker := read_record(paths).worker) is not None:
+            worker.signal(signal.SIGKILL)
+
+
+def _settings(home: Path) -> Settings:
+    return Settings(data=str(home / ".local/share/gpufit"))

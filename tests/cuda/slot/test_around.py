@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from jupyter_gpufit.cuda.slot import Budget
+from jupyter_gpufit.errors import NotOnASlot
+
+CUDA = torch.device("cuda", 0)
+
+
+def test_autocast_gives_the_dtype_a_gpu_gives(slot: Budget) -> None:
+    x = torch.ones(2, 2, device="cuda")
+
+    for context, dtype in [
+        (torch.autocast("cuda"), torch.float16),
+        (torch.autocast(device_type="cuda", dtype=torch.float16), torch.float16),
+        (torch.autocast(x.device.type, dtype=torch.bfloat16), torch.bfloat16),
+        (torch.amp.autocast("cuda"), torch.float16),
+    ]:
+        with context:
+            assert (x @ x).dtype == dtype
+            assert torch.is_autocast_enabled() and torch.is_autocast_enabled("cuda")
+            assert torch.get_autocast_dtype("cuda") == dtype
+    assert not torch.is_autocast_enabled()
+    assert torch.get_autocast_dtype("cuda") == torch.float16
+
+
+def test_the_deprecated_autocast(slot: Budget) -> None:
+    x = torch.ones(2, 2, device="cuda")
+    with pytest.warns(FutureWarning, match="torch.cuda.amp.autocast"):
+        context = torch.cuda.amp.autocast()
+    with context:
+        assert (x @ x).dtype == torch.float16
+    with pytest.warns(FutureWarning, match="torch.cuda.amp.GradScaler"):
+        assert torch.cuda.amp.GradScaler().scale(torch.ones(1, device="cuda")).item() == 2**16
+
+
+def test_custom_forwards_see_the_autocast(slot: Budget) -> None:
+    def forward(ctx: Any, x: torch.Tensor) -> torch.dtype:
+        assert not torch.is_autocast_enabled("cuda")
+        return x.dtype
+
+    class Context:
+        pass
+
+    with torch.autocast("cuda"):
+        cast = torch.amp.custom_fwd(forward, device_type="cuda", cast_inputs=torch.float32)
+        assert cast(Context(), torch.ones(2, device="cuda", dtype=torch.float16)) == torch.float32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("device", ["cuda", None])
+def test_a_training_in_mixed_precision(slot: Budget, fused: bool, device: str | None) -> None:
+    scaler = torch.amp.GradScaler(device) if device else torch.amp.GradScaler()
+    model = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
+    x = torch.randn(16, 4, device="cuda")
+    losses = []
+    for _ in range(5):
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = (model(x).float() - 1).square().mean()
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+
+    assert scaler.is_enabled() and losses[-1] < losses[0]
+
+
+def test_an_lstm_in_float16_runs_or_says_why_not(slot: Budget) -> None:
+    lstm = nn.LSTM(3, 3).cuda()
+    try:
+        with torch.autocast("cuda"):
+            lstm(torch.ones(2, 2, 3, device="cuda"))
+    except NotOnASlot as refusal:
+        assert "lstm" in refusal.call and "bfloat16" in str(refusal)
+
+
+def test_any_kernel_of_attention_may_be_asked_for(slot: Budget) -> None:
+    q = torch.ones(1, 2, 8, 4, device="cuda")
+    with nn.attention.sdpa_kernel(nn.attention.SDPBackend.EFFICIENT_ATTENTION):
+        assert nn.functional.scaled_dot_product_attention(q, q, q).is_cuda
+
+
+def test_programs_that_the_cell_starts_see_no_gpu(slot: Budget) -> None:
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_the_default_device(slot: Budget) -> None:
+    torch.set_default_device("cuda")
+    try:
+        assert torch.ones(2).device == nn.Linear(2, 2).weight.device == torch.get_default_device() == CUDA
+    finally:
+        torch.set_default_device(None)
+    assert torch.ones(2).device == torch.get_default_device() == torch.device("cpu")
+
+
+def test_a_device_as_a_context(slot: Budget) -> None:
+    with torch.device("cuda"):
+        assert torch.ones(2).device == CUDA
+        with torch.device("cpu"):
+            assert torch.ones(2).device.type == "cpu"
+    with torch.device("meta"):
+        assert torch.ones(2).device.type == "meta"
+    with pytest.raises(NotOnASlot, match="cuda:1"), torch.device("cuda:1"):
+        pass
+
+
+def test_saved_tensors_come_back_to_the_slot(slot: Budget, tmp_path: Path) -> None:
+    torch.save({"x": torch.ones(2, device="cuda")}, tmp_path / "x.pt")
+
+    assert torch.load(tmp_path / "x.pt")["x"].device.type == "cpu"
+    wheres: list[Any] = ["cuda", "cuda:0", torch.device("cuda"), {"cpu": "cuda:0"}]
+    for where in wheres:
+        assert torch.load(tmp_path / "x.pt", map_location=where)["x"].device == CUDA
+    with pytest.raises(NotOnASlot, match="cuda:1"):
+        torch.load(tmp_path / "x.pt", map_location="cuda:1")
+
+
+def test_what_was_saved_on_a_gpu_loads(slot: Budget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+    torch.save(torch.ones(2), tmp_path / "x.pt")
+
+    assert torch.load(tmp_path / "x.pt").device == CUDA
+    assert torch.load(tmp_path / "x.pt", map_location="cpu").device.type == "cpu"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_models_run_uncompiled_and_say_so(slot: Budget) -> None:
+    model = nn.Linear(2, 2).cuda()
+    x = torch.ones(2, 2, device="cuda")
+    with pytest.warns(UserWarning, match="on the CPU slot cpu:0 the model runs uncompiled"):
+        compiled: Any = torch.compile(model, fullgraph=True)
+
+    assert torch.equal(compiled(x), model(x))
+    assert set(compiled.state_dict()) == {"_orig_mod.weight", "_orig_mod.bias"}

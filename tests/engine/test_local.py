@@ -1,0 +1,89 @@
+"""Giving a job to a worker, where that fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit.engine.local import Waiting
+from jupyter_gpufit.errors import NotResumable, StorageError
+from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import LastCheckpoint, Record, read_record, take_lock, write_record
+from jupyter_gpufit.jobs.store import create_job_files
+from jupyter_gpufit.settings import Settings
+
+pytestmark = pytest.mark.slow  # each starts the process that would have the job
+
+JOB = Job(id="bert-id", name="bert", source="pass", created=0.0, cwd="/")
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> JobPaths:
+    """Of a job that was released."""
+    paths = create_job_files(Settings(data=str(tmp_path)), JOB)
+    note_start(paths, Handover(job_root=str(paths.root), cwd="/", path=[], env={}, cell_number=1))
+    write_record(paths, Record(state="released", since=1.0, checkpoint=LastCheckpoint(step=1, time=1.0, bytes=1)))
+    return paths
+
+
+def in_the_way(paths: JobPaths) -> None:
+    """Let it be impossible to note how the job is started, as on a full disk."""
+    paths.start.unlink()
+    paths.start.mkdir()
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    waiting = Waiting.spawn(os.environ)
+    yield waiting
+    waiting.dismiss()
+
+
+def test_a_resume_that_fails_gives_the_jobs_lock_back(paths: JobPaths, waiting: Waiting) -> None:
+    start = noted_start(paths)
+    in_the_way(paths)
+
+    with pytest.raises(StorageError, match="cannot be written"):
+        waiting.give_again(JOB, paths, start)
+
+    assert read_record(paths).state == "released"
+    os.close(take_lock(paths, JOB.name))  # this process goes on living, as a notebook's kernel does
+
+
+def test_a_resume_of_a_job_that_somebody_has_leaves_it_alone(paths: JobPaths, waiting: Waiting) -> None:
+    lock = take_lock(paths, JOB.name)
+    with pytest.raises(NotResumable, match="it runs already"):
+        waiting.give_again(JOB, paths, noted_start(paths))
+    assert read_record(paths).state == "released"
+    os.close(lock)
+
+
+def test_a_start_that_fails_gives_the_jobs_lock_back(paths: JobPaths, waiting: Waiting) -> None:
+    in_the_way(paths)
+    with pytest.raises(StorageError, match="cannot be written"):
+        waiting.give(JOB, paths, [], 1)
+    os.close(take_lock(paths, JOB.name))
+
+
+def test_a_resume_prepared_before_another_one_has_ended_well_undoes_nothing(paths: JobPaths, waiting: Waiting) -> None:
+    prepared = noted_start(paths)
+    paths.result.mkdir()
+    write_record(paths, Record(state="done", since=2.0, checkpoint=LastCheckpoint(step=1, time=1.0, bytes=1)))
+
+    with pytest.raises(NotResumable, match="it is done by now. What it did: %gpufit attach bert"):
+        waiting.give_again(JOB, paths, prepared)
+
+    assert read_record(paths).state == "done" and paths.result.exists()
+    os.close(take_lock(paths, JOB.name))
+
+
+def test_a_lost_job_is_gone_on_with(paths: JobPaths, waiting: Waiting) -> None:
+    saved = LastCheckpoint(step=1, time=1.0, bytes=1)
+    write_record(paths, Record(state="running", since=2.0, checkpoint=saved))  # by a worker that was killed
+    waiting.give_again(JOB, paths, noted_start(paths))
+    assert read_record(paths).checkpoint == saved

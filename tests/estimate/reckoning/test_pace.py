@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from jupyter_gpufit.devices.cards import find_card
+from jupyter_gpufit.estimate.reckoning.pace import Pace
+
+A100 = find_card("NVIDIA A100-SXM4-40GB").rates
+
+
+def pace(seconds_per_step: float, *, flops: int | None = None, steps: int = 100) -> Pace:
+    found = Pace(flops, A100 if flops else {})
+    for step in range(steps):
+        found.take(step * seconds_per_step, step)
+    return found
+
+
+def test_says_nothing_before_there_are_a_few_steps() -> None:
+    assert pace(1.0, steps=1).words() == ""
+    assert pace(1.0, steps=3).words() == ""
+
+
+def test_says_steps_a_second_or_seconds_a_step() -> None:
+    assert pace(0.5).words() == "2.0 steps/s"
+    assert pace(4.0).words() == "4.0 s/step"
+
+
+def test_says_the_share_of_the_cards_arithmetic() -> None:
+    assert pace(0.5, flops=78_000_000_000_000).words() == "2.0 steps/s, MFU 50 %"
+
+
+def test_forgets_what_was_long_ago() -> None:
+    found = Pace()
+    for now, step in ((0, 0), (1000, 1), (1010, 21), (1020, 41)):
+        found.take(now, step)
+
+    assert found.steps_per_second == 2.0

@@ -1,0 +1,310 @@
+"""Tracing a cell: what is seen, and what the traced process is asked from outside."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from jupyter_gpufit.devices.cards import Context
+from jupyter_gpufit.estimate.asking.ask import Ask
+from jupyter_gpufit.estimate.asking.look import look
+from jupyter_gpufit.estimate.reckoning.record import Trace
+from jupyter_gpufit.estimate.tracing.trace import ask_child
+from tests.estimate.cells import CNN, IMPORTS, LOADER
+from tests.estimate.traced import A100, hashed, peak_by_kind, traced
+
+pytestmark = pytest.mark.slow
+
+TRAIN = """
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(100):
+    loss = model(torch.randn(8, 64, device="cuda")).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def ended_well(trace: Trace) -> bool:
+    return (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+
+
+# What is seen
+
+
+def test_names_each_block_by_kind_and_module() -> None:
+    trace = traced(
+        IMPORTS + 'model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 4)).to("cuda")\n' + TRAIN
+    )
+
+    assert ended_well(trace)
+    seen = {(block.kind, block.module, block.size, block.phase) for block in trace.blocks}
+    assert ("parameter", "", 4 * 64 * 128, "forward") in seen
+    assert ("input", "", 4 * 8 * 64, "forward") in seen
+    assert ("activation", "model.1", 4 * 8 * 128, "forward") in seen
+    assert ("gradient", "model.0", 4 * 64 * 128, "backward") in seen
+    assert ("temporary", "model.1", 4 * 8 * 128, "backward") in seen
+    assert ("optimizer state", "", 4 * 64 * 128, "optimizer") in seen
+
+
+def test_every_block_is_born_once_and_dies_at_most_once() -> None:
+    trace = traced(IMPORTS + 'model = nn.Linear(64, 64).to("cuda")\n' + TRAIN)
+
+    alive: set[int] = set()
+    born: set[int] = set()
+    for change in trace.changes:
+        assert (change.block in alive) != change.alive
+        (alive.add if change.alive else alive.remove)(change.block)
+        assert not (change.alive and change.block in born)
+        born |= {change.block} if change.alive else set()
+    assert born == set(range(len(trace.blocks)))
+
+
+def test_counts_operations_and_samples_of_one_step() -> None:
+    trace = traced(IMPORTS + 'model = nn.Linear(64, 32, bias=False).to("cuda")\n' + TRAIN)
+
+    assert trace.samples_per_step == 8
+    assert trace.flops_per_step == 2 * (2 * 8 * 64 * 32)  # forward, and the weight's gradient; the input has none
+
+
+def test_recomputation_saves_activations_and_adds_no_operations_of_the_model() -> None:
+    cell = (
+        IMPORTS
+        + """
+from torch.utils.checkpoint import checkpoint
+layers = nn.ModuleList(nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 64)) for _ in range(6)).cuda()
+class Model(nn.Module):
+    def forward(self, x):
+        for layer in layers:
+            x = {call}
+        return x
+model = Model()
+optimizer = torch.optim.SGD(layers.parameters(), lr=0.1)
+for _ in range(10):
+    model(torch.randn(256, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    )
+    plain = traced(cell.replace("{call}", "layer(x)"))
+    again = traced(cell.replace("{call}", "checkpoint(layer, x, use_reentrant=False)"))
+
+    assert ended_well(plain) and ended_well(again)
+    assert peak_by_kind(again)["activation"] < 0.5 * peak_by_kind(plain)["activation"]
+    assert again.flops_per_step == plain.flops_per_step
+
+
+def test_reaches_the_evaluation_behind_the_training_loop() -> None:
+    trace = traced(
+        IMPORTS
+        + CNN
+        + LOADER
+        + """
+model = Net().cuda()
+optimizer = torch.optim.Adam(model.parameters())
+seen = [0, 0]
+for epoch in range(100):
+    for x, y in DataLoader(data, batch_size=8):
+        seen[0] += 1
+        loss = F.cross_entropy(model(x.cuda()), y.cuda())
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+    model.eval()
+    for x, y in DataLoader(data, batch_size=8):
+        seen[1] += 1
+        with torch.no_grad():
+            model(x.cuda())
+assert seen == [2, 2], seen
+"""
+    )
+
+    assert ended_well(trace)
+
+
+def test_accumulates_before_it_steps() -> None:
+    trace = traced(
+        IMPORTS
+        + """
+model = nn.Linear(64, 64, bias=False).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+calls = 0
+for step in range(100):
+    for micro in range(4):
+        calls += 1
+        model(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+assert calls == 8, calls
+"""
+    )
+
+    assert ended_well(trace)
+    assert trace.samples_per_step == 32
+    # Added in place, as autograd does on a GPU: one gradient, and one passing summand.
+    gradients = [block for block in trace.blocks if block.kind == "gradient"]
+    assert len(gradients) == 2 and peak_by_kind(trace)["gradient"] == 4 * 64 * 64
+
+
+def test_trains_by_hand() -> None:
+    trace = traced(
+        """
+        import torch
+        w = torch.randn(100, 100, device="cuda", requires_grad=True)
+        for i in range(10**9):
+            (w @ w).sum().backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+            w.grad = None
+        """
+    )
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 0)
+
+
+def test_model_and_optimizer_of_an_earlier_cell() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 4))
+    model[0].bias.requires_grad_(False)
+    optimizer = torch.optim.Adam(p for p in model.parameters() if p.requires_grad)
+    before = hashed(*model.parameters())
+
+    trace = traced(
+        """
+        import torch
+        model.to(device)
+        for step in range(100):
+            optimizer.zero_grad()
+            model(torch.randn(8, 64, device=device)).sum().backward()
+            optimizer.step()
+        """,
+        lambda: {"model": model, "optimizer": optimizer, "device": "cpu"},
+    )
+
+    assert ended_well(trace)
+    most = peak_by_kind(trace)
+    trained = 4 * (64 * 64 + 64 * 4 + 4)
+    assert (most["parameter"], most["gradient"]) == (trained + 4 * 64, trained)
+    assert trained * 2 <= most["optimizer state"] < trained * 2 + 100
+    assert trace.notes["device taken as cuda"] == 1
+    assert hashed(*model.parameters()) == before and not optimizer.state
+    assert all(p.device.type == "cpu" and p.grad is None for p in model.parameters())
+
+
+def test_loops_in_functions_of_the_notebook(tmp_path: Path) -> None:
+    notebook = tmp_path / "notebook.py"
+    notebook.write_text(
+        "def train(model, optimizer, seen=seen):\n"
+        "    for step in range(10**9):\n"
+        "        seen.append(step)\n"
+        "        model(torch.randn(8, 64, device='cuda')).sum().backward()\n"
+        "        optimizer.step()\n"
+        "        optimizer.zero_grad()\n"
+        "    return 'came to its end'\n"
+    )
+    namespace: dict[str, Any] = {"torch": torch, "seen": []}
+    exec(compile(notebook.read_text(), str(notebook), "exec"), namespace)
+
+    trace = traced(
+        """
+        model = torch.nn.Linear(64, 4).cuda()
+        assert train(model, torch.optim.Adam(model.parameters())) == 'came to its end'
+        assert seen == [0, 1], seen
+        """,
+        lambda: namespace,
+    )
+
+    assert ended_well(trace)
+
+
+def test_a_loop_whose_source_is_unknown_ends_in_its_second_step() -> None:
+    namespace: dict[str, Any] = {"torch": torch}
+    exec(
+        "def train(model, optimizer):\n    while True:\n"
+        "        model(torch.randn(8, 64, device='cuda')).sum().backward(); optimizer.step()\n",
+        namespace,
+    )
+
+    trace = traced("m = torch.nn.Linear(64, 4).cuda()\ntrain(m, torch.optim.Adam(m.parameters()))", lambda: namespace)
+
+    assert (trace.status, trace.steps) == ("stopped", 2)
+    assert "train()" in " ".join(trace.notes)
+
+
+def test_magics_and_await_and_output() -> None:
+    trace = traced(
+        """
+        import asyncio, sys, os
+        get_ipython().run_line_magic("matplotlib", "inline")
+        get_ipython().run_line_magic("time", "x = 3")
+        get_ipython().system("rm -rf /")
+        await asyncio.sleep(0)
+        print("hello"); print("hello", file=sys.stderr); os.write(1, b"hello"); os.write(2, b"hello")
+        assert x == 3
+        """
+    )
+
+    assert (trace.status, trace.error) == ("completed", "")
+    assert trace.notes == {"%matplotlib left out": 1, "shell commands left out": 1}
+
+
+# What it is asked from outside
+
+
+def test_a_trace_that_is_no_longer_wanted_ends_at_once() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.send(b"x")
+
+        trace = traced("while True: pass", stop=theirs.fileno())
+
+    assert trace.status == "timeout" and trace.seconds < 5
+
+
+def test_a_question_is_answered_by_a_copy() -> None:
+    asked: list[int] = []
+
+    def question() -> bool:
+        asked.append(1)
+        return len(asked) == 1
+
+    assert ask_child(question, limit=30) is True
+    assert asked == []
+    assert ask_child(lambda: False, limit=30) is False
+    assert ask_child(lambda: bool(1 / 0), limit=30) is None
+
+
+def test_a_library_that_marks_functions_for_the_compiler_does_not_load_it() -> None:
+    trace = traced(
+        """
+        import sys, torch
+        there = "torch._dynamo.eval_frame" in sys.modules  # in this process, by another test
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex as one
+        @torch._dynamo.assume_constant_result
+        def f(x):
+            return x
+        torch._dynamo.mark_static_address(torch.ones(2))
+        assert f(3) == 3 and ("torch._dynamo.eval_frame" in sys.modules) == there
+        import torch._dynamo.eval_frame  # and who does want it gets the real one
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex as two
+        assert one is two and torch._dynamo.OptimizedModule
+        """
+    )
+
+    assert (trace.status, trace.error) == ("completed", "")
+
+
+def test_what_was_seen_before_a_trace_broke_off_bounds_the_memory_from_below() -> None:
+    cell = """
+        import torch
+        w = torch.ones(1 << 20, device="cuda")
+        torch.randn(10, device="cuda").repeat_interleave(torch.arange(10, device="cuda"))
+        """
+    answer = look(dedent(cell), dict, Ask(card=A100, context=Context(0, 0, "")))
+
+    assert answer.estimate.need is None and answer.estimate.low >= 4 << 20
+    assert any("held 4.0 MiB" in reason for reason in answer.estimate.reasons)

@@ -1,0 +1,138 @@
+"""What is said of a cell whose tracing goes wrong, and that nothing stays of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.estimate.cells import IMPORTS
+from tests.estimate.traced import traced
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_users_own_error_with_its_line() -> None:
+    trace = traced(IMPORTS + 'model = nn.Linear(16, 16).cuda()\nmodel(torch.randn(8, 15, device="cuda"))\n')
+
+    assert trace.status == "failed"
+    assert trace.error.endswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x15 and 16x16)")
+    assert trace.where == 'line 7 of the cell: model(torch.randn(8, 15, device="cuda"))'
+    assert "gpufit/" not in trace.error and "_subclasses" not in trace.error
+
+
+def test_an_error_in_backward() -> None:
+    trace = traced(
+        IMPORTS
+        + """
+y = nn.Linear(16, 16).cuda()(torch.randn(8, 16, device="cuda")).sigmoid()
+y.add_(1)
+y.sum().backward()
+"""
+    )
+
+    assert trace.status == "failed" and trace.where == "line 9 of the cell: y.sum().backward()"
+    assert "modified by an inplace operation: [torch.cuda.FloatTensor [8, 16]]" in trace.error
+
+
+def test_tensors_on_two_devices() -> None:
+    trace = traced(IMPORTS + "nn.Linear(16, 16).cuda()(torch.randn(8, 16))\n")
+
+    assert trace.status == "failed"
+    assert "Expected all tensors to be on the same device" in trace.error and "cuda:0" in trace.error
+
+
+def test_a_syntax_error() -> None:
+    trace = traced("x = 1\ny = = 2\n")
+
+    assert trace.status == "failed" and trace.where.startswith("line 2 of the cell")
+
+
+def test_what_cannot_be_traced_is_not_called_the_users_error() -> None:
+    trace = traced(
+        """
+        import torch
+        torch.randn(10, device="cuda").repeat_interleave(torch.arange(10, device="cuda"))
+        """
+    )
+
+    assert trace.status == "died" and trace.where.startswith("line 3")
+    assert trace.error.startswith("What aten.repeat_interleave.Tensor makes depends on values")
+
+
+def test_a_custom_operator_without_shapes_is_named() -> None:
+    trace = traced(
+        """
+        import torch
+        library = torch.library.Library("mykernels", "DEF")
+        library.define("scale(Tensor x) -> Tensor")
+        library.impl("scale", lambda x: x * 2, "CUDA")
+        torch.ops.mykernels.scale(torch.randn(4, 8, device="cuda"))
+        """
+    )
+
+    assert trace.status == "died" and trace.where.startswith("line 6")
+    assert trace.error == "mykernels.scale cannot be traced without a GPU."
+
+
+def test_compiled_code_that_takes_a_tensors_address_ends_the_copy_only() -> None:
+    trace = traced('import torch, ctypes\nctypes.memset(torch.ones(3, device="cuda").data_ptr(), 0, 4)\n')
+
+    assert trace.status == "died" and "SIGSEGV" in trace.error
+    assert trace.where.startswith("line 2")
+
+
+def test_an_endless_loop_is_ended_and_says_where_it_was() -> None:
+    cell = "def wait():\n    while True:\n        pass\nwait()\n"
+    for limit in (2.0, 8.0, 60.0):  # the trace itself has to start first, which takes longer on a machine that is busy
+        trace = traced(cell, limit=limit)
+        if trace.where:
+            break
+
+    assert trace.status == "timeout"
+    assert trace.where in ("line 2 of the cell: while True:", "line 3 of the cell: pass")
+
+
+def test_a_crash_is_told() -> None:
+    trace = traced("import os\nos.abort()\n")
+
+    assert trace.status == "died" and "SIGABRT" in trace.error
+    assert trace.where == "line 2 of the cell: os.abort()"
+
+
+def test_processes_of_the_cell_end_with_it() -> None:
+    trace = traced(
+        """
+        import os, time
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+        raise RuntimeError(f"pid {child}")
+        """
+    )
+
+    pid = int(trace.error.rsplit(" ", 1)[1])
+    with pytest.raises((ProcessLookupError, FileNotFoundError)):
+        while True:  # until init has reaped it
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                raise ProcessLookupError
+
+
+def test_a_torch_without_what_we_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jupyter_gpufit.estimate.tracing.child", None)
+
+    trace = traced("x = 1")
+
+    assert trace.status == "died" and trace.error.startswith("This version of torch cannot be traced: import of")
+
+
+def test_a_torch_without_what_we_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C, "_set_only_lift_cpu_tensors")
+
+    trace = traced("x = 1")
+
+    assert trace.status == "died" and "cannot be traced: module 'torch._C' has no attribute" in trace.error

@@ -1,0 +1,229 @@
+"""`gpufit lab init`, on real directories on tmpfs; as root, with real users."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit.examine.lab.init import CannotInit, Found, NotRoot, Site, init, look, plan, site
+from jupyter_gpufit.examine.lab.places import Entry, open_to_swap, without_links
+from jupyter_gpufit.lab import Request
+from jupyter_gpufit.lab.directory import file_system, unsound
+from jupyter_gpufit.lab.ledger import Reader, publish
+
+ALICE = 61001
+LAB = Path("/run/gpufit")
+HERE = Site(LAB)
+SOUND = Found(
+    rule=HERE.rule_text,
+    directory=Entry("directory", 0, 0o1777),
+    mutex=Entry("file", 0, 0o666),
+    dead=0,
+    file_system="tmpfs",
+    swap="",
+)
+
+
+# The plan of `init`
+
+
+def deeds(found: Found) -> list[str]:
+    return [step.deed for step in plan(found, HERE)]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (SOUND, []),
+        (replace(SOUND, rule=None), ["rule"]),
+        (replace(SOUND, rule="d /run/gpufit 0777 root root -"), ["rule"]),
+        (replace(SOUND, directory=Entry("directory", 0, 0o777)), ["directory mode"]),
+        (replace(SOUND, mutex=None), ["mutex"]),
+        (replace(SOUND, mutex=Entry("file", 0, 0o644)), ["mutex mode"]),
+        (replace(SOUND, mutex=Entry("file", ALICE, 0o666)), ["new mutex"]),
+        (replace(SOUND, mutex=Entry("link", 0, 0o777)), ["new mutex"]),
+        (replace(SOUND, mutex=Entry("file", 0, 0o600, links=2)), ["new mutex"]),
+        (replace(SOUND, dead=3), ["sweep"]),
+    ],
+)
+def test_plans_only_what_is_missing(found: Found, expected: list[str]) -> None:
+    assert deeds(found) == expected
+
+
+def test_opens_a_new_directory_when_the_mutex_is_in_it() -> None:
+    assert deeds(replace(SOUND, rule=None, directory=None, mutex=None)) == [
+        "rule",
+        "directory",
+        "mutex",
+        "directory mode",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (replace(SOUND, directory=Entry("directory", ALICE, 0o1777)), f"belongs to uid {ALICE}"),
+        (replace(SOUND, directory=Entry("link", 0, 0o777)), "there is a link already"),
+        (replace(SOUND, swap="others can write to /run"), "others can write to /run.*only root decides"),
+        (replace(SOUND, file_system="ext4"), "on ext4.*mount -t tmpfs .* gpufit /run/gpufit"),
+    ],
+)
+def test_leaves_to_a_person_what_somebody_may_have_prepared(found: Found, why: str) -> None:
+    with pytest.raises(CannotInit, match=why):
+        plan(found, HERE)
+
+
+def test_refuses_a_name_that_would_need_quoting() -> None:
+    with pytest.raises(CannotInit, match="spaces or signs"):
+        plan(SOUND, Site(Path("/run/our lab")))
+
+
+# What `init` does
+
+
+def test_makes_a_lab_that_is_sound(made: Site) -> None:
+    assert unsound(made.directory) == ""
+    assert made.rule.read_text().splitlines()[1:] == [
+        "d /run/gpufit 1777 root root -",
+        "f /run/gpufit/mutex 0666 root root -",
+    ]
+    assert made.rule.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_second_init_has_nothing_to_do(made: Site) -> None:
+    before = made.mutex.stat().st_ino
+
+    (word,) = init(made)
+
+    assert word.startswith("Nothing to do.")
+    assert made.mutex.stat().st_ino == before
+
+
+def test_makes_it_under_any_umask(machine: Site, as_root: None) -> None:
+    before = os.umask(0o077)
+    try:
+        list(init(machine))
+    finally:
+        os.umask(before)
+
+    assert unsound(machine.directory) == ""
+    assert machine.rule.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_dry_run_changes_nothing(machine: Site, as_root: None) -> None:
+    words = list(init(machine, dry_run=True))
+
+    assert [word.split(":")[0] for word in words[:-1]] == [
+        "would be written",
+        "would be made",
+        "would be made",
+        "would be set",
+    ]
+    assert list(machine.root.iterdir()) == []
+
+
+def test_repairs_modes_and_keeps_what_is_held(made: Site) -> None:
+    held, dropped = (publish(made.directory, Request(job_id="x", name="x")) for _ in range(2))
+    os.close(dropped.fd)
+    made.directory.chmod(0o755)
+    made.mutex.chmod(0o600)
+    mutex = made.mutex.stat().st_ino
+
+    words = list(init(made))
+
+    assert unsound(made.directory) == ""
+    assert made.mutex.stat().st_ino == mutex
+    assert [ticket.id for ticket in Reader(made.directory).read().tickets] == [held.id]
+    assert not dropped.path.exists()
+    assert any("removed: 1 files" in word for word in words)
+    held.drop()
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "directory", "hard link"])
+def test_takes_no_mutex_that_somebody_prepared(made: Site, kind: str) -> None:
+    secret = made.root / "secret"
+    secret.touch(mode=0o600)
+    made.mutex.unlink()
+    match kind:
+        case "file":
+            made.mutex.touch()
+            os.chown(made.mutex, ALICE, ALICE)
+        case "link":
+            made.mutex.symlink_to(secret)
+        case "hard link":
+            made.mutex.hardlink_to(secret)
+        case "directory":
+            made.mutex.mkdir()
+            made.mutex.joinpath("full").touch()
+
+    list(init(made))
+
+    assert unsound(made.directory) == ""
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_takes_no_directory_of_somebody_elses(machine: Site, as_root: None) -> None:
+    machine.directory.mkdir(parents=True)
+    os.chown(machine.directory, ALICE, ALICE)
+
+    with pytest.raises(CannotInit, match=f"uid {ALICE}"):
+        list(init(machine))
+
+    assert machine.directory.stat().st_uid == ALICE
+
+
+def test_refuses_a_disk(tmp_path: Path, as_root: None) -> None:
+    if file_system(tmp_path) == "tmpfs":
+        pytest.skip("NOT TESTED: a lab on a disk, since /tmp is on tmpfs here")
+
+    with pytest.raises(CannotInit, match="only tmpfs|can write to|belongs to"):
+        list(init(Site(LAB, tmp_path)))
+
+
+@pytest.mark.slow
+def test_systemd_makes_the_same_lab_from_the_rule(made: Site) -> None:
+    systemd = shutil.which("systemd-tmpfiles")
+    if systemd is None:
+        pytest.skip("NOT TESTED: the rule at boot, since there is no systemd-tmpfiles here")
+    shutil.rmtree(made.directory)
+
+    subprocess.run([systemd, "--create", f"--root={made.root}", str(made.rule)], check=True, capture_output=True)
+
+    assert unsound(made.directory) == ""
+
+
+def test_without_root_it_says_what_to_type(machine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: ALICE)
+
+    with pytest.raises(NotRoot, match="Run: sudo /.*gpufit lab init"):
+        list(init(replace(machine, root=Path("/"))))
+    with pytest.raises(NotRoot, match="Run: sudo env GPUFIT_LAB=/dev/shm/lab /.*gpufit lab init"):
+        list(init(site("/dev/shm/lab")))
+
+
+def test_a_site_has_no_links_in_its_path(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+
+    assert without_links(tmp_path / "link" / "lab") == tmp_path.resolve() / "real" / "lab"
+
+
+def test_sees_who_could_swap_a_directory(machine: Site, as_root: None) -> None:
+    parent = machine.directory.parent
+    parent.mkdir()
+    assert open_to_swap(machine.directory) == ""
+
+    parent.chmod(0o777)
+    assert open_to_swap(machine.directory) == f"others can write to {parent}"
+
+    os.chown(parent, ALICE, ALICE)
+    assert open_to_swap(machine.directory) == f"{parent} belongs to uid {ALICE}"
+
+
+def test_looks_at_a_lab_that_is_not_there(machine: Site) -> None:
+    assert look(machine).directory is None

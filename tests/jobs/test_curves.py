@@ -1,0 +1,55 @@
+"""What is kept of a job's numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_gpufit.jobs.curves import LATEST, MOST_NAMES, OLDER, Curve, Curves
+from jupyter_gpufit.jobs.events import Metrics, Progress, Text
+
+
+def curve(count: int) -> Curve:
+    made = Curve()
+    for at in range(count):
+        made.add(float(at), 2.0 * at)
+    return made
+
+
+@pytest.mark.parametrize("count", [0, 1, LATEST, LATEST + 1, 5 * LATEST, 100 * LATEST])
+def test_the_latest_as_they_are_and_the_whole_thinned(count: int) -> None:
+    points = curve(count).points()
+    assert points == sorted(points) and len(points) <= LATEST + OLDER
+    assert points[-LATEST:] == [(float(at), 2.0 * at) for at in range(max(0, count - LATEST), count)]
+    assert not points or points[0] == (0.0, 0.0)
+
+
+def test_what_is_thinned_stays_even() -> None:
+    older = [at for at, _ in curve(100 * LATEST).older]
+    gaps = {b - a for a, b in zip(older, older[1:], strict=False)}
+    assert len(gaps) == 1 and len(older) >= OLDER / 3
+
+
+def test_a_job_that_goes_on_from_a_checkpoint_draws_over_what_is_lost() -> None:
+    made = curve(LATEST + 500)
+    made.add(700.0, -1.0)
+    assert made.points()[-2:] == [(700.0, 1400.0), (700.0, -1.0)]
+    made.add(100.0, -2.0)
+    assert made.points()[-1] == (100.0, -2.0) and len(made.points()) <= 103
+    made.add(101.0, -3.0)
+    assert [at for at, _ in made.points()][-2:] == [100.0, 101.0]
+
+
+def test_the_numbers_of_a_job() -> None:
+    curves = Curves()
+    curves.take(Metrics(3, {"loss": None, "acc": 0.5}), 10.0)
+    curves.take(Progress(3, 7, 9), 11.0)
+    curves.take(Text("stdout", "x"), 12.0)
+    assert curves.metrics["loss"].points() == [(3.0, None)] and curves.metrics["acc"].points() == [(3.0, 0.5)]
+    assert curves.memory.points() == [(11.0, 7.0)] and not curves.older
+
+
+def test_a_loop_that_makes_new_names_takes_no_more_and_more() -> None:
+    curves = Curves()
+    for step in range(2 * MOST_NAMES):
+        curves.take(Metrics(step, {f"loss{step}": 1.0}), 1.0)
+    assert len(curves.metrics) == MOST_NAMES

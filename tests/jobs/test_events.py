@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jupyter_gpufit.jobs.events import (
+    Clear,
+    CouldNotSave,
+    Display,
+    Entry,
+    Event,
+    Failure,
+    Gap,
+    Note,
+    Progress,
+    Result,
+    Saved,
+    StateChange,
+    Text,
+    decode_entry,
+    encode_entry,
+)
+from jupyter_gpufit.jobs.protocol import PROTOCOL, Answer, Request
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Text("stderr", "tqdm\r"),
+        Display({"text/html": "<b>"}, {"m": 1}, {"display_id": "x"}, update=True),
+        Result({"text/plain": "3"}),
+        Clear(wait=True),
+        Failure("ValueError", "no", ("line 1", "line 2")),
+        Note("note"),
+        Progress(3, 10, 20),
+        StateChange("queued", "because", "cpu:0", 2),
+        Saved(3, 1204, "line 4 of the cell", "000001-000003", 100, 0.1, 0.9, "release"),
+        CouldNotSave(4, "No space left on device", "automatic"),
+        Gap(7, "full"),
+    ],
+)
+def test_an_entry_reads_back_as_it_was_written(event: Event) -> None:
+    entry = Entry(5, 1.5, event)
+    assert decode_entry(encode_entry(entry)) == entry
+
+
+def test_a_reader_passes_over_what_a_later_version_added() -> None:
+    assert decode_entry(b'{"seq":1,"time":0,"kind":"hologram","shape":"cat"}') is None
+    later = json.loads(encode_entry(Entry(1, 0.0, Note("hello")))) | {"colour": "red"}
+    assert decode_entry(json.dumps(later).encode()) == Entry(1, 0.0, Note("hello"))
+
+
+def test_a_missing_key_is_refused() -> None:
+    with pytest.raises((KeyError, TypeError)):
+        decode_entry(b'{"seq":1,"time":0,"kind":"note"}')
+
+
+def test_requests_and_answers_read_back() -> None:
+    assert Request.decode(Request("state").encode()) == Request("state", PROTOCOL)
+    assert Request.decode(Request("move", to="cpu:1").encode()).to == "cpu:1"
+    assert Request.decode(b'{"verb":"state","protocol":1}').to == ""  # of an earlier front
+    answer = Answer(True, data={"state": "running"})
+    assert Answer.decode(answer.encode()) == answer

@@ -1,0 +1,76 @@
+"""Following a job whose worker left no last word, or that was released."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from jupyter_gpufit.jobs.events import Event, StateChange
+from jupyter_gpufit.jobs.follow import _how_it_died, follow
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.journal import Journal
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import Record, write_record
+from jupyter_gpufit.jobs.state import State
+from jupyter_gpufit.jobs.store import create_job_files
+from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.system.identity import ProcessId
+
+JOB = Job(id="j", name="j", source="", created=0.0, cwd="/")
+
+
+def test_a_worker_that_never_began_did_not_end_in_the_middle_of_the_cell() -> None:
+    never = _how_it_died(1, Record(state="lost", since=0.0))
+    assert "worker.log" in never and "cell" not in never
+    began = Record(state="lost", since=0.0, worker=ProcessId.of(os.getpid()))
+    assert "exit code 1 in the middle of the cell" in _how_it_died(1, began)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> JobPaths:
+    return create_job_files(Settings(data=str(tmp_path)), JOB)
+
+
+def say(paths: JobPaths, state: State, epoch: int) -> None:
+    write_record(paths, Record(state=state, since=0.0, epoch=epoch))
+    journal = Journal(paths.journal, 1 << 20)
+    journal.append([StateChange(state, epoch=epoch)])
+    journal.close()
+
+
+async def followed_on(paths: JobPaths, then: Callable[[], None]) -> tuple[StateChange, list[Event]]:
+    """How the following of a released job ends after something, and what was shown."""
+    say(paths, "released", 1)
+    shown: list[Event] = []
+    looked = anyio.Event()
+
+    def show(event: Event, when: float | None = None) -> None:
+        shown.append(event)
+        looked.set()
+
+    async def go_on() -> None:
+        await looked.wait()  # and so not before the follower waits, too
+        then()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(go_on)
+            end = await follow(JOB, paths, show, on=True)
+    return end, shown
+
+
+@pytest.mark.anyio
+async def test_a_release_is_a_pause_for_whoever_looks_on(paths: JobPaths) -> None:
+    end, shown = await followed_on(paths, lambda: say(paths, "done", 2))
+    assert end == shown[-1] == StateChange("done", epoch=2) and len(shown) == 2
+
+
+@pytest.mark.anyio
+async def test_a_released_job_that_is_deleted_is_followed_no_longer(paths: JobPaths) -> None:
+    end, _ = await followed_on(paths, lambda: shutil.rmtree(paths.root))
+    assert end.state == "released"

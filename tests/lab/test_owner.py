@@ -1,0 +1,74 @@
+"""Whose lock it is, from what the kernel tells."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from jupyter_gpufit.lab.owner import covered, flock_holders, held_by_owner, parse_locks, this_process
+from jupyter_gpufit.lab.record import Writer
+from tests.lab.values import ADA, EVE
+
+HERE, ELSEWHERE = 1, 2
+WRITER = Writer(pid=7, start_time=1, boot="b", view=HERE)
+
+
+def test_the_kernels_list_of_locks_is_read() -> None:
+    text = """\
+1: FLOCK  ADVISORY  WRITE 29749 00:1b:18434 0 EOF
+1: -> FLOCK  ADVISORY  WRITE 29750 00:1b:18434 0 EOF
+2: POSIX  ADVISORY  WRITE 29751 fe:00:18434 0 EOF
+3: FLOCK  ADVISORY  READ 29752 fe:00:99 0 EOF
+4: FLOCK  ADVISORY  READ 29753 fe:00:99 0 EOF
+5: LEASE  ACTIVE    READ 29754 fe:00:98 0 EOF
+"""
+    assert parse_locks(text) == {
+        (os.makedev(0, 0x1B), 18434): [29749],
+        (os.makedev(0xFE, 0), 99): [29752, 29753],
+    }
+
+
+def test_our_own_lock_is_in_it(tmp_path: object) -> None:
+    import fcntl
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        found = os.fstat(file.fileno())
+        assert flock_holders()[found.st_dev, found.st_ino] == [this_process().pid]
+
+
+@pytest.mark.parametrize(
+    ("pids", "view", "processes", "held"),
+    [
+        ([7], HERE, {7: ADA}, True),  # the usual case
+        ([7], HERE, {}, True),  # the writer is dead, and its orphan has the lock; or it is hidden from us
+        ([], HERE, {}, True),  # held in another pid namespace, or just let go: who does not know says "held"
+        ([8], HERE, {8: EVE}, False),  # a stranger took it after the writer's death
+        ([8], HERE, {}, False),  # a stranger's orphan: our kernel would name the writer
+        ([8], HERE, {8: ADA}, False),  # the owner again, from another process: a claim is not brought back to life
+        ([8], ELSEWHERE, {8: ADA}, True),  # pids cannot be compared: the owner's process will do
+        ([8], ELSEWHERE, {}, True),
+        ([8], ELSEWHERE, {8: EVE}, False),
+        ([8], 0, {8: ADA}, True),
+    ],
+)
+def test_only_proof_of_a_stranger_ends_a_claim(
+    pids: list[int], view: int, processes: dict[int, int], held: bool
+) -> None:
+    assert held_by_owner(WRITER, ADA, pids, view=view, uid_of=processes.get) is held
+
+
+def test_children_of_a_holder_are_covered_by_its_claim() -> None:
+    child = os.fork()
+    if child == 0:
+        import signal
+
+        signal.pause()
+    try:
+        assert covered([child, 1], {os.getpid(): "mine"}) == {child: "mine"}
+        assert covered([2**31 - 1], {os.getpid(): "mine"}) == {}
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)

@@ -1,0 +1,242 @@
+"""Generators of libraries: rewritten where their text is known, and their own again afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit.program.libraries import versions
+
+from ..crossing import World, at_points, in_a_chain, plain, rewritten
+
+SAMPLER = """
+import torch
+from torch.utils.data import BatchSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+
+torch.manual_seed(4)
+samplers = [
+    RandomSampler(range(7)),
+    RandomSampler(range(5), replacement=True, num_samples=40),
+    RandomSampler(range(3), num_samples=7, generator=torch.Generator().manual_seed(1)),
+    SubsetRandomSampler([3, 5, 8]),
+    WeightedRandomSampler([0.1, 0.5, 0.4], 5),
+    BatchSampler(RandomSampler(range(7)), 3, drop_last=True),
+    BatchSampler(RandomSampler(range(7)), 3, drop_last=False),
+]
+for sampler in samplers:
+    for i in sampler:
+        say(i)
+del samplers, sampler
+"""
+
+
+@pytest.mark.slow
+def test_samplers_keep_their_order() -> None:
+    # The next world begins where the last one left torch's generator, as if it had been saved with the rest.
+    assert at_points(SAMPLER, most=12) == 12
+
+
+@pytest.mark.slow
+def test_samplers_are_torchs_own_again_when_the_cell_has_ended() -> None:
+    from torch.utils.data import RandomSampler
+
+    own = RandomSampler.__iter__.__code__
+    world = World()
+    codes = []
+    world.namespace["say"] = lambda _: codes.append(RandomSampler.__iter__.__code__)
+
+    world.run("from torch.utils.data import RandomSampler\nfor i in RandomSampler(range(3)): say(i)")
+
+    assert RandomSampler.__iter__.__code__ is own
+    assert own not in codes
+    assert "__gf__" not in RandomSampler.__iter__.__globals__
+
+
+@pytest.mark.slow
+def test_a_progress_bar_that_the_cell_imports() -> None:
+    text = """
+import io
+from tqdm import tqdm
+for e in range(2):
+    for i, x in enumerate(tqdm("abc", file=io.StringIO())):
+        say((e, i, x))
+"""
+    assert rewritten(text).notes == []
+    from tqdm.std import tqdm
+
+    assert "_gf_f" not in tqdm.__iter__.__code__.co_varnames
+
+
+def test_a_library_with_a_loop_is_loaded_where_the_cell_loads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+import random
+drawn = random.random()
+
+class Trainer:
+    def fit(self, say):
+        for i in range(3):
+            say((i, random.random()))
+"""
+    (tmp_path / "drawing_library.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    [fit] = re.findall(r"    def fit.*", text, re.DOTALL)
+    known = {"Trainer.fit": {hashlib.sha256(fit.encode()).hexdigest()[:16]: "1"}}
+    monkeypatch.setitem(versions.FUNCTIONS, "drawing_library", known)
+    monkeypatch.setitem(versions.CALLED, "drawing_library", {"fit"})
+    cell = """
+import random
+random.seed(1)
+from drawing_library import Trainer
+Trainer().fit(say)
+del Trainer
+"""
+    whole = plain(cell)
+    del sys.modules["drawing_library"]
+
+    ran = rewritten(cell)
+
+    assert ran.log == whole.log
+    assert ran.points == 4  # with the one behind the last item
+
+
+@pytest.mark.slow
+def test_another_version_runs_as_it_is_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(versions.GENERATORS, "tqdm.std", {"tqdm.__iter__": {"0123": "1.0"}})
+
+    ran = rewritten("import tqdm\nfor i in tqdm.tqdm(range(3), disable=True): say(i)")
+
+    assert ran.log == [0, 1, 2]
+    [note] = ran.notes
+    assert re.fullmatch(r"tqdm.std.tqdm.__iter__ of version .* is not known: the cell cannot be .* inside it.", note)
+
+
+@pytest.mark.slow
+def test_a_context_manager_of_a_library() -> None:
+    text = """
+from contextlib import nullcontext
+from tests.program.managers import section
+
+for i in range(2):
+    with section(f"s{i}", log) as s, nullcontext():
+        for k in range(2):
+            say((s, k))
+"""
+    assert at_points(text) == 9
+    assert in_a_chain(text) > 2
+
+
+@pytest.mark.slow
+def test_generators_of_any_library() -> None:
+    text = """
+from tests.program.managers import Loader, numbered
+
+for number, thing in numbered("a", "b", start=3, c="d"):
+    say((number, thing))
+for batch in Loader().batches(["a", "b", "c", "d", "e"]):
+    for thing in numbered(*batch):
+        say(thing)
+"""
+    assert at_points(text) == 4 + 3 + 6
+    assert in_a_chain(text) > 4
+
+
+@pytest.mark.slow
+def test_generators_inside_what_a_library_hands_on() -> None:
+    text = """
+import pandas
+frame = pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+for row in frame.itertuples(name=None):
+    say(row)
+for i, (name, column) in enumerate(frame.items()):
+    say((i, name, list(column)))
+for x in map(str.upper, frame["b"]):
+    say(x)
+del frame, column
+"""
+    assert at_points(text) == 9
+
+
+def test_matches_of_a_text_are_counted() -> None:
+    text = """
+import re
+def rest():
+    begun = [re.finditer("[a-z]", "abcd")]
+    next(begun[0])
+    return begun.pop()
+for text in (match[0] for match in re.finditer("\\\\d+", "1 22 333")):
+    say(text)
+for text in (match[0] for match in rest()):
+    say(text)
+for text in (match[0] for match in re.finditer("x", "abc")):
+    say(text)
+for text in (match[0] for match in iter(re.finditer("b", "abcb"))):
+    say(text)
+"""
+    assert at_points(text) == 4 + 4 + 1 + 3
+
+
+def test_a_part_that_somebody_else_holds_stays_the_same() -> None:
+    text = """
+from tests.program.managers import numbered
+held = [numbered("a", "b", "c", "d", "e")]
+def pairs():
+    return zip(held[0], "xy")
+for thing in pairs():
+    say((thing, next(held[0])))
+del held, thing
+"""
+    assert rewritten(text).log == plain(text).log
+
+
+def test_a_generator_that_somebody_else_holds_stays_the_same() -> None:
+    text = """
+from tests.program.managers import numbered
+
+held = [numbered("a", "b", "c", "d")]
+same = held[0]
+def get():
+    return same
+for e in range(2):
+    for thing in get():
+        say(thing)
+        say(next(held[0]))
+        break
+    for thing in iter(same):
+        say(thing)
+        break
+del held, same, thing
+"""
+    assert rewritten(text).log == plain(text).log == [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
+    saved = World().until(text, 2)
+    assert isinstance(saved, str)
+    assert saved.startswith("The generator numbered (managers.py")
+
+
+@pytest.mark.slow
+def test_the_parameters_of_a_module() -> None:
+    text = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+for e in range(2):
+    for name, p in model.named_parameters():
+        say((name, tuple(p.shape)))
+    for m in model.modules():
+        say(type(m).__name__)
+del model, p, m
+"""
+    assert at_points(text) == 3 + 2 * (3 + 4)
+
+
+def test_the_table_is_of_texts_that_are_here() -> None:
+    assert all(
+        re.fullmatch(r"[0-9a-f]{16}", one)
+        for known in [*versions.GENERATORS.values(), *versions.FUNCTIONS.values()]
+        for each in known.values()
+        for one in each
+    )

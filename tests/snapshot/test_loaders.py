@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit.snapshot.kinds import loaders
+
+from .training import Trainings
+
+pytestmark = pytest.mark.slow
+
+BEFORE = """
+import torch, random, numpy as np
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+torch.manual_seed(0); random.seed(0); np.random.seed(0)
+class Noisy(Dataset):
+    def __init__(self):
+        self.x, self.own = torch.arange(24.0), np.random.default_rng(5)
+    def __len__(self):
+        return len(self.x)
+    def __getitem__(self, i):
+        return self.x[i] + torch.rand(()) + random.random() * np.random.rand() + self.own.random()
+def begin(worker):
+    random.seed(worker + 100)
+rng = np.random.default_rng(6)
+times = 0
+def by_the_globals(x):
+    global times
+    times += 1
+    return x + rng.random() + times / 8
+class Wide(Noisy):
+    drawn, count, made = random.Random(7), 0, None
+    def __init__(self, shift):
+        super().__init__()
+        self.shift = shift
+    def __getitem__(self, i):
+        self.count += 1
+        Wide.drawn_at = self.count
+        if self.made is None:
+            self.made = np.random.default_rng(8)
+        drawn = self.shift(by_the_globals(super().__getitem__(i))) + Wide.drawn.random() + self.made.random()
+        return drawn + self.count
+class Collate:
+    __slots__ = ("own",)
+    def __init__(self):
+        self.own = torch.Generator().manual_seed(9)
+    def __call__(self, batch):
+        return torch.stack(batch) + torch.rand((), generator=self.own)
+def shifted(draw=random.Random(10).random):
+    own = np.random.RandomState(11)
+    return lambda x: x + own.rand() + draw()
+class Caching(Noisy):
+    def __init__(self):
+        super().__init__()
+        self.cache = {}
+    def __getitem__(self, i):
+        return self.cache.setdefault(i, super().__getitem__(i))
+seen = []
+def note(batch):
+    seen.append(batch.sum().item() + torch.rand(()).item())
+"""
+TRAININGS = {
+    "new workers each epoch": """
+loader = DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2, worker_init_fn=begin)
+for epoch in range(2):
+    for batch in loader:
+        note(batch)
+""",
+    "workers that stay, and an epoch that is left": """
+loader = DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2, persistent_workers=True)
+for epoch in range(3):
+    for n, batch in enumerate(loader):
+        note(batch)
+        if epoch == 1 and n == 2:
+            break
+""",
+    "an iterator in a variable": """
+loader = DataLoader(Noisy(), batch_size=3, shuffle=True, num_workers=3, generator=torch.Generator().manual_seed(1))
+it = iter(loader)
+while len(seen) < 14:
+    try:
+        batch = next(it)
+    except StopIteration:
+        it = iter(loader)
+        continue
+    note(batch)
+""",
+    "numbers that are drawn and counted outside the dataset's attributes": """
+loader = DataLoader(Wide(shifted()), batch_size=4, shuffle=True, num_workers=2, collate_fn=Collate())
+for epoch in range(2):
+    for batch in loader:
+        note(batch)
+        rng.random(), Wide.drawn.random()
+""",
+}
+
+
+def test_knows_the_code_of_this_torch() -> None:
+    assert loaders.source_hash() in loaders.TESTED, "loaders.py rests on private names: look, test, and add the hash"
+
+
+@pytest.mark.parametrize("cell", TRAININGS.values(), ids=TRAININGS)
+def test_workers_go_on_with_their_numbers(cell: str, trainings: Trainings, tmp_path: Path) -> None:
+    whole = trainings.run(cell, before=BEFORE)
+    for at in (3, whole.points // 2 + 3):
+        first, second = tmp_path / f"{at}", tmp_path / f"{at} again"
+        assert not trainings.run(cell, before=BEFORE, at=at, save=first).error
+        assert not trainings.run(cell, of=first, at=1, more=1, save=second).error  # before its workers have started
+
+        ended = trainings.run(cell, of=second)
+
+        assert ended.digests == whole.digests
+
+
+def test_what_a_dataset_keeps_in_its_workers_is_told(trainings: Trainings, tmp_path: Path) -> None:
+    cell = "for batch in DataLoader(Caching(), batch_size=4, num_workers=1):\n    note(batch)\n"
+
+    [remark] = trainings.run(cell, before=BEFORE, at=3, look=True, save=tmp_path).remarks
+
+    assert "changed `cache`" in remark and "num_workers=0" in remark
+
+
+@pytest.mark.parametrize(
+    ("loader", "why"),
+    [
+        ("DataLoader(Stream(), num_workers=1)", "num_workers=0"),
+        ("DataLoader(Noisy(), num_workers=2, in_order=False)", "in_order=False"),
+    ],
+)
+def test_what_cannot_be_saved_is_said(loader: str, why: str, trainings: Trainings, tmp_path: Path) -> None:
+    cell = f"class Stream(IterableDataset):\n    def __iter__(self): return iter(range(9))\nfor x in {loader}: pass\n"
+
+    left = trainings.run(cell, before=BEFORE, at=2, save=tmp_path)
+
+    assert left.error.startswith("CannotSave") and why in left.error and "the loop over" in left.error

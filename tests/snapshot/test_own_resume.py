@@ -1,0 +1,46 @@
+"""Real trainers, as if their versions were not known: killed, they go on by their library's own resume to the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from .matrix import Matrix, differences, spread
+from .matrix_cells import CELLS
+from .training import Trainings
+
+UNKNOWN = (
+    "from jupyter_gpufit.program.libraries.versions import FUNCTIONS\n"
+    "for functions in FUNCTIONS.values():\n    functions.update(dict.fromkeys(functions, {}))\n"
+    "del FUNCTIONS, functions\n"
+)
+
+
+def _if_installed(library: str, *values: object) -> object:
+    why = f"{library} is not installed"
+    return pytest.param(*values, id=library, marks=pytest.mark.skipif(find_spec(library) is None, reason=why))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "steps", "exact"),
+    [
+        _if_installed("transformers", "hf trainer", 6, {"steps", "generators"}),
+        _if_installed("lightning", "lightning", 9, {"steps"}),
+    ],
+)
+def test_it_goes_on_to_its_end(name: str, steps: int, exact: set[str], trainings: Trainings, tmp_path: Path) -> None:
+    cell, matrix = replace(CELLS[name], before=UNKNOWN), Matrix(trainings, tmp_path)
+    whole = matrix._run(cell)
+    assert not differences(matrix._run(cell, plain=True), whole)
+    assert whole.points <= steps
+
+    for point in spread(whole.points, 2):
+        directory = matrix._own_directory()
+        died = matrix._run(cell, directory, at=point, more=1, save=str(directory / "saved"))
+        assert not died.error, died.error
+        ended = matrix._run(cell, directory, of=str(directory / "saved"))
+        assert {one: ended.digests[one] for one in exact} == {one: whole.digests[one] for one in exact}

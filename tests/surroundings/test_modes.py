@@ -1,0 +1,67 @@
+"""Settings that a notebook makes hold where its cell runs."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jupyter_gpufit.surroundings import modes
+
+
+@pytest.fixture(autouse=True)
+def own_settings() -> Iterator[None]:
+    level, handlers = logging.root.level, list(logging.root.handlers)
+    with warnings.catch_warnings():
+        yield
+    logging.root.setLevel(level)
+    logging.root.handlers[:] = handlers
+
+
+@pytest.mark.parametrize(("action", "module"), [("ignore", "__main__"), ("once", "sympy.utilities.exceptions")])
+def test_a_filter_that_only_the_notebook_can_have_or_that_loads_sympy_stays_and_the_others_go(
+    action: Any, module: str
+) -> None:
+    own = type("Own", (UserWarning,), {"__module__": module})
+    warnings.simplefilter(action, own)
+    warnings.simplefilter("error", ResourceWarning)
+
+    found = pickle.loads(modes.modes()["warnings"])
+    modes.put({"warnings": pickle.dumps(found)})
+
+    assert ("error", None, ResourceWarning, None, 0) in found and all(one[2] is not own for one in found)
+    assert any(one[2] is own for one in warnings.filters)
+
+
+@pytest.mark.parametrize(("text", "style"), [("%(message)s!", "%"), ("{message}!", "{"), ("$message!", "$")])
+def test_a_plain_handler_is_made_again_once_and_goes_when_it_went(text: str, style: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(text, style=style))  # type: ignore[arg-type]
+    before = modes.modes()["logging"]
+    logging.root.addHandler(handler)
+    found = modes.modes()["logging"]
+
+    logging.root.removeHandler(handler)
+    modes.put({"logging": found})
+    modes.put({"logging": found})
+
+    (made,) = [one for one in logging.root.handlers if type(one) is logging.StreamHandler]
+    assert made.format(logging.makeLogRecord({"msg": "it works"})) == "it works!"
+    modes.put({"logging": before})
+    assert made not in logging.root.handlers
+
+
+def test_only_what_changed_goes_back() -> None:
+    namespace = {"a": 1}
+    then = modes.arrived(namespace)
+    logging.root.setLevel(logging.root.level + 1)
+
+    with modes.travelling(namespace, then) as name:
+        assert set(namespace[name]) == {"logging"}  # type: ignore[call-overload]
+
+    assert namespace == {"a": 1}
