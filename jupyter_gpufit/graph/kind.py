@@ -9,15 +9,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from .stream import GraphPickler
+from .spans import Recorder
 
 Reduced = Any  # what pickle's reducer_override may return: a tuple, a global's name or NotImplemented
 
 
-def reduce_as_pickle_does(obj: Any, pickler: GraphPickler) -> Reduced:
+class Pickler(Protocol):
+    """What a Kind asks of whoever pickles: a graph that goes to a worker and back, or a process's snapshot."""
+
+    namespace: dict[str, Any]  # the notebook's
+    recorder: Recorder
+    back: bool  # it is the way back
+    clean: set[int]  # ids of objects that lead to nothing that cannot travel
+
+    @property
+    def dispatch_table(self) -> Any: ...
+    def kind(self, cls: type) -> Kind: ...
+    def stays(self, obj: Any) -> bool: ...
+    def refuse(self, obj: Any, why: str) -> Reduced: ...
+    def want(self, code: CodeType, function: str) -> None: ...
+    def take_source(self, filename: str) -> None: ...
+    def name_in_module(self, obj: Any, module: str) -> str | None: ...
+    def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced: ...
+
+
+def reduce_as_pickle_does(obj: Any, pickler: Pickler) -> Reduced:
     return NotImplemented
 
 
@@ -37,7 +56,9 @@ class Kind:
     `mark` is the picture to compare where the state itself would be dear to make or keep.
     """
 
-    reduce: Callable[[Any, GraphPickler], Reduced] = reduce_as_pickle_does
+    reduce: Callable[[Any, Any], Reduced] = (
+        reduce_as_pickle_does  # with a Pickler: a snapshot's kinds ask more of theirs
+    )
     state: Callable[[Any], Any] = no_state
     fill: Callable[[Any, Any], None] = nothing_to_fill
     mark: Callable[[Any], Any] | None = None

@@ -5,13 +5,10 @@ from __future__ import annotations
 import functools
 import weakref
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .kind import Kind, Reduced
+from .kind import Kind, Pickler, Reduced
 from .unavailable import Unavailable
-
-if TYPE_CHECKING:
-    from .stream import GraphPickler
 
 INSIDE = "Make it inside the cell"  # says nothing to whoever did, and gets it back
 _BY_TYPE = {  # by the full name of a class or of one of its bases
@@ -101,7 +98,7 @@ def stays(obj: Any) -> bool:
     return has_callback(obj) if isinstance(obj, weakref.ref) else why_not(type(obj)) is not None
 
 
-def refuse(obj: Any, pickler: GraphPickler) -> Reduced:
+def refuse(obj: Any, pickler: Pickler) -> Reduced:
     sentence = why_not(type(obj))
     assert sentence is not None
     return pickler.refuse(obj, sentence)

@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from ..errors import CannotArrive
+from .code import names_used
 from .kind import Kind, Reduced, kind_of
-from .kinds.functions import names_used
 from .opening import Opener
 from .refusals import stays
 from .sources import Source, source_of

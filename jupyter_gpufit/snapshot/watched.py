@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..graph.kinds.functions import names_used
+from ..graph.code import names_used
 from ..graph.kinds.instances import slots_of
 from ..program.values import hidden
 from .own_files import homes, is_own

@@ -5,18 +5,15 @@ Loaded only where numpy is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
-from ..kind import Kind, Reduced
+from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
 from .instances import reduce_generic
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
 
 Array = np.ndarray[Any, Any]
 _LIBRARY = (np.ndarray, np.memmap, np.matrix, np.recarray)
@@ -30,7 +27,7 @@ def find(cls: type) -> Kind | None:
     return None
 
 
-def reduce_array(a: Array, pickler: GraphPickler) -> Reduced:
+def reduce_array(a: Array, pickler: Pickler) -> Reduced:
     own = {name: value for name, value in getattr(a, "__dict__", {}).items() if name != "_mmap"}
     if a.dtype.kind == "O":
         return _reduce_objects(a, own, pickler)
@@ -65,7 +62,7 @@ def _as_class(a: Array, cls: type, own: dict[str, Any] | None) -> Array:
 
 
 # Arrays of Python objects: the objects are in the graph, and a view stands on the array that owns them.
-def _reduce_objects(a: Array, own: dict[str, Any], pickler: GraphPickler) -> Reduced:
+def _reduce_objects(a: Array, own: dict[str, Any], pickler: Pickler) -> Reduced:
     owner = _owner(a)
     if owner is a or type(owner) is not np.ndarray or not owner.flags.forc:
         args = (type(a), a.shape, a.flags.f_contiguous and not a.flags.c_contiguous, own or None)

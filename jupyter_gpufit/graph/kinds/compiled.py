@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from ..kind import Kind, Reduced
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
+from ..kind import Kind, Pickler, Reduced
 
 
-def reduce_compiled_module(module: Any, pickler: GraphPickler) -> Reduced:
+def reduce_compiled_module(module: Any, pickler: Pickler) -> Reduced:
     return compile_again, (module._orig_mod, _options(module.dynamo_ctx))
 
 
-def reduce_compiled_function(fn: FunctionType, pickler: GraphPickler) -> Reduced:
+def reduce_compiled_function(fn: FunctionType, pickler: Pickler) -> Reduced:
     from torch._dynamo.eval_frame import _TorchDynamoContext
 
     cells = [cell.cell_contents for cell in fn.__closure__ or ()]

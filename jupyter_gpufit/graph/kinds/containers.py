@@ -6,13 +6,10 @@ from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..kind import Kind, Reduced
+from ..kind import Kind, Pickler, Reduced
 from .instances import attributes, set_attributes
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
 
 
 def fill_list(obj: list[Any], items: list[Any]) -> None:
@@ -118,7 +115,7 @@ def find(cls: type) -> Kind | None:
     return Kind(reduce=reduce_container, state=container_state, fill=fill_container, hashes=_BASES[base_of(cls)].hashes)
 
 
-def reduce_array(obj: array[Any], pickler: GraphPickler) -> Reduced:
+def reduce_array(obj: array[Any], pickler: Pickler) -> Reduced:
     return make_array, (obj.typecode, obj.tobytes())
 
 
@@ -131,7 +128,7 @@ def container_state(obj: Any) -> tuple[Any, ...]:
     return _BASES[base_of(type(obj))].read(obj), factory, attributes(obj)
 
 
-def reduce_container(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_container(obj: Any, pickler: Pickler) -> Reduced:
     limit = obj.maxlen if isinstance(obj, deque) else None
     return make_container, (type(obj), limit), container_state(obj), None, None, fill_container
 

@@ -9,12 +9,9 @@ import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..kind import Kind, Reduced
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
+from ..kind import Kind, Pickler, Reduced
 
 _INSTEAD = "a directory that is being read. Go over a list of it instead: `for entry in list(os.scandir(...))`."
 
@@ -58,7 +55,7 @@ class Entry(os.PathLike[Any]):
         return os.stat(self.path, follow_symlinks=follow_symlinks)
 
 
-def reduce_entry(entry: Any, pickler: GraphPickler) -> Reduced:
+def reduce_entry(entry: Any, pickler: Pickler) -> Reduced:
     return Entry, (entry.name, entry.path, entry.inode(), _kind(entry))
 
 
@@ -70,7 +67,7 @@ def _kind(entry: os.DirEntry[Any]) -> str:
     return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
-def reduce_reading(iterator: Any, pickler: GraphPickler) -> Reduced:
+def reduce_reading(iterator: Any, pickler: Pickler) -> Reduced:
     return pickler.refuse(iterator, _INSTEAD) if _some_directory_is_being_read() else (make_read, ())
 
 

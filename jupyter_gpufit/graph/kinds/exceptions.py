@@ -7,13 +7,10 @@ frames belong to the process in which it was raised.
 from __future__ import annotations
 
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..kind import Kind, Reduced
+from ..kind import Kind, Pickler, Reduced
 from .instances import attributes, reduce_generic, set_attributes, set_state
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
 
 Noted = tuple[tuple[str, Any], ...]
 _MADE_WITH_ALL = (BaseException, BaseExceptionGroup)  # what these keep comes of their arguments, or is seen to below
@@ -29,7 +26,7 @@ def _is_pythons(reduce: Any) -> bool:
     return getattr(getattr(reduce, "__objclass__", None), "__module__", "") == "builtins"
 
 
-def reduce_error(error: BaseException, pickler: GraphPickler) -> Reduced:
+def reduce_error(error: BaseException, pickler: Pickler) -> Reduced:
     return make_error, (type(error), error.args), error_state(error), None, None, fill_error
 
 
@@ -73,7 +70,7 @@ def _lead_to(error: BaseException, led_to: tuple[Any, ...]) -> None:
 
 
 # A class that says how its errors are made.
-def reduce_own_way(error: BaseException, pickler: GraphPickler) -> Reduced:
+def reduce_own_way(error: BaseException, pickler: Pickler) -> Reduced:
     found = reduce_generic(error, pickler)
     if isinstance(found, str) or len(found) > 3:
         return found

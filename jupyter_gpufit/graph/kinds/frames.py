@@ -6,7 +6,7 @@ pandas is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,8 @@ from pandas._libs.internals import BlockValuesRefs, _unpickle_block  # type: ign
 from pandas.core.generic import NDFrame
 from pandas.core.internals.managers import SingleBlockManager  # type: ignore[import-not-found]
 
-from ..kind import Kind, Reduced
+from ..kind import Kind, Pickler, Reduced
 from .instances import GENERIC, generic_state, make_instance, reduce_generic
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
 
 
 def find(cls: type) -> Kind | None:
@@ -47,7 +44,7 @@ def _place(block: Any) -> Any:
     return where if isinstance(where, slice) else tuple(where.tolist())
 
 
-def reduce_frame(frame: Any, pickler: GraphPickler) -> Reduced:
+def reduce_frame(frame: Any, pickler: Pickler) -> Reduced:
     return make_instance, (type(frame),), frame_state(frame), None, None, fill_frame
 
 
@@ -67,11 +64,11 @@ def fill_frame(frame: Any, state: tuple[Any, ...]) -> None:
         object.__setattr__(frame, "_item_cache", {})
 
 
-def reduce_references(references: Any, pickler: GraphPickler) -> Reduced:
+def reduce_references(references: Any, pickler: Pickler) -> Reduced:
     return BlockValuesRefs, ()
 
 
-def reduce_index(index: Any, pickler: GraphPickler) -> Reduced:
+def reduce_index(index: Any, pickler: Pickler) -> Reduced:
     call, args, *_ = reduce_generic(index, pickler)
     return call, args, index_state(index), None, None, fill_index
 

@@ -6,39 +6,23 @@ library defines goes by name, or, where it has none (a decorator's inner functio
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
-from collections.abc import Iterator
 from enum import Enum
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cloudpickle.cloudpickle import _should_pickle_by_reference
 
-from ..kind import Kind, Reduced
+from ..kind import Kind, Pickler, Reduced
 from .instances import find_in_module
 
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
-
-_GLOBALS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME"})
 _OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of it
     {"__dict__", "__weakref__", "_abc_impl", "__slotnames__", "__abstractmethods__", "__annotations_cache__"}
 )
 
 
-def names_used(code: CodeType) -> Iterator[str]:
-    """The globals that a function or anything defined in it uses; `co_names` would add every attribute's name."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in _GLOBALS or instruction.opname == "LOAD_FROM_DICT_OR_GLOBALS":
-            yield instruction.argval
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from names_used(constant)
-
-
-def reduce_function(fn: FunctionType, pickler: GraphPickler) -> Reduced:
+def reduce_function(fn: FunctionType, pickler: Pickler) -> Reduced:
     home: Any = fn.__globals__
     if "_torchdynamo_orig_callable" in fn.__dict__:
         from .compiled import reduce_compiled_function
@@ -85,7 +69,7 @@ def fill_function(fn: FunctionType, state: tuple[Any, ...]) -> None:
         fn.__annotations__ = annotations
 
 
-def reduce_cell(cell: CellType, pickler: GraphPickler) -> Reduced:
+def reduce_cell(cell: CellType, pickler: Pickler) -> Reduced:
     return make_cell, (), cell_state(cell), None, None, fill_cell
 
 
@@ -107,7 +91,7 @@ def fill_cell(cell: CellType, state: tuple[Any, ...]) -> None:
         del cell.cell_contents
 
 
-def reduce_class(cls: type, pickler: GraphPickler) -> Reduced:
+def reduce_class(cls: type, pickler: Pickler) -> Reduced:
     if cls.__module__ != "__main__" and not _should_pickle_by_reference(cls):
         name = pickler.name_in_module(cls, cls.__module__)
         if name is not None:  # as the enums of compiled modules, which are not found under their own names
@@ -134,7 +118,7 @@ def fill_class(cls: type, state: dict[str, Any]) -> None:
             type.__setattr__(cls, name, value)
 
 
-def reduce_cached(fn: Any, pickler: GraphPickler) -> Reduced:
+def reduce_cached(fn: Any, pickler: Pickler) -> Reduced:
     """A function under lru_cache travels without what it has cached."""
     if fn.__wrapped__.__globals__ is not pickler.namespace and fn.__module__ != "__main__":
         return NotImplemented
@@ -146,7 +130,7 @@ def make_cached(fn: Any, limit: int | None, typed: bool) -> Any:
     return functools.lru_cache(limit, typed)(fn)
 
 
-def reduce_cached_property(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_cached_property(obj: Any, pickler: Pickler) -> Reduced:
     # Until Python 3.12 it holds a lock.
     return make_cached_property, (obj.func, obj.attrname)
 
@@ -157,7 +141,7 @@ def make_cached_property(fn: Any, name: str | None) -> Any:
     return made
 
 
-def reduce_module(module: ModuleType, pickler: GraphPickler) -> Reduced:
+def reduce_module(module: ModuleType, pickler: Pickler) -> Reduced:
     return pickler.dispatch_table[ModuleType](module)
 
 

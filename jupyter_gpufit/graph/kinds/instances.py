@@ -15,13 +15,10 @@ from collections.abc import Iterable
 from importlib import import_module
 from itertools import islice
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..kind import Kind, Reduced, kind_of
+from ..kind import Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
 
 _POINTER = 8  # bytes
 Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
@@ -79,7 +76,7 @@ def set_attributes(obj: Any, state: Attributes) -> None:
             object.__delattr__(obj, name)
 
 
-def make(obj: Any, pickler: GraphPickler) -> tuple[Any, tuple[Any, ...]]:
+def make(obj: Any, pickler: Pickler) -> tuple[Any, tuple[Any, ...]]:
     """How to make an object to be filled: by name where a module holds it (a sentinel compared by `is`), else empty."""
     cls = type(obj)
     name = pickler.name_in_module(obj, cls.__module__)
@@ -105,7 +102,7 @@ def fill_instance(obj: Any, state: tuple[Any, ...]) -> None:
     set_attributes(obj, (own[0], own[1]))
 
 
-def reduce_instance(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_instance(obj: Any, pickler: Pickler) -> Reduced:
     return *make(obj, pickler), instance_state(obj), None, None, fill_instance
 
 
@@ -116,7 +113,7 @@ INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance
 _MANY = 1000  # objects looked at: what a getstate leaves out is near
 
 
-def _holds_refused(obj: Any, pickler: GraphPickler | None = None) -> bool:
+def _holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
     # Those found to hold nothing such in this crossing, so that a chain is not walked from each link.
     clean = pickler.clean if pickler else set()
     if id(obj) in clean:
@@ -189,7 +186,7 @@ def _inside(obj: Any, kind: Kind) -> Iterable[Any]:
     return ()
 
 
-def storable_state(obj: Any, pickler: GraphPickler | None = None) -> tuple[Any, ...]:
+def storable_state(obj: Any, pickler: Pickler | None = None) -> tuple[Any, ...]:
     return (type(obj), None, None, obj.__getstate__()) if _holds_refused(obj, pickler) else instance_state(obj)
 
 
@@ -209,7 +206,7 @@ def fill_storable(obj: Any, state: tuple[Any, ...]) -> None:
         fill_instance(obj, state)
 
 
-def reduce_storable(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_storable(obj: Any, pickler: Pickler) -> Reduced:
     return *make(obj, pickler), storable_state(obj, pickler), None, None, fill_storable
 
 
@@ -228,12 +225,12 @@ def set_state(obj: Any, state: Any) -> None:
         setattr(obj, name, value)
 
 
-def reduced(obj: Any, pickler: GraphPickler | None = None) -> Any:
+def reduced(obj: Any, pickler: Pickler | None = None) -> Any:
     special = pickler.dispatch_table.get(type(obj)) if pickler else copyreg.dispatch_table.get(type(obj))
     return special(obj) if special else obj.__reduce_ex__(5)
 
 
-def reduce_generic(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_generic(obj: Any, pickler: Pickler) -> Reduced:
     found = reduced(obj, pickler)
     if not isinstance(found, str):
         return found

@@ -12,14 +12,11 @@ import sys
 import weakref
 from collections import OrderedDict
 from types import MappingProxyType, MethodType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..kind import Kind, Reduced
+from ..kind import Kind, Pickler, Reduced
 from ..refusals import has_callback
 from .instances import GENERIC, reduce_generic
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
 
 _STREAMS = ("stdin", "stdout", "stderr")
 _NOTHING: dict[Any, Any] = {}
@@ -59,7 +56,7 @@ def find(cls: type) -> Kind | None:
     return _KINDS.get(cls)
 
 
-def reduce_reference(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_reference(obj: Any, pickler: Pickler) -> Reduced:
     if has_callback(obj):
         return pickler.refuse(obj, "a weak reference with a callback, which would be lost. Make it inside the cell.")
     return make_reference, (obj(),)
@@ -69,11 +66,11 @@ def make_reference(target: Any) -> Any:
     return weakref.ref(_Gone() if target is None else target)
 
 
-def reduce_proxy(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_proxy(obj: Any, pickler: Pickler) -> Reduced:
     return weakref.proxy, (obj.__repr__.__self__,)  # the one thing a proxy has that leads to its object
 
 
-def reduce_weak(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_weak(obj: Any, pickler: Pickler) -> Reduced:
     """Weak dicts and sets: what is alive now."""
     return make_weak, (type(obj),), weak_state(obj), None, None, fill_weak
 
@@ -91,7 +88,7 @@ def fill_weak(obj: Any, state: Any) -> None:
     obj.update(state)
 
 
-def reduce_view(obj: MappingProxyType[Any, Any], pickler: GraphPickler) -> Reduced:
+def reduce_view(obj: MappingProxyType[Any, Any], pickler: Pickler) -> Reduced:
     """A read-only view shows the same dict there, not a copy of it."""
     target = _behind(obj)
     return MappingProxyType, (target if type(target) is dict else dict(obj),)
@@ -108,7 +105,7 @@ class _Reveal:
         return other
 
 
-def reduce_dict_view(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_dict_view(obj: Any, pickler: Pickler) -> Reduced:
     """`names = d.keys()` goes on showing what is in `d`."""
     return make_dict_view, (_behind(obj.mapping), _DICT_VIEWS[type(obj)])
 
@@ -123,7 +120,7 @@ _CALLS = ("search", "match", "fullmatch")
 _FAR = 10_000  # matches before it, of re.finditer()
 
 
-def reduce_match(obj: re.Match[Any], pickler: GraphPickler) -> Reduced:
+def reduce_match(obj: re.Match[Any], pickler: Pickler) -> Reduced:
     args = (obj.string, obj.pos, obj.endpos)
     for call in _CALLS:
         if _same_match(obj, getattr(obj.re, call)(*args)):
@@ -146,7 +143,7 @@ def find_nth_match(pattern: re.Pattern[Any], number: int, args: Any) -> Any:
     return next(itertools.islice(pattern.finditer(*args), number, None))
 
 
-def reduce_pairwise(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_pairwise(obj: Any, pickler: Pickler) -> Reduced:
     """It holds an iterator and the value before."""
     if sys.version_info >= (3, 13):  # and more than that
         return reduce_generic(obj, pickler)
@@ -158,7 +155,7 @@ def make_pairwise(left: Any, before: list[Any]) -> Any:
     return itertools.pairwise(itertools.chain(before, left) if before else left)
 
 
-def reduce_flat(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_flat(obj: Any, pickler: Pickler) -> Reduced:
     return make_flat, (obj.base, obj.index)
 
 
@@ -170,7 +167,7 @@ def make_flat(array: Any, index: int) -> Any:
     return flat
 
 
-def reduce_namespace(obj: SimpleNamespace, pickler: GraphPickler) -> Reduced:
+def reduce_namespace(obj: SimpleNamespace, pickler: Pickler) -> Reduced:
     return make_namespace, (type(obj),), dict(vars(obj)), None, None, fill_namespace
 
 
@@ -183,7 +180,7 @@ def fill_namespace(obj: SimpleNamespace, state: dict[str, Any]) -> None:
     vars(obj).update(state)
 
 
-def reduce_file(obj: Any, pickler: GraphPickler) -> Reduced:
+def reduce_file(obj: Any, pickler: Pickler) -> Reduced:
     for name in _STREAMS:
         if obj in (getattr(sys, name), getattr(sys, f"__{name}__")) or _writes_to(obj, name):
             return find_stream, (name,)
@@ -209,7 +206,7 @@ def make_closed_file(text: bool, name: Any) -> Any:
     return file
 
 
-def reduce_method(obj: MethodType, pickler: GraphPickler) -> Reduced:
+def reduce_method(obj: MethodType, pickler: Pickler) -> Reduced:
     return MethodType, (obj.__func__, obj.__self__)
 
 

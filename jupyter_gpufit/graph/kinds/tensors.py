@@ -6,19 +6,16 @@ everything arrives as a leaf.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from ..kind import Kind, Reduced
+from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
 from ..refusals import why_not
 from .instances import INSTANCE, attributes, fill_instance, instance_state, make, reduce_generic
-
-if TYPE_CHECKING:
-    from ..stream import GraphPickler
 
 _OF_TORCH = (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
 _untouched = torch._C.DisableTorchFunctionSubclass  # inside it, subclasses cannot see that we look
@@ -49,7 +46,7 @@ def is_plain(t: torch.Tensor) -> bool:
     )
 
 
-def reduce_tensor(t: torch.Tensor, pickler: GraphPickler) -> Reduced:
+def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
     with _untouched():
         if not pickler.back and t.device.type not in ("cpu", "meta"):
             return pickler.refuse(
@@ -169,7 +166,7 @@ def has_live_graph(t: torch.Tensor) -> bool:
     return True
 
 
-def reduce_storage(storage: torch.UntypedStorage, pickler: GraphPickler) -> Reduced:
+def reduce_storage(storage: torch.UntypedStorage, pickler: Pickler) -> Reduced:
     nbytes = storage.nbytes()
     if storage.device.type == "cpu":
         number = pickler.recorder.number(storage.data_ptr(), nbytes, storage)
@@ -202,7 +199,7 @@ def fill_storage(storage: torch.UntypedStorage, new: torch.UntypedStorage) -> No
     storage.copy_(new)
 
 
-def reduce_typed(storage: Any, pickler: GraphPickler) -> Reduced:
+def reduce_typed(storage: Any, pickler: Pickler) -> Reduced:
     return make_typed, (storage._untyped_storage, storage.dtype)
 
 
@@ -210,7 +207,7 @@ def make_typed(untyped: torch.UntypedStorage, dtype: torch.dtype) -> Any:
     return torch.storage.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
 
 
-def reduce_generator(generator: torch.Generator, pickler: GraphPickler) -> Reduced:
+def reduce_generator(generator: torch.Generator, pickler: Pickler) -> Reduced:
     if generator is torch.default_generator:
         return find_default_generator, ()
     return torch.Generator, ("cpu",), generator_state(generator), None, None, fill_generator
@@ -231,7 +228,7 @@ def fill_generator(generator: torch.Generator, state: bytes | None) -> None:
     generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
-def reduce_optimizer(optimizer: Optimizer, pickler: GraphPickler) -> Reduced:
+def reduce_optimizer(optimizer: Optimizer, pickler: Pickler) -> Reduced:
     hooked = getattr(type(optimizer).step, "hooked", False)
     return make_optimizer, (type(optimizer), hooked), instance_state(optimizer), None, None, fill_instance
 
@@ -243,7 +240,7 @@ def make_optimizer(cls: type[Optimizer], hooked: bool) -> Optimizer:
     return optimizer
 
 
-def reduce_loader(loader: Any, pickler: GraphPickler) -> Reduced:
+def reduce_loader(loader: Any, pickler: Pickler) -> Reduced:
     call, args = make(loader, pickler)
     return call, args, loader_state(loader), None, None, fill_loader
 

@@ -16,7 +16,7 @@ from torch.autograd.grad_mode import inference_mode
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from ...graph.kind import Kind, Reduced
+from ...graph.kind import Kind, Pickler, Reduced
 from ...graph.kinds.instances import make_instance, reduce_generic, reduce_instance
 from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_meta
 from ...graph.opening import Opener
@@ -27,7 +27,6 @@ from ..pickler import Unready
 from .autograd import give_spent_graph, graph_of, look_at, looked_at, parts_with
 
 if TYPE_CHECKING:
-    from ...graph.stream import GraphPickler
     from ..pickler import SnapshotPickler
 
 _untouched = torch._C.DisableTorchFunctionSubclass
@@ -154,7 +153,7 @@ def fill_storage(storage: torch.UntypedStorage, notes: dict[str, Any] | None) ->
     vars(storage).update(notes or {})
 
 
-def reduce_generator(generator: torch.Generator, pickler: GraphPickler) -> Reduced:
+def reduce_generator(generator: torch.Generator, pickler: Pickler) -> Reduced:
     device, default = str(generator.device), False
     if generator.device.type == "cuda":
         default = any(generator is one for one in torch.cuda.default_generators)
@@ -181,7 +180,7 @@ def fill_generator(generator: torch.Generator, state: tuple[torch.Tensor, int]) 
     generator.set_state(state[0])
 
 
-def reduce_scaler(scaler: GradScaler, pickler: GraphPickler) -> Reduced:
+def reduce_scaler(scaler: GradScaler, pickler: Pickler) -> Reduced:
     """Between unscale_() and update() it keeps what it knows under the id() of each optimizer."""
     own = dict(vars(scaler))
     known = own.pop("_per_optimizer_states", None)  # a disabled one has none
@@ -200,7 +199,7 @@ def fill_scaler(scaler: GradScaler, state: tuple[dict[str, Any], Any, list[tuple
     scaler._per_optimizer_states = defaultdict(factory, {id(one): known for one, known in states})
 
 
-def reduce_inference_mode(mode: inference_mode, pickler: GraphPickler) -> Reduced:
+def reduce_inference_mode(mode: inference_mode, pickler: Pickler) -> Reduced:
     own = {name: value for name, value in vars(mode).items() if name != _CONTEXT}
     return make_instance, (type(mode),), own, None, None, fill_attributes
 
@@ -210,7 +209,7 @@ def fill_attributes(obj: Any, own: dict[str, Any]) -> None:
 
 
 # Streams and events, a GPU's or a slot's. At a safe point a stream can be waited for, and an empty one is as good then.
-def reduce_stream(stream: torch.Stream, pickler: GraphPickler) -> Reduced:
+def reduce_stream(stream: torch.Stream, pickler: Pickler) -> Reduced:
     if stream.device.type != "cuda":
         return type(stream), ()
     torch.cuda.synchronize(stream.device)
@@ -221,7 +220,7 @@ def make_stream(device: str, default: bool) -> Any:
     return torch.cuda.default_stream(device) if default else torch.cuda.Stream(device)
 
 
-def reduce_event(event: torch.Event, pickler: GraphPickler) -> Reduced:
+def reduce_event(event: torch.Event, pickler: Pickler) -> Reduced:
     return make_event, (type(event),)
 
 
