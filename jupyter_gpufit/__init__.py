@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> str:
-        # Lazily: looking the version up costs more time than everything else a command imports from us.
         if name != "__version__":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib.metadata import version
+        from .system.version import version
 
-        return version(__name__)
+        return version()
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:

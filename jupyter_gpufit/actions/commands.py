@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .. import __version__
 from ..errors import BadOption, BadQuantity, did_you_mean
 from ..lab.record import MOST_DEVICES
 from ..quantities import parse_bytes
+from ..system.version import version
 from ..units import MiB, format_bytes
 
 NAME = re.compile(r"[\w.-]{1,64}")
@@ -53,7 +53,7 @@ class _Parser(argparse.ArgumentParser):
 
 class _Version(argparse.Action):
     def __call__(self, *_: object) -> NoReturn:
-        raise HelpAsked(__version__)
+        raise HelpAsked(version())
 
 
 def _bytes(text: str) -> int:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from .. import __version__
 from ..errors import BadOption
 from ..jobs.job import Job, Options, new_job_id
 from ..jobs.record import read_record
 from ..jobs.store import all_jobs
 from ..settings import Settings
+from ..system.version import version
 
 
 def new_job(shell: InteractiveShell, settings: Settings, options: argparse.Namespace, line: str, cell: str) -> Job:
@@ -33,7 +33,7 @@ def new_job(shell: InteractiveShell, settings: Settings, options: argparse.Names
         cwd=os.getcwd(),
         notebook=notebook,
         kernel_id=_kernel_id(shell),
-        version=__version__,
+        version=version(),
     )
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import anyio
 from IPython.core.interactiveshell import InteractiveShell
 
-from .. import __version__
 from ..actions import resume, run_jobs, table, texts
 from ..actions.ask import asked, running_job
 from ..actions.clean import clean
@@ -34,6 +33,7 @@ from ..jobs.store import chosen_job, create_job_files
 from ..lab.place import refuse_impossible
 from ..settings import Settings
 from ..system.background import aside
+from ..system.version import version
 from .cell import read_cell
 from .new_job import new_job
 from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
@@ -205,8 +205,8 @@ class Notebook:
         widget: bool | None,
     ) -> None:
         record = read_record(paths)
-        if record.version and record.version != __version__:
-            raise VersionDiffers(job.name, record.version, __version__)
+        if record.version and record.version != version():
+            raise VersionDiffers(job.name, record.version, version())
         runs = record.worker is not None and record.worker.alive()
         card = self._card(job, paths, widget, apart=runs)
         await self._follow(job, paths, interrupts, leaving, again=again, card=card)

@@ -14,12 +14,12 @@ from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
 
-from .. import __version__
 from ..actions.buttons import find_mine
 from ..actions.possible import Verb
 from ..errors import GpufitError, NoSuchHold, NoSuchJob, NotYourJob
 from ..jobs.picked import pick
 from ..system.background import aside
+from ..system.version import version
 from . import schema, wire
 from .encode import to_json
 from .journals import MOST_ENTRIES, read_stretch
@@ -75,7 +75,7 @@ class StatusHandler(Handler):
     async def get(self) -> None:
         async def find() -> wire.Status:
             readings, under_way = self.service.readings, self.service.actions.under_way
-            return wire.status_of(await readings.latest(), readings.history, __version__, under_way)
+            return wire.status_of(await readings.latest(), readings.history, version(), under_way)
 
         await self.answer(find)
 
@@ -172,7 +172,7 @@ class DescriptionHandler(Handler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.finish(json.dumps(schema.description(__version__)))
+        self.finish(json.dumps(schema.description(version())))
 
 
 def _body(sent: bytes) -> wire.ActionBody:

@@ -14,10 +14,10 @@ from typing import Protocol
 
 import anyio
 
-from .. import __version__
 from ..actions.status import Status
 from ..errors import GpufitError
 from ..system.background import aside
+from ..system.version import version
 from . import wire
 from .encode import to_json
 
@@ -146,7 +146,7 @@ class Watch:
             # Before the reading: what ends meanwhile must not look as if it had never been asked for.
             under_way = self._under_way()
             reading = await self._readings.latest(fresh=SOON)
-            status = wire.status_of(reading, self._readings.history, __version__, under_way)
+            status = wire.status_of(reading, self._readings.history, version(), under_way)
             message = self._news(status)
             for looker in list(self._lookers):
                 looker.take(status, message)

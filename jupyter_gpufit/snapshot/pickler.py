@@ -38,8 +38,8 @@ class Unready(Exception):
         self.instead = instead  # ".item()", which gives its value
 
 
-class Restoring:
-    """Stands for what restores; see restore.py. Some objects hand it what is to be done when all are there."""
+class _Restoring:
+    """Stands for what restores, see restoring.py."""
 
 
 class SnapshotPickler(GraphPickler):
@@ -49,7 +49,7 @@ class SnapshotPickler(GraphPickler):
 
     def __init__(self, program: Any, namespace: Namespace, known: Callable[[int], int | None]) -> None:
         recorder = Recorder(known=known)
-        self.restoring: Any = Restoring()
+        self.restoring: Any = _Restoring()
         self.program: Any = program if program is not None else object()
         given = [namespace, recorder, self.restoring, self.program]
         super().__init__(namespace, recorder, {id(one): (number, one) for number, one in enumerate(given)}, back=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CannotArrive, NotResumable
@@ -17,17 +17,9 @@ from ..surroundings import process
 from . import modules
 from .arrived import Needed, arrival_again
 from .blobs import Loaded, Read, fill_files, fill_input
+from .restoring import Restoring
 from .take import VERSION
 from .users_files import Left, UsersFiles
-
-
-@dataclass
-class Restoring:
-    """What objects hand over while they are made, to be done when all are there."""
-
-    files: UsersFiles
-    remarks: list[str]
-    last: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import signal
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from .. import __version__
 from ..errors import NotResumable, Unreachable
 from ..jobs.client import ask
 from ..jobs.handover import Handover
 from ..jobs.job import Job
 from ..jobs.record import Record
 from ..settings import Settings
+from ..system.version import version
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def of_a_worker(settings: Settings) -> dict[str, object]:
 
 async def wake(settings: Settings, job: Job, record: Record, start: Handover) -> Woken:
     """Have the suspended worker of `record` go on. Raises NotResumable where somebody else was faster."""
-    if record.version != __version__:
+    if record.version != version():
         await dismiss(job, record)
         return _from_the_disk(job, "it was suspended by another version of jupyter_gpufit")
     wanted = GoOn(start.gpu, start.needed, start.why, start.outgrew, of_a_worker(settings))

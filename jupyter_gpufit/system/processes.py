@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from ..units import MiB
 
@@ -20,9 +21,7 @@ def reproducible(env: Mapping[str, str]) -> dict[str, str]:
 
 def with_our_package(env: Mapping[str, str]) -> dict[str, str]:
     """Let the worker import this very package, also where the kernel found it through sys.path alone."""
-    import jupyter_gpufit
-
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(jupyter_gpufit.__file__)))
+    ours = str(Path(__file__).absolute().parents[2])
     given = env.get("PYTHONPATH")
     return {**env, "PYTHONPATH": os.pathsep.join([given, ours] if given else [ours])}
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from .. import __version__
 from ..jobs.epoch import current_epoch, next_epoch
 from ..jobs.events import CouldNotSave, Event, Saved, StateChange, Text
 from ..jobs.journal import Journal
@@ -21,6 +20,7 @@ from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, write_record
 from ..jobs.state import ENDED, State
 from ..system.identity import ProcessId
+from ..system.version import version
 from .output import Output
 from .output import Text as Written
 
@@ -41,7 +41,7 @@ class Account:
             since=time.time(),
             epoch=next_epoch(paths),
             worker=ProcessId.of(os.getpid()),
-            version=__version__,
+            version=version(),
             step=before.step,
             checkpoint=before.checkpoint,
         )

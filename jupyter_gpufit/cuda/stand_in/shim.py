@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from ...devices.card import Card
-from ...estimate.tracing import recurrent
 from .attention import attention
 from .device import STAND_IN, is_cuda, mapped, on_stand_in
 
@@ -17,9 +16,9 @@ _has_cuda = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 
 
 class CudaShim(TorchFunctionMode):
-    """Takes `cuda` for the stand-in in every call of torch's functions."""
+    """Takes `cuda` for the stand-in in every call of torch's functions; `kernels` stand for some of them."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: Card, kernels: Mapping[Any, Callable[..., Any]]) -> None:
         super().__init__()
         self._special: dict[Any, Callable[..., Any]] = {
             torch.Tensor.cuda: lambda t, *args, **kwargs: t.to(torch.device(STAND_IN, 0)),
@@ -28,11 +27,8 @@ class CudaShim(TorchFunctionMode):
             torch.Tensor.record_stream: lambda t, *args: None,
             torch.Tensor.get_device: lambda t: 0 if t.device.type == STAND_IN else -1,
             torch.nn.functional.scaled_dot_product_attention: lambda *a, **k: attention(card, *a, **k),
-            torch.lstm: recurrent.lstm,
-            torch.gru: recurrent.gru,
-            torch.rnn_tanh: recurrent.rnn_tanh,
-            torch.rnn_relu: recurrent.rnn_relu,
             torch.device: torch.device,  # torch.device("cuda") stays what the user wrote
+            **kernels,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

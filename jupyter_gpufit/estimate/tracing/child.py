@@ -24,7 +24,7 @@ from ...cuda.stand_in import autocast, device, uncompiled
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
 from ..reckoning.record import Kind
-from . import loading, sparse, surface, whole
+from . import loading, recurrent, sparse, surface, whole
 from .books import Books, Entry
 from .contained import Contained
 from .failures import CELL, as_the_user_sees_it, limit_of_ours, line_of
@@ -61,7 +61,7 @@ class Child:
         self._open()
         try:
             code = cut_cell(self.source, CELL)
-            with torch.autograd.set_multithreading_enabled(False), CudaShim(self.card), self.books:
+            with torch.autograd.set_multithreading_enabled(False), CudaShim(self.card, recurrent.KERNELS), self.books:
                 self._execute(code)
         except SystemExit as left:
             self._finish("completed" if left.code in (None, 0) else "failed", f"SystemExit: {left.code}")

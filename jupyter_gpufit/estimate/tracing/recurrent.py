@@ -53,6 +53,9 @@ def rnn_relu(*args: Any, **kwargs: Any) -> Any:
     return _plain(torch.rnn_relu, _RELU, args, kwargs)
 
 
+KERNELS = {torch.lstm: lstm, torch.gru: gru, torch.rnn_tanh: rnn_tanh, torch.rnn_relu: rnn_relu}  # in place of these
+
+
 def _plain(real: Any, mode: int, args: Any, kwargs: Any) -> Any:
     given = _Given.of(args, kwargs)
     if given is None:

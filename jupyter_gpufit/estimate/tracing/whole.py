@@ -10,6 +10,7 @@ import torch
 
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
+from . import recurrent
 from .books import Books
 
 aten = torch.ops.aten
@@ -49,7 +50,7 @@ def _see_backward(books: Books) -> None:
             books.backward_begins()
         books.phase = "backward"
         try:
-            with CudaShim(card):  # popped before the engine starts, and recomputation needs it
+            with CudaShim(card, recurrent.KERNELS):  # popped before the engine starts, and recomputation needs it
                 return real(*args, **kwargs)
         finally:
             books.phase = was

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from jupyter_core.paths import jupyter_config_path, jupyter_path
 
-from ... import __version__
+from ...system.version import version
 from .facts import last_line
 
 PACKAGE, EXTENSION = "jupyter_gpufit", "jupyter-gpufit"
@@ -39,13 +39,13 @@ class Packages:
 
 
 def packages() -> Packages:
-    return Packages(sys.executable, __version__, _version("ipykernel"), _version("jupyterlab"))
+    return Packages(sys.executable, version(), _version("ipykernel"), _version("jupyterlab"))
 
 
 def _version(package: str) -> str:
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return ""
 
 

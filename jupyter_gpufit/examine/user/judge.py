@@ -245,9 +245,9 @@ def panel(found: Panel) -> Iterator[Finding]:
 
 
 def _ours() -> str:
-    from ... import __version__
+    from ...system.version import version
 
-    return __version__
+    return version()
 
 
 def kernels(found: tuple[Kernel, ...]) -> Iterator[Finding]:

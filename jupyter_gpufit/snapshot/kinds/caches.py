@@ -17,7 +17,7 @@ from ..own_files import homes, is_own
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
-    from ..restore import Restoring
+    from ..restoring import Restoring
 
 Call: TypeAlias = tuple[tuple[Any, ...], dict[str, Any], Any]  # positional and named arguments, and the result
 

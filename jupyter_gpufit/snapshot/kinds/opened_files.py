@@ -26,7 +26,7 @@ from ...units import MiB
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
-    from ..restore import Restoring
+    from ..restoring import Restoring
 
 _NEW = os.O_WRONLY | os.O_CREAT  # it may be gone
 _FLAGS = {"r": os.O_RDONLY, "w": _NEW, "a": _NEW | os.O_APPEND, "x": _NEW}

@@ -12,7 +12,7 @@ from ...program.values import GeneratorRecord
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
-    from ..restore import Restoring
+    from ..restoring import Restoring
 
 
 def find(cls: type) -> Kind | None:

@@ -19,7 +19,7 @@ from ...graph.kinds.instances import INSTANCE
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
-    from ..restore import Restoring
+    from ..restoring import Restoring
 
 _FLUENT = "mlflow.tracking.fluent"
 _AUTOLOGGING = "mlflow.utils.autologging_utils"

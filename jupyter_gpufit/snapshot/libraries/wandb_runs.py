@@ -20,7 +20,7 @@ from ...graph.kinds.instances import INSTANCE, make_instance
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
-    from ..restore import Restoring
+    from ..restoring import Restoring
 
 _RUN = "wandb.sdk.wandb_run.Run"
 # What a run is also known by, and where each keeps the methods of its run.
