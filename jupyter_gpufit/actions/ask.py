@@ -12,7 +12,7 @@ from ..errors import HasEnded, NoJobMeant, NotNow, WorkerDied
 from ..jobs.client import ask
 from ..jobs.events import WAITING, CouldNotSave, Saved, StateChange
 from ..jobs.job import Job
-from ..jobs.journal import Reader
+from ..jobs.journal import JournalReader
 from ..jobs.paths import JobPaths
 from ..jobs.record import Record, read_record
 from ..jobs.state import LEFT, OVER
@@ -63,7 +63,7 @@ async def asked(job: Job, paths: JobPaths, verb: Verb, to: str = "") -> AsyncIte
 
 
 async def _outcome(job: Job, paths: JobPaths, verb: Verb, asked: dict[str, int]) -> AsyncIterator[str]:
-    reader = Reader(paths.journal, asked.get("after", 0))
+    reader = JournalReader(paths.journal, asked.get("after", 0))
     number = asked.get("number", 0)
     try:
         async with changes(paths) as looks:

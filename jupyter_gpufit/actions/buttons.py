@@ -11,7 +11,7 @@ from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.store import all_jobs
 from ..lab import open_lab
-from ..lab.ledger import Reader, Snapshot
+from ..lab.ledger import LedgerLook, LedgerReader
 from ..settings import Settings
 from ..system.users import user_name
 from .ask import asked
@@ -94,5 +94,5 @@ def find_mine(settings: Settings, id: str) -> tuple[Job, JobPaths]:
     raise NoSuchJob(id, tuple(job.id for job, _ in jobs))
 
 
-def _lab(settings: Settings) -> Snapshot:
-    return Reader(open_lab(settings).path).read()
+def _lab(settings: Settings) -> LedgerLook:
+    return LedgerReader(open_lab(settings).path).read()

@@ -20,7 +20,7 @@ from ..jobs.record import read_record
 from ..jobs.state import ENDED, OVER
 from ..jobs.store import find_job
 from ..lab import Claim, Ticket, open_lab
-from ..lab.ledger import Reader, Snapshot
+from ..lab.ledger import LedgerLook, LedgerReader
 from ..lab.processes import processes_holding
 from ..lab.wishes import forget_old_wishes, make_wish
 from ..settings import Settings
@@ -33,7 +33,7 @@ from .stop import stop
 async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIterator[str]:
     """Release what `wanted` names, saying each step."""
     lab, me = open_lab(settings), os.geteuid()
-    snapshot = Reader(lab.path).read()
+    snapshot = LedgerReader(lab.path).read()
     try:
         found = choose(wanted, snapshot, me)
     except NoSuchHold as unknown:
@@ -60,7 +60,7 @@ async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIter
         yield step
 
 
-def choose(wanted: str, snapshot: Snapshot, me: int) -> Ticket:
+def choose(wanted: str, snapshot: LedgerLook, me: int) -> Ticket:
     """The claim or ticket that is meant: by its id, its job's id or name, or user/name; one's own come first."""
     held: Sequence[Ticket] = [*snapshot.claims, *snapshot.tickets]
     user, _, name = wanted.rpartition("/")
@@ -91,7 +91,7 @@ async def _release_unclaimed(settings: Settings, wanted: str, unknown: NoSuchHol
         yield step
 
 
-def _ask(lab: Path, found: Ticket, snapshot: Snapshot) -> str:
+def _ask(lab: Path, found: Ticket, snapshot: LedgerLook) -> str:
     owner, name = user_name(found.uid), found.request.name
     if not isinstance(found, Claim):
         return f"{owner}'s {name} waits in the queue and holds no device."

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ..devices.here import read_devices_async
-from ..engine.local import Waiting, environment_of
+from ..engine.local import WaitingWorker, environment_of
 from ..errors import NoJobMeant, NotResumable
 from ..estimate.reckoning.for_resume import SoFar, needed_again
 from ..jobs.events import Failure, StateChange
 from ..jobs.handover import Handover, noted_start
 from ..jobs.job import Job
-from ..jobs.journal import Reader, last_seq
+from ..jobs.journal import JournalReader, last_seq
 from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, read_record
 from ..jobs.state import LEFT, OVER
@@ -165,7 +165,7 @@ async def resume(settings: Settings, wanted: str, gpu: str = "", memory: int | N
 
 def _begin(found: Resumption) -> None:
     """Have a new worker go on with the job."""
-    waiting = Waiting.spawn(found.env, found.start.python)
+    waiting = WaitingWorker.spawn(found.env, found.start.python)
     try:
         started = waiting.give_again(found.job, found.paths, found.start)
     except BaseException:
@@ -175,7 +175,7 @@ def _begin(found: Resumption) -> None:
 
 
 async def _how_it_goes(found: Resumption) -> str:
-    name, reader = found.job.name, Reader(found.paths.journal, found.seq)
+    name, reader = found.job.name, JournalReader(found.paths.journal, found.seq)
     queued = ""
     try:
         with anyio.CancelScope(deadline=anyio.current_time() + STARTING) as scope:

@@ -16,7 +16,7 @@ from ..jobs.record import read_record
 from ..jobs.state import OVER
 from ..jobs.store import all_jobs, find_job
 from ..lab import Claim, Ticket, open_lab
-from ..lab.ledger import Reader
+from ..lab.ledger import LedgerReader
 from ..settings import Settings
 from ..system.users import user_name
 from .release import choose, end
@@ -31,7 +31,7 @@ def mine(settings: Settings) -> list[Ticket]:
     None where the lab cannot be read, which is for `gpufit status` to say.
     """
     try:
-        snapshot = Reader(open_lab(settings).path).read()
+        snapshot = LedgerReader(open_lab(settings).path).read()
     except (GpufitError, OSError):
         return []
     held, known = (*snapshot.claims, *snapshot.tickets), {job.id for job, _ in all_jobs(settings)}
@@ -85,7 +85,7 @@ def _meant(settings: Settings, wanted: str) -> Ticket | tuple[Job, JobPaths]:
 def _in_the_lab(settings: Settings, wanted: str, unknown: NoSuchJob) -> Ticket | tuple[Job, JobPaths]:
     """What else holds a device under this name; raises what there is to say of it."""
     try:
-        meant = choose(wanted, Reader(open_lab(settings).path).read(), os.geteuid())
+        meant = choose(wanted, LedgerReader(open_lab(settings).path).read(), os.geteuid())
     except NoSuchHold:
         raise unknown from None
     if meant.uid != os.geteuid():

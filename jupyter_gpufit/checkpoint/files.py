@@ -44,7 +44,7 @@ class Checkpoint:
         return self.manifest.nbytes
 
 
-class Opened:
+class OpenedCheckpoint:
     """A checkpoint whose every byte was checked. It stays readable, also when it is pruned, until it is closed."""
 
     def __init__(self, path: Path, manifest: Manifest, fds: dict[str, int]) -> None:
@@ -81,7 +81,7 @@ class Opened:
             os.close(fd)
         self._fds = {}
 
-    def __enter__(self) -> Opened:
+    def __enter__(self) -> OpenedCheckpoint:
         return self
 
     def __exit__(
@@ -99,10 +99,10 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCheckpoint:
     """The newest checkpoint that holds, and the newer ones that do not."""
 
-    opened: Opened | None
+    opened: OpenedCheckpoint | None
     skipped: tuple[CheckpointBroken | NotYours, ...] = ()
 
     @property
@@ -111,23 +111,23 @@ class Found:
         return [str(error) for error in self.skipped]
 
 
-def newest(directory: Path) -> Found:
+def newest(directory: Path) -> FoundCheckpoint:
     """Open the newest checkpoint that holds. Raises NotYours when others could have written into the directory."""
     skipped: list[CheckpointBroken | NotYours] = []
     try:
         _check_chain(directory)
         found = names(directory)
     except FileNotFoundError:
-        return Found(None)
+        return FoundCheckpoint(None)
     for name in found:
         try:
-            return Found(open_checkpoint(directory / name), tuple(skipped))
+            return FoundCheckpoint(open_checkpoint(directory / name), tuple(skipped))
         except (CheckpointBroken, NotYours) as error:
             skipped.append(error)
-    return Found(None, tuple(skipped))
+    return FoundCheckpoint(None, tuple(skipped))
 
 
-def open_checkpoint(path: Path) -> Opened:
+def open_checkpoint(path: Path) -> OpenedCheckpoint:
     """Check a checkpoint from end to end and open it. Raises NotYours or CheckpointBroken, with the reason."""
     return _open(path, verified=True)
 
@@ -167,7 +167,7 @@ def _check_chain(path: Path) -> None:
     check_trusted(path.resolve())  # where links lead is a chain of its own
 
 
-def _open(path: Path, *, verified: bool) -> Opened:
+def _open(path: Path, *, verified: bool) -> OpenedCheckpoint:
     fds: dict[str, int] = {}
     try:
         _check_chain(path)
@@ -180,7 +180,7 @@ def _open(path: Path, *, verified: bool) -> Opened:
                     raise CheckpointBroken(str(path), f"{name} has {size} bytes, and {file.nbytes} were written.")
         finally:
             os.close(directory)
-        opened = Opened(path, manifest, fds)
+        opened = OpenedCheckpoint(path, manifest, fds)
         if verified:
             _verify(opened, fds)
         return opened
@@ -232,7 +232,7 @@ def _own_file(path: Path, directory: int, name: str) -> int:
     return fd
 
 
-def _verify(opened: Opened, fds: dict[str, int]) -> None:
+def _verify(opened: OpenedCheckpoint, fds: dict[str, int]) -> None:
     for name, file in opened.manifest.files.items():
         blobs = [blob for blob in opened.manifest.blobs if blob.file == name]
         try:

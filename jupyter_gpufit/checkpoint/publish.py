@@ -26,7 +26,7 @@ from .image_file import ImageFile, create, write_at
 from .layout import Image
 from .manifest import MANIFEST, Manifest, StoredBlob, StoredFile
 from .reading import OWN_FILE, sums_of
-from .request import Answer, Request, sizes
+from .request import WriterAnswer, WriterRequest, sizes
 from .windows import Window, Windows
 
 THREADS = 2  # one waits for the disk while the other sums
@@ -65,7 +65,7 @@ class Publisher:
         self._lasts = False  # whether the directory itself outlasts a power cut
         self._sound: set[tuple[int, ...]] = set()  # files to be linked that were written or read by this process
 
-    def publish(self, request: Request, windows: Windows) -> None:
+    def publish(self, request: WriterRequest, windows: Windows) -> None:
         """Write the request's images as their windows pass by; when this returns, a power cut loses nothing of them."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         aside = _aside(self.directory, request.name)
@@ -86,7 +86,7 @@ class Publisher:
             shutil.rmtree(aside, ignore_errors=True)
             raise
 
-    def _write(self, aside: Path, request: Request, windows: Windows) -> Manifest:
+    def _write(self, aside: Path, request: WriterRequest, windows: Windows) -> Manifest:
         files: dict[str, StoredFile] = {}
         blobs = list(request.blobs)
         for file, checkpoint in request.linked.items():
@@ -130,20 +130,20 @@ class Publisher:
         return before
 
 
-def answer_to(request: Request, directory: Path, publish: Callable[[], None]) -> Answer:
+def answer_to(request: WriterRequest, directory: Path, publish: Callable[[], None]) -> WriterAnswer:
     """Publish it, and put how it went into words that cross to another process."""
     try:
         publish()
-        return Answer()
+        return WriterAnswer()
     except Outdated as outdated:
-        return Answer("outdated", current=outdated.current)
+        return WriterAnswer("outdated", current=outdated.current)
     except Unlinked as unlinked:
-        return Answer(str(unlinked), unlinked=True)
+        return WriterAnswer(str(unlinked), unlinked=True)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
-        return Answer(why, error.errno or errno.EIO, str(error.filename or ""), request.needed, _free(directory))
+        return WriterAnswer(why, error.errno or errno.EIO, str(error.filename or ""), request.needed, _free(directory))
     except Exception as error:  # whatever it is, the training shall hear of it and go on
-        return Answer(f"{type(error).__name__}: {error}")
+        return WriterAnswer(f"{type(error).__name__}: {error}")
 
 
 def _free(directory: Path) -> int:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ..errors import CheckpointError, NotSaved, TakenOver
 from ..units import format_bytes
-from .request import Answer
+from .request import WriterAnswer
 from .staging import NoRoom
 
 
-def not_saved(directory: Path, answer: Answer, epoch: int = 0) -> CheckpointError:
+def not_saved(directory: Path, answer: WriterAnswer, epoch: int = 0) -> CheckpointError:
     if answer.current:
         return TakenOver(str(directory), epoch, answer.current)
     why = answer.failed

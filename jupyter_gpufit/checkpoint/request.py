@@ -13,7 +13,7 @@ from .values import Snapshot
 
 
 @dataclass(frozen=True)
-class Request:
+class WriterRequest:
     """One checkpoint whose bytes lie in the buffer."""
 
     name: str
@@ -25,7 +25,7 @@ class Request:
     files: tuple[str, ...] = ()  # the user's own that the training writes to
 
     @classmethod
-    def of(cls, name: str, about: About, keep: int, snapshot: Snapshot, layout: Layout, before: str) -> Request:
+    def of(cls, name: str, about: About, keep: int, snapshot: Snapshot, layout: Layout, before: str) -> WriterRequest:
         placed = {
             number: (image.file, at)
             for image in layout.images
@@ -55,7 +55,7 @@ class Request:
         return json.dumps(record).encode() + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes) -> Request:
+    def decode(cls, line: bytes) -> WriterRequest:
         record: dict[str, Any] = json.loads(line)
         images = [
             Image(**image | {"blobs": tuple(image["blobs"]), "at": tuple(image["at"])}) for image in record["images"]
@@ -66,7 +66,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class WriterAnswer:
     """How it went."""
 
     failed: str = ""  # why, as the system puts it; empty: it is durable
@@ -81,7 +81,7 @@ class Answer:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes) -> Answer:
+    def decode(cls, line: bytes) -> WriterAnswer:
         return cls(**json.loads(line))
 
 

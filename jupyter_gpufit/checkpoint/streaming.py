@@ -28,7 +28,7 @@ def room_for(layout: Layout, blobs: Sequence[Blob]) -> int:
     return 2 * SIZE + BLOCK + largest  # the window, the copies of small blobs that it shows, and one that goes on
 
 
-class Stream:
+class CheckpointStream:
     """The windows on a training that stands still; see windows.Windows."""
 
     def __init__(self, layout: Layout, blobs: Sequence[Blob]) -> None:

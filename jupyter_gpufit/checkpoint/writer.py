@@ -24,9 +24,9 @@ from .manifest import About, Manifest
 from .publish import Publisher, answer_to, prune
 from .reading import in_threads
 from .refused import no_room, not_saved
-from .request import Answer, Request
+from .request import WriterAnswer, WriterRequest
 from .staging import NoRoom, Staging, copy_all
-from .streaming import Stream, room_for
+from .streaming import CheckpointStream, room_for
 from .values import Blob, Snapshot
 from .writing import Writing
 
@@ -149,16 +149,16 @@ class Writer:
         return saving
 
     def _stream(
-        self, saving: Saving, request: Request, layout: Layout, snapshot: Snapshot, longest: float, began: float
+        self, saving: Saving, request: WriterRequest, layout: Layout, snapshot: Snapshot, longest: float, began: float
     ) -> None:
         """Write it from here, while the training stands still."""
         if (seconds := self.seconds_for(layout.nbytes)) > longest:
             raise TooLong(layout.nbytes, seconds)
         self._staging.check(room_for(layout, snapshot.blobs))
         publisher = self._publisher = self._publisher or Publisher(self.directory, waited_for=True)
-        stream = Stream(layout, snapshot.blobs)
+        stream = CheckpointStream(layout, snapshot.blobs)
 
-        def publish() -> Answer:
+        def publish() -> WriterAnswer:
             return answer_to(request, self.directory, lambda: publisher.publish(request, stream))
 
         self._finish(saving, request, began, publish)
@@ -193,11 +193,11 @@ class Writer:
         except (NoRoom, OSError):
             pass  # the save says it, where somebody hears it
 
-    def _lay_out(self, snapshot: Snapshot, about: About) -> tuple[Request, Layout]:
+    def _lay_out(self, snapshot: Snapshot, about: About) -> tuple[WriterRequest, Layout]:
         before = self._newest()
         name = self._new_name()
         layout = lay_out(name, snapshot, *unchanged(snapshot.blobs, before, lambda asked: _sums(snapshot.blobs, asked)))
-        return Request.of(name, about, self.keep, snapshot, layout, before.name if before else ""), layout
+        return WriterRequest.of(name, about, self.keep, snapshot, layout, before.name if before else ""), layout
 
     def _newest(self) -> Manifest | None:
         """What the next checkpoint may link to; an earlier worker's, too."""
@@ -214,7 +214,9 @@ class Writer:
         self._number = 1 + max([self._number, *(number for epoch, number in used if epoch == self.epoch)])
         return name_of(self.epoch, self._number)
 
-    def _finish(self, saving: Saving, request: Request, began: float, publish: Callable[[], Answer]) -> None:
+    def _finish(
+        self, saving: Saving, request: WriterRequest, began: float, publish: Callable[[], WriterAnswer]
+    ) -> None:
         try:
             asked = time.monotonic()
             answer = publish()
@@ -234,7 +236,7 @@ class Writer:
         except Exception as error:  # nobody may wait for ever
             saving.set_exception(error)
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: WriterRequest) -> WriterAnswer:
         if self._process is None or not self._process.alive():
             if self._process is not None:
                 self._process.close()
@@ -243,12 +245,12 @@ class Writer:
                 self._process = Writing(self.directory, self._staging.fd)
             except OSError as error:
                 why = f"the process that writes could not be started: {error.strerror or error}"
-                return Answer(why, file=str(error.filename or ""))
+                return WriterAnswer(why, file=str(error.filename or ""))
         return self._process.ask(request)
 
 
-def _answer_of(error: OSError) -> Answer:
-    return Answer(error.strerror or str(error), error.errno or 0, str(error.filename or ""))
+def _answer_of(error: OSError) -> WriterAnswer:
+    return WriterAnswer(error.strerror or str(error), error.errno or 0, str(error.filename or ""))
 
 
 def _fill(staging: Staging, layout: Layout, blobs: Sequence[Blob]) -> None:

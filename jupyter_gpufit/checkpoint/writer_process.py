@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .publish import Publisher, answer_to, prune, remove_leftovers
-from .request import Answer, Request
+from .request import WriterAnswer, WriterRequest
 from .windows import in_one
 
 
@@ -32,7 +32,7 @@ def main() -> None:
         for line in lines:
             if not line.endswith(b"\n"):
                 break  # the training was killed while it asked
-            request = Request.decode(line)
+            request = WriterRequest.decode(line)
             answer = _publish(publisher, request, memory)
             with suppress(OSError):  # nobody hears it any more: then it is for whoever resumes
                 channel.sendall(answer.encode())
@@ -40,7 +40,7 @@ def main() -> None:
                 prune(directory, request.keep)
 
 
-def _publish(publisher: Publisher, request: Request, memory: int) -> Answer:
+def _publish(publisher: Publisher, request: WriterRequest, memory: int) -> WriterAnswer:
     def publish() -> None:
         # Mapped for each: the buffer may have grown, and between two checkpoints this process should look small.
         with mmap.mmap(memory, os.fstat(memory).st_size, prot=mmap.PROT_READ) as mapped, memoryview(mapped) as view:

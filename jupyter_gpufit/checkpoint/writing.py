@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .request import Answer, Request
+from .request import WriterAnswer, WriterRequest
 
 PATIENCE = 10.0  # seconds that it has to end by itself
 
@@ -29,17 +29,17 @@ class Writing:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: WriterRequest) -> WriterAnswer:
         try:
             self._channel.sendall(request.encode())
             line = self._lines.readline()
         except OSError:
             line = b""
         if line.endswith(b"\n"):
-            return Answer.decode(line)
+            return WriterAnswer.decode(line)
         code = self._process.wait()
         end = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return Answer(f"the process that writes ended with {end}")
+        return WriterAnswer(f"the process that writes ended with {end}")
 
     def close(self) -> None:
         self._channel.shutdown(socket.SHUT_RDWR)

@@ -24,7 +24,7 @@ UNKNOWN_USER = "unknown process"  # of a process outside our container, hidden f
 
 
 @dataclass(frozen=True)
-class Driver:
+class DriverFacts:
     """What the NVIDIA driver says of itself."""
 
     version: str
@@ -82,7 +82,7 @@ def read_gpus() -> tuple[Device, ...]:
     return _nvml.read()
 
 
-def read_driver() -> Driver:
+def read_driver() -> DriverFacts:
     """The versions of the NVIDIA driver; raise NoDevice when there is none."""
     return _nvml.ask(_driver)
 
@@ -327,9 +327,9 @@ def _whose(pid: int, started: int) -> tuple[str, float]:
     return user_name(process.uids().real), process.create_time()
 
 
-def _driver(nvml: Any) -> Driver:
+def _driver(nvml: Any) -> DriverFacts:
     cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
-    return Driver(nvml.nvmlSystemGetDriverVersion(), f"{cuda // 1000}.{cuda % 1000 // 10}")
+    return DriverFacts(nvml.nvmlSystemGetDriverVersion(), f"{cuda // 1000}.{cuda % 1000 // 10}")
 
 
 _nvml = Nvml()

@@ -43,7 +43,7 @@ class Started:
 
 
 @dataclass
-class Waiting:
+class WaitingWorker:
     """A worker that waits for its job; it ends by itself when this end of the channel closes."""
 
     started: Started
@@ -51,7 +51,7 @@ class Waiting:
     env: Mapping[str, str]
 
     @classmethod
-    def spawn(cls, env: Mapping[str, str], python: str = sys.executable) -> Waiting:
+    def spawn(cls, env: Mapping[str, str], python: str = sys.executable) -> WaitingWorker:
         """Start a worker in a session of its own, so that no signal to the kernel's group reaches it."""
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()
@@ -131,22 +131,22 @@ class Spare:
     """At most one waiting worker, kept by the kernel when the setting `spare_worker` asks for it."""
 
     def __init__(self) -> None:
-        self._waiting: Waiting | None = None
+        self._waiting: WaitingWorker | None = None
 
     def prepare(self) -> None:
         """Start a spare if there is none; it imports torch while nobody waits."""
         if self._waiting is None or not self._waiting.usable(os.environ):
             self.dismiss()
-            self._waiting = Waiting.spawn(os.environ)
+            self._waiting = WaitingWorker.spawn(os.environ)
 
-    def take(self, env: Mapping[str, str], python: str = sys.executable) -> Waiting:
+    def take(self, env: Mapping[str, str], python: str = sys.executable) -> WaitingWorker:
         """The spare if it serves, or else a new worker."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None and waiting.usable(env) and python == sys.executable:
             return waiting
         if waiting is not None:
             waiting.dismiss()
-        return Waiting.spawn(env, python)
+        return WaitingWorker.spawn(env, python)
 
     def dismiss(self) -> None:
         if self._waiting is not None:

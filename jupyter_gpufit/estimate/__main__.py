@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from .asking.ask import Ask, Program
+from .asking.ask import Ask, EstimatedProgram
 
 
 def main() -> None:
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a library prints may come among the answers
-    program = Program.decode(questions.readline())
+    program = EstimatedProgram.decode(questions.readline())
     _take_place(program)
     from .asking.look import look  # imports torch, in the user's environment
 
@@ -27,7 +27,7 @@ def main() -> None:
         answers.flush()
 
 
-def _take_place(program: Program) -> None:
+def _take_place(program: EstimatedProgram) -> None:
     """Stand where the cell or script would run."""
     os.chdir(program.cwd)
     sys.path[:] = program.path
@@ -35,13 +35,13 @@ def _take_place(program: Program) -> None:
         sys.argv[:] = [program.script, *program.arguments]
 
 
-def _opener(program: Program) -> Callable[[], dict[str, object]]:
-    from ..graph.memory import Memory
+def _opener(program: EstimatedProgram) -> Callable[[], dict[str, object]]:
+    from ..graph.memory import SharedMemory
     from .asking.look import main_module, opened_privately
 
     if program.script:
         return lambda: main_module(__file__=program.script)
-    memory = Memory(program.memory)
+    memory = SharedMemory(program.memory)
     graph = Path(f"/proc/self/fd/{program.graph}").read_bytes()
     return lambda: opened_privately(graph, memory, main_module())
 

@@ -8,11 +8,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .memory import Buffer, Memory
+from .memory import Buffer, SharedMemory
 from .spans import FILES, INPUT, LARGE, MEMORY, Place, Region
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
         """A buffer that holds these bytes, and where in it they start."""
 
@@ -20,7 +20,7 @@ class Source(Protocol):
 class Whole:
     """All of a Memory in one mapping: for a worker, and for a kernel that opens the input again."""
 
-    def __init__(self, memory: Memory, *, private: bool = False) -> None:
+    def __init__(self, memory: SharedMemory, *, private: bool = False) -> None:
         self.buffer = memory.map(0, memory.size, private=private)
         self.address = ctypes.addressof(self.buffer)
         self.size = memory.size
@@ -39,7 +39,7 @@ class Adopted:
     A small region is copied out, lest one number keep the whole memory; a large one frees its bytes when it goes.
     """
 
-    def __init__(self, memory: Memory, extents: Sequence[tuple[int, int]], *, private: bool) -> None:
+    def __init__(self, memory: SharedMemory, extents: Sequence[tuple[int, int]], *, private: bool) -> None:
         self._memory, self._extents, self._private = memory, extents, private
         self._mapped: dict[int, Buffer] = {}
 
@@ -86,14 +86,18 @@ class Opener:
 
     def __init__(self) -> None:
         self._table: list[Place] = []
-        self._sources: list[Source] = []
+        self._sources: list[ByteSource] = []
         self._bases: list[int] = []
 
     def __len__(self) -> int:
         return len(self._table)
 
     def extend(
-        self, table: Sequence[Place], files: Sequence[tuple[str, bool]], memory: Source, came_in: Source | None = None
+        self,
+        table: Sequence[Place],
+        files: Sequence[tuple[str, bool]],
+        memory: ByteSource,
+        came_in: ByteSource | None = None,
     ) -> None:
         """Add a crossing's table; `came_in` is where the bytes of its INPUT are."""
         sources = {MEMORY: memory, INPUT: came_in}

@@ -41,7 +41,7 @@ class Foreign:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SpanLayout:
     """Where every number's bytes are: what is copied, and the table that is shipped."""
 
     table: list[Place]
@@ -106,7 +106,7 @@ class Recorder:
         self._next += 1
         return self._next - 1
 
-    def lay_out(self) -> Layout:
+    def lay_out(self) -> SpanLayout:
         """Merge what overlaps, and give each region its place."""
         table: list[Place] = [(MEMORY, 0, 0)] * (self._next - self._first)
         regions: list[Region] = []
@@ -139,7 +139,7 @@ class Recorder:
             end = offset + nbytes
             foreign.append(Foreign(nbytes, offset, write))
             table[number - self._first] = (MEMORY, offset, nbytes)
-        return Layout(table, regions, foreign, files, end, in_files)
+        return SpanLayout(table, regions, foreign, files, end, in_files)
 
 
 def _keepers(group: list[_Span]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from anyio.abc import UNIXSocketStream
 
 from ..errors import Unreachable
 from .job import Job
-from .protocol import Answer, Request, Verb
+from .protocol import Answer, Verb, WorkerRequest
 from .record import Record
 
 PATIENCE = 5.0  # seconds; an answer needs no user code, so it comes in milliseconds
@@ -31,7 +31,7 @@ class Connection:
         patience = PATIENCE_TO_MOVE if verb == "move" else PATIENCE
         with self._patiently(patience):
             with anyio.fail_after(patience):
-                await self.stream.send(Request(verb, to=to).encode())
+                await self.stream.send(WorkerRequest(verb, to=to).encode())
                 return Answer.decode(await self._line())
 
     async def collect(self) -> tuple[list[int], list[int]] | None:

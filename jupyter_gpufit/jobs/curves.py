@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 
-from .events import Event, Metrics, Progress
+from .events import Event, Metrics, ProgressMark
 
 LATEST = 1000  # points kept as they are
 OLDER = 1000  # and at most so many of all before
@@ -70,7 +70,7 @@ class Curves:
                 for name, value in values.items():
                     if name in self.metrics or len(self.metrics) < MOST_NAMES:
                         self.metrics.setdefault(name, Curve()).add(float(step), value)
-            case Progress(_, used):
+            case ProgressMark(_, used):
                 self.memory.add(when, float(used))
 
 

@@ -70,7 +70,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressMark:
     """How far the cell is, and what it takes: at most one a second."""
 
     kind: ClassVar = "progress"
@@ -144,10 +144,25 @@ class Gap:
     why: str
 
 
-Event = Text | Display | Result | Clear | Failure | Note | Progress | Metrics | StateChange | Saved | CouldNotSave | Gap
+Event = (
+    Text | Display | Result | Clear | Failure | Note | ProgressMark | Metrics | StateChange | Saved | CouldNotSave | Gap
+)
 _KINDS: dict[str, type[Any]] = {
     cls.kind: cls
-    for cls in (Text, Display, Result, Clear, Failure, Note, Progress, Metrics, StateChange, Saved, CouldNotSave, Gap)
+    for cls in (
+        Text,
+        Display,
+        Result,
+        Clear,
+        Failure,
+        Note,
+        ProgressMark,
+        Metrics,
+        StateChange,
+        Saved,
+        CouldNotSave,
+        Gap,
+    )
 }
 
 

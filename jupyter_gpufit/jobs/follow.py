@@ -15,7 +15,7 @@ from ..errors import Unreachable, WorkerDied
 from .client import Connection, connect
 from .events import Event, Note, StateChange
 from .job import Job
-from .journal import Reader
+from .journal import JournalReader
 from .paths import JobPaths
 from .protocol import Verb
 from .record import Record, read_record
@@ -125,7 +125,7 @@ class _Followed:
 async def _until_end(
     followed: _Followed, show: Show, after: int, exit_code: Callable[[], int | None], on: bool
 ) -> StateChange:
-    reader = Reader(followed.paths.journal, after)
+    reader = JournalReader(followed.paths.journal, after)
     end: StateChange | None = None  # unless a later worker goes on
     try:
         async with changes(followed.paths) as looks:

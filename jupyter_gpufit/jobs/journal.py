@@ -122,7 +122,7 @@ class Journal:
             self._reserve.unlink(missing_ok=True)
 
 
-class Reader:
+class JournalReader:
     """Reads a journal from any number on, across the turn of a generation."""
 
     def __init__(self, path: Path, after: int = 0) -> None:

@@ -13,7 +13,7 @@ Verb = Literal[
 
 
 @dataclass(frozen=True)
-class Request:
+class WorkerRequest:
     """One question to a worker."""
 
     verb: Verb
@@ -24,7 +24,7 @@ class Request:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes) -> Request:
+    def decode(cls, line: bytes) -> WorkerRequest:
         record = json.loads(line)
         return cls(verb=record["verb"], protocol=record["protocol"], to=str(record.get("to", "")))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..units import format_bytes, format_duration
-from .events import Event, Progress, Saved, StateChange, step_words
+from .events import Event, ProgressMark, Saved, StateChange, step_words
 from .job import Job
 from .state import ENDED, LEFT
 
@@ -23,7 +23,7 @@ def not_saved(job: Job, reason: str) -> str:
     return f"{job.name} was not saved, and goes on: {reason}"
 
 
-class Status:
+class StatusLine:
     """One line about a job: where it is, why it waits, how far it has come."""
 
     def __init__(self, job: Job) -> None:
@@ -31,7 +31,7 @@ class Status:
         self._began = job.created
         self._time = job.created
         self._change = StateChange("starting")
-        self._progress: Progress | None = None
+        self._progress: ProgressMark | None = None
         self._saved: Saved | None = None
 
     def take(self, event: Event, when: float) -> bool:
@@ -41,11 +41,11 @@ class Status:
             if event.state == "running" and self._change.state not in ("running", "saving", "moving"):
                 self._began = when
             self._change = event
-        elif isinstance(event, Progress):
+        elif isinstance(event, ProgressMark):
             self._progress = event
         elif isinstance(event, Saved):
             self._saved = event
-        return isinstance(event, StateChange | Progress | Saved)
+        return isinstance(event, StateChange | ProgressMark | Saved)
 
     @property
     def ended(self) -> bool:

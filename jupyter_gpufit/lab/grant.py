@@ -13,7 +13,7 @@ import anyio
 from ..devices.device import Device
 from ..errors import GpufitError
 from .directory import Lab
-from .ledger import Published, Reader
+from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
 from .place import Room, Space, least, measure, rooms
 from .reasons import Waiting, device_words, stranger
@@ -67,7 +67,7 @@ class ClaimGone(GpufitError):
 @asynccontextmanager
 async def adopt(lab: Lab, id: str, fd: int, look: Look) -> AsyncIterator[Granted]:
     """Go on holding a claim that this very process took before it replaced its image (exec); `fd` came through that."""
-    claims = [claim for claim in Reader(lab.path).read().claims if claim.id == id]
+    claims = [claim for claim in LedgerReader(lab.path).read().claims if claim.id == id]
     if not claims or not os.path.samestat(os.stat(lab.path / id), os.fstat(fd)):
         raise ClaimGone(id, str(lab.path))
     [mine] = claims
@@ -95,7 +95,7 @@ async def memory_is_there(held: Held, look: Look, report: Report) -> bool:
     if all(device.kind == "slot" for device in held.granted.devices):
         return True
     deadline, pause = anyio.current_time() + VANISHING, 0.05
-    reader, told = Reader(held.granted.lab.path), None
+    reader, told = LedgerReader(held.granted.lab.path), None
     while short := await _short(held.granted, reader, look):
         waiting = _memory_missing(short)
         if waiting != told:
@@ -108,7 +108,7 @@ async def memory_is_there(held: Held, look: Look, report: Report) -> bool:
     return True
 
 
-async def _short(granted: Granted, reader: Reader, look: Look) -> list[Room]:
+async def _short(granted: Granted, reader: LedgerReader, look: Look) -> list[Room]:
     """The granted devices on which the bytes are not there."""
     devices = await look()
     claims = reader.read().claims  # now and not before: whoever ended meanwhile may still have its memory

@@ -19,7 +19,7 @@ from ..errors import DeviceError
 from ..settings import Settings
 from ..system.users import user_name
 from . import Claim, Lab, open_lab
-from .ledger import Reader
+from .ledger import LedgerReader
 from .usage import Use, read_uses
 
 By = Literal["user", "device", "day"]
@@ -63,7 +63,7 @@ def read_history(settings: Settings, by: By, days: float) -> History:
 def all_uses(lab: Lab, now: float) -> dict[int, list[Use]]:
     """Each user's uses, by uid; a claim that is still held counts up to now."""
     uses = {uid: {use.claim: use for use in found} for uid, found in read_uses(lab.path).items()}
-    for claim in Reader(lab.path).read().claims:
+    for claim in LedgerReader(lab.path).read().claims:
         uses.setdefault(claim.uid, {})[claim.id] = _so_far(claim, now)
     return {uid: list(found.values()) for uid, found in uses.items()}
 

@@ -12,7 +12,7 @@ import anyio
 from ..system.users import user_name
 from .grant import ClaimGone, Granted
 from .reasons import device_words
-from .watch import Watch
+from .watch import LabWatch
 from .wishes import Wish, new_wishes
 
 MARK_EVERY = 300.0  # seconds of use that a killed job may leave uncounted
@@ -37,7 +37,7 @@ class _Keeper:
 
     async def watch(self) -> None:
         marked = anyio.current_time()
-        with Watch(self.granted.lab.path) as watch:
+        with LabWatch(self.granted.lab.path) as watch:
             while True:
                 self._hear()
                 if not await watch.changed(max(0.0, marked + MARK_EVERY - anyio.current_time())):

@@ -20,7 +20,7 @@ from typing import Literal
 
 from .owner import flock_holders, held_by_owner, pid_view, this_process, uid_of
 from .pause import gpufit_test_pause
-from .record import LONGEST, Claim, Hold, Request, Ticket, Writer, decode, encode
+from .record import LONGEST, Claim, Hold, Request, Ticket, TicketWriter, decode, encode
 
 Kind = Literal["q", "c"]  # a ticket (in the queue), a claim
 _NAME = re.compile(r"([qc])\.([0-9]{1,10})\.([0-9a-f]{16})")
@@ -107,7 +107,7 @@ def _fill(fd: int, kind: Kind, text: bytes) -> None:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class LedgerLook:
     """What counts in the lab at one moment, oldest first."""
 
     tickets: tuple[Ticket, ...] = ()
@@ -117,14 +117,14 @@ class Snapshot:
 
 
 @dataclass
-class Reader:
+class LedgerReader:
     """Reads a lab again and again, and remembers what cannot change."""
 
     lab: Path
     _dead: set[_Key] = field(default_factory=set)  # what is dead stays dead
     _known: dict[_Key, _Entry | None] = field(default_factory=dict)
 
-    def read(self) -> Snapshot:
+    def read(self) -> LedgerLook:
         """What counts now."""
         changed = os.stat(self.lab).st_mtime_ns / 1e9
         held = dict(self._held())
@@ -139,7 +139,7 @@ class Reader:
                 value = entry.value(key[0], found)
                 claims.append(value) if isinstance(value, Claim) else tickets.append(value)
         strange = [key[0] for key in held if self._known[key] is None]
-        return Snapshot(
+        return LedgerLook(
             tuple(sorted(tickets, key=_age)), tuple(sorted(claims, key=_age)), changed, tuple(sorted(strange))
         )
 
@@ -194,7 +194,7 @@ class Reader:
 @dataclass
 class _Entry:
     request: Request
-    writer: Writer
+    writer: TicketWriter
     hold: Hold | None
     made: Ticket | None = None
 

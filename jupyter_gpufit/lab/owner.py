@@ -8,17 +8,17 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from ..system.identity import boot_id, start_time_of
-from .record import Writer
+from .record import TicketWriter
 
 
-def this_process() -> Writer:
+def this_process() -> TicketWriter:
     return _this_process(os.getpid())
 
 
 @lru_cache(maxsize=1)
-def _this_process(_forked: int) -> Writer:
+def _this_process(_forked: int) -> TicketWriter:
     pid = own_pid()
-    return Writer(pid=pid, start_time=start_time_of(pid) or 0, boot=boot_id(), view=pid_view())
+    return TicketWriter(pid=pid, start_time=start_time_of(pid) or 0, boot=boot_id(), view=pid_view())
 
 
 def own_pid() -> int:
@@ -61,7 +61,7 @@ def uid_of(pid: int) -> int | None:
 
 
 def held_by_owner(
-    writer: Writer, uid: int, pids: list[int], *, view: int, uid_of: Callable[[int], int | None] = uid_of
+    writer: TicketWriter, uid: int, pids: list[int], *, view: int, uid_of: Callable[[int], int | None] = uid_of
 ) -> bool:
     """Is the lock on a file of `uid`, which somebody holds, the one its writer took?
 

@@ -20,7 +20,7 @@ from ..devices.device import Device
 from ..errors import BadOption, DeviceError, StorageError
 from .directory import Lab
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
-from .ledger import Published, Snapshot, is_full, publish, sweep
+from .ledger import LedgerLook, Published, is_full, publish, sweep
 from .mutex import LabBusy, lab_mutex
 from .pause import gpufit_test_pause
 from .place import Placement, Space, refuse_impossible
@@ -30,7 +30,7 @@ from .record import Hold, Request
 from .stalled import Passing
 from .turn import Go, Wait, limit_exceeded, whose_turn
 from .view import LabReader
-from .watch import Watch
+from .watch import LabWatch
 
 AT_ONCE = 3.0  # seconds in which a move's claim must be decided: somebody waits for the answer
 SLOW = 20.0  # seconds between two looks when nothing happens: processes outside the lab make no event
@@ -123,7 +123,7 @@ class _Queueing:
             raise StorageError(str(self.lab.path), error.strerror or str(error), "GPUFIT_LAB") from error
 
     async def _wait(self) -> Held:
-        with Watch(self.lab.path) as watch:
+        with LabWatch(self.lab.path) as watch:
             while True:
                 held = await self._in_trouble(self._try)
                 if held is not None:
@@ -192,7 +192,7 @@ class _Queueing:
         granted = Granted(placement.devices, placement.bytes, placement.alone, (file.fd,), self.lab, claim)
         return Held(file, granted)
 
-    def _decide(self, snapshot: Snapshot, spaces: Sequence[Space]) -> Go | Wait:
+    def _decide(self, snapshot: LedgerLook, spaces: Sequence[Space]) -> Go | Wait:
         policy, now = load_policy(), anyio.current_time()
         queue = self.reader.order(snapshot, policy)
         mine = next((ticket for ticket in queue if ticket.id == self.ticket.id), None)

@@ -36,7 +36,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writer:
+class TicketWriter:
     """The process that published the file."""
 
     pid: int  # as its own /proc numbers it
@@ -74,7 +74,7 @@ class Claim(Ticket):
     hold: Hold
 
 
-def encode(request: Request, writer: Writer, hold: Hold | None = None) -> bytes:
+def encode(request: Request, writer: TicketWriter, hold: Hold | None = None) -> bytes:
     """The text of a ticket, or with `hold` of a claim; labels are cut so that it always stays readable."""
     words = {key: _cut(value) if isinstance(value, str) else value for key, value in vars(request).items()}
     record = {"format": FORMAT, "request": words, "writer": vars(writer)}
@@ -83,7 +83,7 @@ def encode(request: Request, writer: Writer, hold: Hold | None = None) -> bytes:
     return json.dumps(record).encode()
 
 
-def decode(text: bytes) -> tuple[Request, Writer, Hold | None]:
+def decode(text: bytes) -> tuple[Request, TicketWriter, Hold | None]:
     """Read what `encode` wrote; raise ValueError for anything else."""
     try:
         record = json.loads(text)
@@ -109,8 +109,8 @@ def _request(record: Mapping[str, Any]) -> Request:
     )
 
 
-def _writer(record: Mapping[str, Any]) -> Writer:
-    return Writer(
+def _writer(record: Mapping[str, Any]) -> TicketWriter:
+    return TicketWriter(
         pid=_number(record["pid"], 1, 1 << 32),
         start_time=_number(record["start_time"], 0, 1 << 63),
         boot=_word(record["boot"]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..devices.device import Device
 from .directory import Lab
 from .grant import sort_out
-from .ledger import Reader, Snapshot
+from .ledger import LedgerLook, LedgerReader
 from .order import fair_order, used_by_user
 from .place import Room, rooms
 from .policy import Policy, load_policy
@@ -36,16 +36,16 @@ class LabReader:
     """Reads a lab again and again; what does not change is read once."""
 
     lab: Lab
-    _files: Reader = field(init=False)
+    _files: LedgerReader = field(init=False)
     _usage: UsageReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._files, self._usage = Reader(self.lab.path), UsageReader(self.lab.path)
+        self._files, self._usage = LedgerReader(self.lab.path), UsageReader(self.lab.path)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> LedgerLook:
         return self._files.read()
 
-    def order(self, snapshot: Snapshot, policy: Policy) -> list[Ticket]:
+    def order(self, snapshot: LedgerLook, policy: Policy) -> list[Ticket]:
         """The tickets in the order of service, the same for everybody who sees these files."""
         if len({ticket.uid for ticket in snapshot.tickets}) < 2:
             return list(snapshot.tickets)  # among one user's own, the first comes first
@@ -80,6 +80,6 @@ def view_lab(lab: Lab, devices: Sequence[Device]) -> LabView:
     return LabReader(lab).view(devices)
 
 
-def _remarks(lab: Lab, policy: Policy, snapshot: Snapshot) -> tuple[str, ...]:
+def _remarks(lab: Lab, policy: Policy, snapshot: LedgerLook) -> tuple[str, ...]:
     strange = [f"{lab.path / name} is held and says nothing we can read; it is ignored." for name in snapshot.strange]
     return tuple(remark for remark in (lab.remark, policy.warning, *strange) if remark)

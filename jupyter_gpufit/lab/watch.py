@@ -20,7 +20,7 @@ _OURS_TO_IGNORE = ("u.",)  # notes of use come with every end of a claim, which 
 POLL = 1.0  # seconds between two looks where no watch can be had
 
 
-class Watch:
+class LabWatch:
     """A watch on a lab, from its construction on: no change between two calls of `changed` is missed."""
 
     def __init__(self, lab: Path) -> None:
@@ -28,7 +28,7 @@ class Watch:
         self._inotify: INotify | None = None
         self._open()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> LabWatch:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

@@ -20,11 +20,11 @@ from ..actions.possible import Verb, why_not
 from ..actions.status import read_job
 from ..errors import GpufitError
 from ..jobs.curves import Curve, Curves
-from ..jobs.events import Event, Metrics, Progress, StateChange
+from ..jobs.events import Event, Metrics, ProgressMark, StateChange
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.picked import MOST, pick, picked, shown
-from ..jobs.words import Status
+from ..jobs.words import StatusLine
 from ..settings import Settings
 from ..units import format_bytes, format_duration
 from .pictures import figure, picture
@@ -45,7 +45,7 @@ class JobCard:
 
     def __init__(self, job: Job, paths: JobPaths, settings: Settings) -> None:
         self._job, self._paths, self._settings = job, paths, settings
-        self._line = Status(job)
+        self._line = StatusLine(job)
         self._curves = Curves()
         self._drawn = 0.0  # time.monotonic()
         self._guard = threading.RLock()  # events come in one thread, a click in another
@@ -73,7 +73,7 @@ class JobCard:
         with self._guard:
             self._line.take(event, when)
             self._curves.take(event, when)
-            soon = isinstance(event, Metrics | Progress) and time.monotonic() - self._drawn > EVERY
+            soon = isinstance(event, Metrics | ProgressMark) and time.monotonic() - self._drawn > EVERY
             if soon or isinstance(event, StateChange):
                 self.draw()
 

@@ -22,7 +22,7 @@ from ..jobs.events import (
     Text,
 )
 from ..jobs.job import Job
-from ..jobs.words import Status, not_saved, saved
+from ..jobs.words import StatusLine, not_saved, saved
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
@@ -53,13 +53,13 @@ def cell_failed(failure: Failure) -> CellFailed:
     return kind(failure)
 
 
-class Card(Protocol):
+class EventCard(Protocol):
     """What shows a job's progress beside its output: widget.JobCard."""
 
     def take(self, event: Event, when: float) -> None: ...
 
 
-def with_card(show: Show, card: Card | None) -> Show:
+def with_card(show: Show, card: EventCard | None) -> Show:
     """What shows an event in the card, too."""
     if card is None:
         return show
@@ -88,7 +88,7 @@ class NotebookShow:
         self._has_card = has_card  # it says the same while it lives; the notebook's file keeps how it ended
         self._said = said  # in this kernel, of what need be said once
         self._job = job
-        self._status = Status(job)
+        self._status = StatusLine(job)
         self._display_id = f"gpufit-{job.id}-{time.monotonic_ns()}"
         self._begun = False
         self.failure: Failure | None = None
@@ -133,7 +133,7 @@ class WidgetShow:
         self._output = output
         self._said = said
         self._job = job
-        self._status = Status(job)
+        self._status = StatusLine(job)
 
     def __call__(self, event: Event, when: float | None = None) -> None:
         self._status.take(event, when or time.time())

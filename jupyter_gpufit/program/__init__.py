@@ -8,6 +8,6 @@
 from .running import generators
 from .running.managers import Recipe
 from .running.program import Program
-from .values import GeneratorRecord, Record, Unit, hidden
+from .values import FrameRecord, GeneratorRecord, Unit, hidden
 
-__all__ = ["GeneratorRecord", "Program", "Recipe", "Record", "Unit", "generators", "hidden"]
+__all__ = ["GeneratorRecord", "Program", "Recipe", "FrameRecord", "Unit", "generators", "hidden"]

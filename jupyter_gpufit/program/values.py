@@ -38,7 +38,7 @@ class Unit:
 
 
 @dataclass
-class Record:
+class FrameRecord:
     """One activation at a safe point: where it stands, and all that it holds."""
 
     uid: str

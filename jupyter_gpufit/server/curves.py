@@ -28,7 +28,7 @@ class _Known:
     curves: Curves = field(default_factory=Curves)
 
     def catch_up(self, paths: JobPaths) -> None:
-        reader = journal.Reader(paths.journal, self.after)
+        reader = journal.JournalReader(paths.journal, self.after)
         try:
             for entry in reader.read():
                 self.curves.take(entry.event, entry.time)
@@ -44,16 +44,16 @@ class CurveReader:
         self._guard = threading.Lock()
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    def read(self, paths: JobPaths, *, whole: bool) -> wire.Curves:
+    def read(self, paths: JobPaths, *, whole: bool) -> wire.WireCurves:
         """The numbers that its user wants drawn, over the whole run or of late, and its memory."""
         known = self._of(paths)
         with known.guard:
             known.catch_up(paths)
             curves = known.curves.metrics
             names = shown(curves, picked(paths))
-            return wire.Curves(
+            return wire.WireCurves(
                 names=tuple(curves),
-                curves=tuple(wire.Curve(name=name, points=_drawn(curves[name], whole)) for name in names),
+                curves=tuple(wire.WireCurve(name=name, points=_drawn(curves[name], whole)) for name in names),
                 memory=_drawn(known.curves.memory, whole),
                 older=known.curves.older,
             )

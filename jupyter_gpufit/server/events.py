@@ -65,7 +65,7 @@ class Events(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     # What the service gives ------------------------------------------------------------------------------------------
 
-    def take(self, status: wire.Status, message: str | None) -> None:
+    def take(self, status: wire.WireStatus, message: str | None) -> None:
         if message is not None:
             self._status = message
             self._wake.set()
@@ -178,7 +178,7 @@ class _Followed:
         self.unread = True
         self._wake.set()
 
-    def read(self, id: str) -> tuple[wire.Journal, str]:
+    def read(self, id: str) -> tuple[wire.WireJournal, str]:
         """The next stretch and its JSON; in a thread."""
         stretch = self._following.read(STRETCH)
         return stretch, to_json(wire.EntriesMessage(job=id, entries=stretch.entries, ended=stretch.ended))

@@ -73,7 +73,7 @@ class StatusHandler(Handler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        async def find() -> wire.Status:
+        async def find() -> wire.WireStatus:
             readings, under_way = self.service.readings, self.service.actions.under_way
             return wire.status_of(await readings.latest(), readings.history, version(), under_way)
 
@@ -86,11 +86,11 @@ class ActionHandler(Handler):
     @authenticated
     @authorized
     async def post(self, id: str, action: str) -> None:
-        async def find() -> wire.Said:
+        async def find() -> wire.WireSaid:
             if action not in VERBS:
                 raise Missing(f"There is no action {action[:40]!r}. It is one of {', '.join(VERBS)}.")
             body = _body(self.request.body)
-            return wire.Said(said=await self.service.actions.on_job(id, action, body.to))  # type: ignore[arg-type]
+            return wire.WireSaid(said=await self.service.actions.on_job(id, action, body.to))  # type: ignore[arg-type]
 
         await self.answer(find, 202)
 
@@ -101,8 +101,8 @@ class AskHandler(Handler):
     @authenticated
     @authorized
     async def post(self, id: str) -> None:
-        async def find() -> wire.Said:
-            return wire.Said(said=await self.service.actions.ask(id))
+        async def find() -> wire.WireSaid:
+            return wire.WireSaid(said=await self.service.actions.ask(id))
 
         await self.answer(find, 202)
 
@@ -113,12 +113,12 @@ class JournalHandler(Handler):
     @authenticated
     @authorized
     async def get(self, id: str) -> None:
-        async def find() -> wire.Journal:
+        async def find() -> wire.WireJournal:
             after, limit = self._number("after", 0), self._number("limit", MOST_ENTRIES)
             if limit < 1:
                 raise Unreadable(f"limit is {limit}; it must be 1 at least.")
 
-            def read() -> wire.Journal:
+            def read() -> wire.WireJournal:
                 return read_stretch(find_mine(self.service.settings(), id)[1], after, limit)
 
             return await aside(read, self.service.threads)
@@ -147,17 +147,17 @@ class CurvesHandler(Handler):
     @authenticated
     @authorized
     async def post(self, id: str) -> None:
-        async def find() -> wire.Curves:
+        async def find() -> wire.WireCurves:
             return await self._read(id, _picks(self.request.body))
 
         await self.answer(find)
 
-    async def _read(self, id: str, picks: wire.PickBody | None) -> wire.Curves:
+    async def _read(self, id: str, picks: wire.PickBody | None) -> wire.WireCurves:
         span = self.get_query_argument("span", "whole")
         if span not in ("whole", "latest"):
             raise Unreadable(f"span is {span[:40]!r}; it must be whole or latest.")
 
-        def read() -> wire.Curves:
+        def read() -> wire.WireCurves:
             paths = find_mine(self.service.settings(), id)[1]
             if picks is not None:
                 pick(paths, picks.names)

@@ -10,7 +10,7 @@ from ..jobs.events import Entry as Written
 from ..jobs.paths import JobPaths
 from ..jobs.record import read_record
 from ..jobs.state import OVER
-from .wire import Entry, Journal, entry_of
+from .wire import WireEntry, WireJournal, entry_of
 
 MOST_ENTRIES = 1000  # in one stretch
 LARGEST = 1 << 20  # characters in one stretch, unless a single entry has more
@@ -23,17 +23,17 @@ class Following:
     paths: JobPaths
     after: int = 0  # -1000: the last thousand
     more: bool = False  # the last stretch was cut short
-    _reader: journal.Reader | None = None
+    _reader: journal.JournalReader | None = None
     _unread: Iterator[Written] = field(default_factory=lambda: iter(()))
 
-    def read(self, limit: int = MOST_ENTRIES) -> Journal:
+    def read(self, limit: int = MOST_ENTRIES) -> WireJournal:
         """The next stretch; empty when there is nothing new."""
         if self._reader is None:
             self._begin()
         # Before the look into the journal: a worker that is gone by now has written all it ever will.
         silent = read_record(self.paths).state in OVER
         entries = self._take(min(limit, MOST_ENTRIES))
-        return Journal(entries=tuple(entries), next=self.after, ended=silent and not self.more)
+        return WireJournal(entries=tuple(entries), next=self.after, ended=silent and not self.more)
 
     def close(self) -> None:
         if self._reader is not None:
@@ -42,11 +42,11 @@ class Following:
     def _begin(self) -> None:
         if self.after < 0:
             self.after = max(0, journal.last_seq(self.paths.journal) + self.after)
-        self._reader = journal.Reader(self.paths.journal, self.after)
+        self._reader = journal.JournalReader(self.paths.journal, self.after)
 
-    def _take(self, limit: int) -> list[Entry]:
+    def _take(self, limit: int) -> list[WireEntry]:
         assert self._reader is not None
-        entries: list[Entry] = []
+        entries: list[WireEntry] = []
         size = 0
         self.more = True
         while len(entries) < limit and size < LARGEST:
@@ -63,7 +63,7 @@ class Following:
         return entries
 
 
-def read_stretch(paths: JobPaths, after: int, limit: int) -> Journal:
+def read_stretch(paths: JobPaths, after: int, limit: int) -> WireJournal:
     """One stretch, for somebody who asks once."""
     following = Following(paths, after)
     try:

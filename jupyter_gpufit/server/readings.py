@@ -96,11 +96,11 @@ def _nothing(problem: str) -> Status:
 class Looker(Protocol):
     """Somebody who looks; it must take what it is given without waiting."""
 
-    def take(self, status: wire.Status, message: str | None) -> None:
+    def take(self, status: wire.WireStatus, message: str | None) -> None:
         """There is a reading; `message` is its JSON, or None when nothing has changed."""
 
 
-class Watch:
+class ReadingWatch:
     """Reads for those who look, and tells them what has changed."""
 
     def __init__(self, readings: Readings, under_way: Callable[[], wire.UnderWay] = dict) -> None:
@@ -109,7 +109,7 @@ class Watch:
         self._lookers: set[Looker] = set()
         self._loop: asyncio.Task[None] | None = None
         self._nudged = asyncio.Event()
-        self._told: wire.Status | None = None
+        self._told: wire.WireStatus | None = None
         self._message = ""
 
     def join(self, looker: Looker) -> None:
@@ -152,7 +152,7 @@ class Watch:
                 looker.take(status, message)
             await self._rest(began)
 
-    def _news(self, status: wire.Status) -> str | None:
+    def _news(self, status: wire.WireStatus) -> str | None:
         told = self._told
         if told is not None and status.time - told.time < AT_LEAST and _content(status) == _content(told):
             return None
@@ -165,7 +165,7 @@ class Watch:
             await self._nudged.wait()
 
 
-def _content(status: wire.Status) -> tuple[object, ...]:
+def _content(status: wire.WireStatus) -> tuple[object, ...]:
     """What a change of makes news: all but the time itself."""
     devices = [(device.uuid, *[getattr(device, name) for name in _TOLD]) for device in status.devices]
     return devices, status.jobs, status.claims, status.queue, status.remarks, status.problem

@@ -36,7 +36,7 @@ _NAMES: Mapping[type, str] = {
 }
 MESSAGES = (wire.StatusMessage, wire.EntriesMessage, wire.SaidMessage, wire.ProblemMessage)
 _TOP = (
-    *(wire.Status, wire.Journal, wire.Curves, wire.PickBody, wire.ActionBody, wire.Said, wire.Refused),
+    *(wire.WireStatus, wire.WireJournal, wire.WireCurves, wire.PickBody, wire.ActionBody, wire.WireSaid, wire.Refused),
     *MESSAGES,
     *(wire.FollowFrom, Can, Target),
 )
@@ -52,7 +52,7 @@ sense. The client sends `{"follow": <FollowFrom>}` and `{"unfollow": <job's id>}
 
 
 def name_of(cls: type) -> str:
-    return _NAMES.get(cls, cls.__name__)
+    return _NAMES.get(cls, cls.__name__.removeprefix("Wire"))
 
 
 def classes(top: Iterable[type] = _TOP) -> dict[str, type]:
@@ -118,16 +118,16 @@ def _paths() -> dict[str, Any]:
     picks = {"required": True, "content": _content(wire.PickBody)}
     body = {"required": False, "content": _content(wire.ActionBody)}
     return {
-        "/status": {"get": _route("Everything a panel shows.", 200, wire.Status)},
+        "/status": {"get": _route("Everything a panel shows.", 200, wire.WireStatus)},
         "/openapi.json": {"get": _route("This description.", 200, None)},
         "/jobs/{id}/journal": {
-            "get": _route("A stretch of a job's journal.", 200, wire.Journal, 404, 422, parameters=[id, *stretch])
+            "get": _route("A stretch of a job's journal.", 200, wire.WireJournal, 404, 422, parameters=[id, *stretch])
         },
         "/jobs/{id}/curves": {
-            "get": _route("What a job's numbers did.", 200, wire.Curves, 404, 422, parameters=[id, span]),
+            "get": _route("What a job's numbers did.", 200, wire.WireCurves, 404, 422, parameters=[id, span]),
             "post": _route(
                 "Pick which of them are drawn.",
-                *(200, wire.Curves, 404, 409, 422),
+                *(200, wire.WireCurves, 404, 409, 422),
                 parameters=[id, span],
                 requestBody=picks,
             ),
@@ -135,14 +135,20 @@ def _paths() -> dict[str, Any]:
         "/jobs/{id}/{action}": {
             "post": _route(
                 "Act on one of this user's jobs. 202: it is under way, and this is what it said so far.",
-                *(202, wire.Said, 404, 409, 422),
+                *(202, wire.WireSaid, 404, 409, 422),
                 parameters=[id, verb],
                 requestBody=body,
             )
         },
         "/claims/{id}/ask": {
             "post": _route(
-                "Ask another user to release their claim.", 202, wire.Said, 404, 409, parameters=[id], requestBody=body
+                "Ask another user to release their claim.",
+                202,
+                wire.WireSaid,
+                404,
+                409,
+                parameters=[id],
+                requestBody=body,
             )
         },
     }

@@ -17,7 +17,7 @@ from . import wire
 from .actions import Actions
 from .curves import CurveReader
 from .encode import to_json
-from .readings import Readings, Watch
+from .readings import Readings, ReadingWatch
 
 THREADS = 4  # that read journals; a home directory that hangs takes no more than these
 
@@ -25,7 +25,7 @@ THREADS = 4  # that read journals; a home directory that hangs takes no more tha
 class Client(Protocol):
     """Somebody with a WebSocket; see events.py."""
 
-    def take(self, status: wire.Status, message: str | None) -> None: ...
+    def take(self, status: wire.WireStatus, message: str | None) -> None: ...
     def say(self, message: str) -> None: ...
 
 
@@ -40,7 +40,7 @@ class Service:
         self.readings = Readings(self._read)
         self.actions = Actions(settings, self._tell, self._stirred)
         self._reader = StatusReader()
-        self._watch = Watch(self.readings, lambda: self.actions.under_way)
+        self._watch = ReadingWatch(self.readings, lambda: self.actions.under_way)
         self._clients: set[Client] = set()
         self._lab: Path | None = None  # as the last reading found it
         self._watched: Path | None = None

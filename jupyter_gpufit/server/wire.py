@@ -32,7 +32,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device(BareDevice):
+class WireDevice(BareDevice):
     """A device, and what there is of it."""
 
     room: RoomView
@@ -41,7 +41,7 @@ class Device(BareDevice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(JobView):
+class WireJob(JobView):
     """One of this user's jobs."""
 
     can: Can
@@ -49,12 +49,12 @@ class Job(JobView):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
+class WireStatus:
     """Everything a panel shows."""
 
     version: str  # of jupyter_gpufit in the server
-    devices: tuple[Device, ...]
-    jobs: tuple[Job, ...]  # this user's, oldest first
+    devices: tuple[WireDevice, ...]
+    jobs: tuple[WireJob, ...]  # this user's, oldest first
     claims: tuple[ClaimView, ...]  # everybody's, oldest first
     queue: tuple[TicketView, ...]  # everybody's, in the order of service
     remarks: tuple[str, ...]  # what the reader must know of the lab
@@ -63,7 +63,7 @@ class Status:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class WireEntry:
     """One entry of a job's journal."""
 
     number: int
@@ -72,16 +72,16 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Journal:
+class WireJournal:
     """A stretch of a job's journal."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[WireEntry, ...]
     next: int  # to be given as `after` for what comes then
     ended: bool  # nothing more will come unless the job is resumed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class WireCurve:
     """One of the loop's numbers over its steps, with as many points as a picture shows."""
 
     name: str
@@ -89,11 +89,11 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curves:
+class WireCurves:
     """What a job's numbers did."""
 
     names: tuple[str, ...]  # of all that there are
-    curves: tuple[Curve, ...]  # of those that its user wants drawn
+    curves: tuple[WireCurve, ...]  # of those that its user wants drawn
     memory: tuple[tuple[float, float | None], ...]  # seconds since 1970, bytes on the device
     older: bool  # the whole run has more than its latest thousand points
 
@@ -113,7 +113,7 @@ class ActionBody:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class WireSaid:
     """What an action said in its first moment."""
 
     said: str
@@ -131,7 +131,7 @@ class StatusMessage:
     """There is a new status."""
 
     type: Literal["status"] = "status"
-    status: Status
+    status: WireStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class EntriesMessage:
 
     type: Literal["entries"] = "entries"
     job: str
-    entries: tuple[Entry, ...]
+    entries: tuple[WireEntry, ...]
     ended: bool
 
 
@@ -176,14 +176,14 @@ def status_of(
     history: Mapping[str, Sequence[Sample]],
     version: str,
     under_way: UnderWay = MappingProxyType({}),
-) -> Status:
+) -> WireStatus:
     """Put together what was read, for somebody who looks at a panel."""
     nothing = RoomView(free=0, foreign=0, held_for="")
     rooms = [*reading.rooms, *[nothing] * (len(reading.devices) - len(reading.rooms))]
-    return Status(
+    return WireStatus(
         version=version,
         devices=tuple(
-            Device(
+            WireDevice(
                 **vars(device),
                 room=room,
                 parts=parts_of(device, room, reading.claims),
@@ -192,7 +192,8 @@ def status_of(
             for device, room in zip(reading.devices, rooms, strict=True)
         ),
         jobs=tuple(
-            Job(**vars(job), can=possible(job, reading), under_way=under_way.get(job.id, ())) for job in reading.jobs
+            WireJob(**vars(job), can=possible(job, reading), under_way=under_way.get(job.id, ()))
+            for job in reading.jobs
         ),
         claims=reading.claims,
         queue=reading.queue,
@@ -226,6 +227,6 @@ def parts_of(device: BareDevice, room: RoomView, claims: Iterable[ClaimView]) ->
     return (*parts, Part(kind="free", bytes=left))
 
 
-def entry_of(entry: JournalEntry) -> Entry:
+def entry_of(entry: JournalEntry) -> WireEntry:
     """An entry of the journal as the API has it."""
-    return Entry(number=entry.seq, time=entry.time, event={"kind": entry.event.kind, **vars(entry.event)})
+    return WireEntry(number=entry.seq, time=entry.time, event={"kind": entry.event.kind, **vars(entry.event)})

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..graph import Arrival, Memory
+from ..graph import Arrival, SharedMemory
 from ..graph.kind import Kind, kind_of, no_state, unchanged
 from ..graph.opening import Opener, Whole
 from ..graph.spans import MEMORY
 from ..graph.stream import Namespace
-from ..graph.travel.arrival import Opened
+from ..graph.travel.arrival import OpenedGraph
 from ..graph.travel.reply import split
 from .libraries.figures import made_anew
 
 
 @dataclass
-class Needed:
+class NeededAgain:
     """In the graph of a snapshot."""
 
     graph: bytes  # of the shipment
@@ -37,20 +37,20 @@ def changed_by_now(arrival: Arrival) -> list[Any]:
     return [obj for obj, kind, then in arrival.marks if id(obj) not in inner and not unchanged(then, kind.picture(obj))]
 
 
-def needed_of(arrival: Arrival, changed: list[Any], written: Mapping[int, Any]) -> Needed:
+def needed_of(arrival: Arrival, changed: list[Any], written: Mapping[int, Any]) -> NeededAgain:
     """`written`: the ids of what the snapshot holds."""
     ids = set(map(id, changed))
     numbered = enumerate(arrival.opened.objects)
     there = [(number, obj) for number, obj in numbered if number > 1 and id(obj) in written]
     now = arrival.namespace
     same = [name for name, value in arrival.bindings.items() if name in now and now[name] is value]
-    return Needed(
+    return NeededAgain(
         arrival.graph, len(arrival.opened.objects), there, {number for number, obj in there if id(obj) in ids}, same
     )
 
 
 def arrival_again(
-    needed: Needed, namespace: Namespace, before: Namespace, memory: Memory, whole: Whole, began: float
+    needed: NeededAgain, namespace: Namespace, before: Namespace, memory: SharedMemory, whole: Whole, began: float
 ) -> Arrival:
     """`before`: what the namespace held before the snapshot was opened."""
     header, _ = split(needed.graph)
@@ -64,7 +64,7 @@ def arrival_again(
     marks = list(_marks(found, needed.changed, kinds))
     bindings = before | {name: namespace[name] for name in needed.same if name in namespace}
     return Arrival(
-        needed.graph, memory, namespace, Opened(header, objects, opener), whole, marks, bindings, kinds, began
+        needed.graph, memory, namespace, OpenedGraph(header, objects, opener), whole, marks, bindings, kinds, began
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ..checkpoint.values import Blob, Changes
 from ..graph.memory import Buffer
 from ..graph.opening import Whole
-from ..graph.spans import Foreign, Layout, Region
+from ..graph.spans import Foreign, Region, SpanLayout
 from .users_files import Look, UsersFiles, may_have_changed
 
 Read = Callable[[int, memoryview], None]
@@ -80,7 +80,7 @@ class Parts:
 
 
 def gather(
-    layout: Layout, devices: Mapping[int, Any], whole: Whole, inputs: Any, roots: Mapping[str, Any], since: float
+    layout: SpanLayout, devices: Mapping[int, Any], whole: Whole, inputs: Any, roots: Mapping[str, Any], since: float
 ) -> Parts:
     """`devices`: the storages on devices by offset. `inputs`: the extents of the shipment in `whole`.
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.data import _utils, get_worker_info
 
 from ..surroundings import generators
-from .watched import State, Watched
+from .watched import Watched, WatchedState
 
 States = dict[str, Any]  # the process's generators, and under "held" what else goes on there
 
@@ -32,7 +32,7 @@ class Start:
     own: Callable[[int], None] | None
     collate: Any
     states: dict[int, States]
-    first: State | None  # of the generators when the first workers were started
+    first: WatchedState | None  # of the generators when the first workers were started
 
     def watched(self, dataset: Any) -> Watched:
         return Watched({"dataset": dataset, "collate_fn": self.collate, "worker_init_fn": self.own})

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CannotArrive, NotResumable
-from ..graph import Arrival, Memory
+from ..graph import Arrival, SharedMemory
 from ..graph.opening import Opener, Whole
 from ..graph.sources import make_known
 from ..graph.stream import GraphUnpickler, Namespace, without_collecting
 from ..graph.travel.reply import split
 from ..surroundings import process
 from . import modules
-from .arrived import Needed, arrival_again
+from .arrived import NeededAgain, arrival_again
 from .blobs import Loaded, Read, fill_files, fill_input
 from .restoring import Restoring
 from .take import VERSION
-from .users_files import Left, UsersFiles
+from .users_files import LeftFiles, UsersFiles
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def restore(
     program: Any,
     namespace: Namespace,
     *,
-    memory: Memory | None = None,
-    left: Left | None = None,
+    memory: SharedMemory | None = None,
+    left: LeftFiles | None = None,
 ) -> Restored:
     """Open a snapshot in `namespace`; `read(i, view)` fills a view with the bytes of blob i.
 
@@ -45,7 +45,7 @@ def restore(
     `left`: how the training ended; by default, right after the snapshot.
     The program has the records then, and puts the settings in place when the cell has come to where it stood.
     """
-    left = left or Left()
+    left = left or LeftFiles()
     header, stream = split(graph)
     if header.get("version") != VERSION:
         raise NotResumable(left.job, "another version of jupyter_gpufit saved it. Resume it with that version.")
@@ -77,10 +77,10 @@ def restore(
     return found
 
 
-def _input_memory(header: dict[str, Any], memory: Memory | None) -> Memory:
+def _input_memory(header: dict[str, Any], memory: SharedMemory | None) -> SharedMemory:
     if memory is not None and memory.size != header["input size"]:
         raise CannotArrive("", "the kernel's memory is not the one that this training was started with.")
-    return memory or Memory.create(header["input size"])
+    return memory or SharedMemory.create(header["input size"])
 
 
 def _open(
@@ -91,7 +91,7 @@ def _open(
     namespace: Namespace,
     whole: Whole,
     restoring: Restoring,
-) -> tuple[Any, process.Settings, Any, Needed]:
+) -> tuple[Any, process.Settings, Any, NeededAgain]:
     opener, name = Opener(), ""
     opener.extend(header["table"], header["files"], loaded, whole)
     try:

@@ -35,7 +35,7 @@ from ..graph.paths import where
 from ..graph.stream import NOT_OURS, Namespace, Refusal, a_thing, deeply, without_collecting
 from ..graph.travel.arrival import _HISTORY
 from ..graph.travel.reply import split
-from ..program.values import Record, hidden
+from ..program.values import FrameRecord, hidden
 from ..surroundings import process
 from ..surroundings.past_modes import past_modes
 from . import hazards, modules
@@ -94,7 +94,7 @@ class _Whole:
     arrival: Arrival | None
     namespace: Namespace
     skip: Skip
-    records: list[Record]
+    records: list[FrameRecord]
     settings: process.Settings
     extra: Any
 
@@ -229,7 +229,7 @@ class _Whole:
         }
 
 
-def _contents(record: Record) -> Iterator[tuple[str, Any]]:
+def _contents(record: FrameRecord) -> Iterator[tuple[str, Any]]:
     for name, cell in record.cells.items():
         try:
             yield name, cell.cell_contents

@@ -101,7 +101,7 @@ def _time_tells(directory: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Left:
+class LeftFiles:
     """How a training left its files."""
 
     job: str = "job"  # its name
@@ -117,7 +117,7 @@ class Left:
 class UsersFiles:
     """Brings the files back to what they were at the checkpoint, as far as nobody else has written to them."""
 
-    def __init__(self, left: Left, remarks: list[str]) -> None:
+    def __init__(self, left: LeftFiles, remarks: list[str]) -> None:
         self._left, self._remarks = left, remarks
         self._moved: dict[str, str] = {}
 

@@ -44,7 +44,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class State:
+class WatchedState:
     """What is picked up with each batch; plain values, since they are sent while the worker goes on."""
 
     generators: dict[Path, Any]
@@ -86,7 +86,7 @@ class Watched:
         self._directories = homes()
         self._look(roots)
 
-    def read(self) -> State:
+    def read(self) -> WatchedState:
         changed: dict[tuple[Path, str], Any] = {}
         lost = {name: None for name, one, size in self._containers if _size(one) != size}
         for path, home in self._homes.items():
@@ -97,9 +97,9 @@ class Watched:
                     changed[path, name] = Made(_like(value), _read(value))
                 elif then is not None or (isinstance(value, _CONTAINERS) and value):
                     lost[name] = None  # but a file or a model that is opened where it is first used is opened again
-        return State({path: _read(one) for path, one in self._generators.items()}, changed, tuple(lost))
+        return WatchedState({path: _read(one) for path, one in self._generators.items()}, changed, tuple(lost))
 
-    def put(self, state: State) -> None:
+    def put(self, state: WatchedState) -> None:
         for (path, name), value in state.changed.items():
             self._homes[path].put(name, _made(value) if isinstance(value, Made) else value)
         for path, was in state.generators.items():

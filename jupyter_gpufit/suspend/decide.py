@@ -12,7 +12,7 @@ KEPT_FREE = GiB  # bytes of the host's memory that a suspended process leaves to
 
 
 @dataclass(frozen=True)
-class Left:
+class LeftAsleep:
     """What a training had when it was suspended."""
 
     device: Device
@@ -25,7 +25,7 @@ class Left:
         return self.held + self.context
 
 
-def why_not(left: Left, *, devices: int, children: int, trackers: int, free: int) -> str:
+def why_not(left: LeftAsleep, *, devices: int, children: int, trackers: int, free: int) -> str:
     """Why the process had better end: half a sentence; `free`: bytes of the host's memory."""
     if devices != 1:
         return f"it has {devices} devices, and the driver moves processes with one"
@@ -48,7 +48,7 @@ class Back:
     why_not: str = ""  # half a sentence; empty: it is open
 
 
-def way_back(left: Left, device: Device, room: int, devices: Sequence[Device]) -> Back:
+def way_back(left: LeftAsleep, device: Device, room: int, devices: Sequence[Device]) -> Back:
     """From where it was to a device on which its tensors may have so many bytes, given all devices that are here."""
     if _type(device) != _type(left.device):
         return Back({}, f"it was on {_type(left.device)}, and {device.label} is {_type(device)}")

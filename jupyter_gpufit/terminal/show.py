@@ -18,7 +18,7 @@ from ..jobs.events import (
     Text,
 )
 from ..jobs.job import Job
-from ..jobs.words import Status, not_saved, saved
+from ..jobs.words import StatusLine, not_saved, saved
 
 
 class TerminalShow:
@@ -27,7 +27,7 @@ class TerminalShow:
     def __init__(self, job: Job, out: TextIO, err: TextIO) -> None:
         self._out, self._err = out, err
         self._job = job
-        self._status = Status(job)
+        self._status = StatusLine(job)
         self.failure: Failure | None = None
 
     def __call__(self, event: Event, when: float | None = None) -> None:

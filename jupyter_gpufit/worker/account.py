@@ -22,7 +22,7 @@ from ..jobs.state import ENDED, State
 from ..system.identity import ProcessId
 from ..system.version import version
 from .output import Output
-from .output import Text as Written
+from .output import WrittenText as Written
 
 
 class Account:

@@ -25,7 +25,7 @@ import anyio
 
 from ..errors import GpufitError, NotNow, first_of
 from ..estimate.tracing.trace import import_what_traces
-from ..jobs.events import CouldNotSave, Failure, Note, Progress, Saved, StateChange
+from ..jobs.events import CouldNotSave, Failure, Note, ProgressMark, Saved, StateChange
 from ..jobs.handover import KEPT, Handover, kept, receive
 from ..jobs.job import Job
 from ..jobs.live import Memory
@@ -261,14 +261,14 @@ class Worker:
         if metrics is not None:
             self.account.output.put(metrics)
         if now != last:
-            self.account.output.put(Progress(*now, memory.peak, self.machine.pace.words()))
+            self.account.output.put(ProgressMark(*now, memory.peak, self.machine.pace.words()))
         self.account.far(now[0], live)
         return now
 
     def _mark_last_progress(self) -> None:
         if (meter := self.machine.meter) is not None and not self.machine.silent:
             with suppress(OSError):
-                self.account.output.put(Progress(self.machine.steps.step, meter.used(), meter.peak()))
+                self.account.output.put(ProgressMark(self.machine.steps.step, meter.used(), meter.peak()))
 
     async def _give_result(self) -> None:
         """Wait until the notebook has taken the variables; if none does, put them on the disk for a later one."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import SocketAttribute, UNIXSocketStream
 
-from ..jobs.protocol import PROTOCOL, Answer, Request, Verb
+from ..jobs.protocol import PROTOCOL, Answer, Verb, WorkerRequest
 
 LONGEST_REQUEST = 64 << 10  # bytes
 ACCEPT_AGAIN = 0.2  # seconds after a front could not be let in
@@ -75,7 +75,7 @@ async def _serve_client(client: Any, worker: Controlled, followers: Followers) -
         try:
             while line := await _line(client):
                 request = _decode(line)
-                if isinstance(request, Request) and request.verb == "follow" and not follows:
+                if isinstance(request, WorkerRequest) and request.verb == "follow" and not follows:
                     follows = True
                     followers.change(+1)
                 await _answer(client, worker, request)
@@ -105,9 +105,9 @@ async def _line(client: UNIXSocketStream) -> bytes:
     return received
 
 
-def _decode(line: bytes) -> Request | Answer:
+def _decode(line: bytes) -> WorkerRequest | Answer:
     try:
-        request = Request.decode(line)
+        request = WorkerRequest.decode(line)
     except (ValueError, KeyError, TypeError):
         return Answer(False, "the request cannot be read")
     if request.protocol != PROTOCOL:
@@ -115,7 +115,7 @@ def _decode(line: bytes) -> Request | Answer:
     return request
 
 
-async def _answer(client: UNIXSocketStream, worker: Controlled, request: Request | Answer) -> None:
+async def _answer(client: UNIXSocketStream, worker: Controlled, request: WorkerRequest | Answer) -> None:
     if isinstance(request, Answer):
         await client.send(request.encode())
         return

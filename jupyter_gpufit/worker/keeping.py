@@ -154,7 +154,7 @@ class CellKeeps:
     def restore(self) -> Arrival:
         """Bring everything back to where the newest whole checkpoint has it; run again, the cell goes on from there."""
         from ..snapshot.restore import restore
-        from ..snapshot.users_files import Left
+        from ..snapshot.users_files import LeftFiles
 
         machine = self._machine
         found = files.newest(machine.paths.checkpoints)
@@ -166,7 +166,7 @@ class CellKeeps:
             about = opened.about
             memory = machine.memory if machine.memory.fds else None
             self._check(about)
-            left = Left(machine.name, machine.handover.alive_until)
+            left = LeftFiles(machine.name, machine.handover.alive_until)
             given = machine.program, machine.shell.user_ns
             restored = restore(opened.graph, opened.read, *given, memory=memory, left=left)
         self._note_that_it_lives()

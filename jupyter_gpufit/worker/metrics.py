@@ -98,7 +98,7 @@ class Sampler:
 
 
 @dataclass
-class Curve:
+class SampledCurve:
     """Decides which readings are worth an entry of the journal: a long training must not fill it with points."""
 
     began: float

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from ..units import MiB
-from .streams import Stream, Tap, make_c_line_buffered, push_out, readiness
-from .texts import Bytes, Decoder, Event, Name, Text, batches, coalesced, size
+from .streams import CapturedStream, Tap, make_c_line_buffered, push_out, readiness
+from .texts import Bytes, Decoder, Event, Name, WrittenText, batches, coalesced, size
 
-__all__ = ["Event", "Name", "Output", "Text"]
+__all__ = ["Event", "Name", "Output", "WrittenText"]
 
 COALESCE = 0.05  # seconds in which what is written becomes one event
 BACKLOG = 8 * MiB  # in the queue before writers wait
@@ -89,7 +89,7 @@ class Output:
         self._flusher.start()
         self._reader.start()
         sys.stdout, sys.stderr = (
-            Stream(tap.name, tap.fd, take=self._take, catch_up=self._catch_up) for tap in (stdout, stderr)
+            CapturedStream(tap.name, tap.fd, take=self._take, catch_up=self._catch_up) for tap in (stdout, stderr)
         )
 
     def stop(self) -> None:

@@ -23,7 +23,7 @@ from ..jobs.epoch import current_epoch
 from ..jobs.events import Note
 from ..lab import Granted
 from ..snapshot.libraries import trackers
-from ..suspend.decide import KEPT_FREE, Left, is_elsewhere, way_back, why_not
+from ..suspend.decide import KEPT_FREE, LeftAsleep, is_elsewhere, way_back, why_not
 from ..suspend.driver import CannotSuspend, Driver
 from ..units import format_bytes, format_duration
 from .on_device import for_torch
@@ -40,7 +40,7 @@ VANISHING = 30.0  # seconds in which the driver is expected to show that the dev
 class Rest:
     """One stay off the device."""
 
-    left: Left
+    left: LeftAsleep
     collects: bool  # garbage, while it runs
     woken: bool = False
     dismissed: bool = False
@@ -150,15 +150,15 @@ async def begin_rest(machine: WorkerMachine) -> Rest | None:
             driver.close()
 
 
-def _left(machine: WorkerMachine) -> Left:
+def _left(machine: WorkerMachine) -> LeftAsleep:
     device = machine.granted.devices[0]
     # A slot's figure is of the whole process, a GPU's of torch's memory alone.
     context = 0 if device.kind == "slot" else context_of(machine.settings, device.kind, device.name).bytes
     assert machine.meter is not None
-    return Left(device, machine.meter.used(), context)
+    return LeftAsleep(device, machine.meter.used(), context)
 
 
-async def _until_off(machine: WorkerMachine, left: Left) -> None:
+async def _until_off(machine: WorkerMachine, left: LeftAsleep) -> None:
     """The claim is given back when the driver itself shows that nothing of this process is there any more."""
     with anyio.move_on_after(VANISHING):
         while any(  # noqa: ASYNC110 - the driver makes no event of it

@@ -72,7 +72,7 @@ Saying: TypeAlias = Callable[[Why, str], None]  # what a wish waits for, in word
 
 
 @dataclass
-class Wish:
+class SaveWish:
     """What was asked for and is not yet taken."""
 
     why: Why
@@ -102,8 +102,8 @@ class Saver:
         self._saying = saying
         self._defect = defect
         self._guard = threading.Lock()  # a wish is either joined, or taken
-        self._wish: Wish | None = None
-        self._writing: Wish | None = None  # the one that is being written
+        self._wish: SaveWish | None = None
+        self._writing: SaveWish | None = None  # the one that is being written
         self._asked = 0
         self._prepared = False
         self._makes_room = False  # just now, for the copy
@@ -111,7 +111,7 @@ class Saver:
         self._open = False
         self._looking = False
         self._left: Leave | None = None
-        self._left_by: Wish | None = None
+        self._left_by: SaveWish | None = None
 
     # The control thread ----------------------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class Saver:
             wish = self._wish
             if wish is None:
                 self._asked += 1
-                wish = self._wish = Wish(why, self._asked, leave, give_up)
+                wish = self._wish = SaveWish(why, self._asked, leave, give_up)
             elif wish.leave is None and (leave is not None or wish.why == "automatic"):
                 wish.why, wish.leave, wish.give_up, wish.since = why, leave, give_up, time.monotonic()
         if self._writing is None:
@@ -235,7 +235,9 @@ class Saver:
                 said = held
                 self._saying(wish.why, f"{WAITING}{what} since {waited:.0f} s: {held}")
 
-    async def _finish(self, wish: Wish, step: int, where: str, began: float, pause: float, future: Future[Any]) -> None:
+    async def _finish(
+        self, wish: SaveWish, step: int, where: str, began: float, pause: float, future: Future[Any]
+    ) -> None:
         """Wait until it is durable; only then it is said, and only then the job may leave."""
         try:
             durable: Durable = await asyncio.wrap_future(future)
@@ -263,7 +265,7 @@ class Saver:
         self._defect(error)
         return f"{type(error).__name__}: {error}"
 
-    def _fail(self, wish: Wish, reason: str) -> None:
+    def _fail(self, wish: SaveWish, reason: str) -> None:
         """The wish comes to nothing, and the training goes on."""
         if self._wish is wish:
             self._wish = None
@@ -277,7 +279,7 @@ class Saver:
         if self._wish is not None and self._open:
             self._group.start_soon(self._arm)
 
-    async def _try_again(self, wish: Wish) -> None:
+    async def _try_again(self, wish: SaveWish) -> None:
         await anyio.sleep(wish.retry)
         wish.retry = min(LAST_RETRY, wish.retry * 2)
         self._keeps.want(self._wish is not None)
@@ -315,7 +317,7 @@ class Saver:
             if not isinstance(error, GpufitError):
                 self._defect(error)
 
-    def _save(self, wish: Wish) -> bool:
+    def _save(self, wish: SaveWish) -> bool:
         began = time.monotonic()
         try:
             step, where, future = self._keeps.save(wish.why)

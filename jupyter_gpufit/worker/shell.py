@@ -33,7 +33,7 @@ OUR_FILES = str(Path(__file__).resolve().parents[1]) + os.sep
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
-class Publisher(DisplayPublisher):
+class JournalPublisher(DisplayPublisher):
     """display(), update_display() and clear_output()."""
 
     shell: WorkerShell
@@ -82,7 +82,7 @@ class LastExpression(DisplayHook):
 class WorkerShell(InteractiveShell):
     """Runs one cell and says what it showed."""
 
-    display_pub_class = Type(Publisher)
+    display_pub_class = Type(JournalPublisher)
     displayhook_class = Type(LastExpression)
     emit: Emit
     cell_source = ""

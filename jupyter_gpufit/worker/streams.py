@@ -15,12 +15,12 @@ from functools import lru_cache, partial
 from typing import Any, TextIO
 
 from ..units import KiB, MiB
-from .texts import Event, Name, Text
+from .texts import Event, Name, WrittenText
 
 PIPE = 1 * MiB  # the most that an ordinary user may ask for
 
 
-class Stream(io.TextIOBase):
+class CapturedStream(io.TextIOBase):
     """A sys.stdout whose texts go to `take`; where that declines (in a forked child), straight to the fd."""
 
     encoding = "utf-8"
@@ -38,7 +38,7 @@ class Stream(io.TextIOBase):
     def write(self, text: str, /) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if text and not self._take(Text(self._stream, text)):
+        if text and not self._take(WrittenText(self._stream, text)):
             _write_whole(self._fd, text.encode("utf-8", "backslashreplace"))
         return len(text)
 

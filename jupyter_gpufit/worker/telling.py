@@ -13,7 +13,7 @@ from ..jobs.events import Metrics
 from ..jobs.live import Live, Memory, finite
 from .copies import Copies
 from .loops import Course
-from .metrics import Curve, Sampler
+from .metrics import SampledCurve, Sampler
 from .points import Points
 
 
@@ -31,7 +31,7 @@ class Telling:
     points: Points
     _sampler: Sampler = field(default_factory=_of_main_thread)
     _course: Course = field(default_factory=Course)
-    _curve: Curve = field(default_factory=lambda: Curve(time.monotonic()))
+    _curve: SampledCurve = field(default_factory=lambda: SampledCurve(time.monotonic()))
     _told: dict[str, float | None] = field(default_factory=dict)
     _fetched: dict[str, float] = field(default_factory=dict)  # from a GPU, the latest of each
     _live: Live = field(default_factory=Live)

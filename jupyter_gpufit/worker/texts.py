@@ -17,7 +17,7 @@ Name: TypeAlias = Literal["stdout", "stderr"]
 Event: TypeAlias = object  # a Text, or something richer that was shown between texts
 
 
-class Text(NamedTuple):  # every write makes one, and a frozen dataclass takes twice as long
+class WrittenText(NamedTuple):  # every write makes one, and a frozen dataclass takes twice as long
     """What was written to one of the two streams."""
 
     name: Name
@@ -41,28 +41,29 @@ class Decoder:
     def texts(self, events: Iterable[Event], *, last: bool) -> Iterator[Event]:
         for event in events:
             if isinstance(event, Bytes):
-                yield Text(event.name, self._decoders[event.name].decode(event.data))
+                yield WrittenText(event.name, self._decoders[event.name].decode(event.data))
             else:
                 yield event
         if last:
             for name, decoder in self._decoders.items():
-                yield Text(name, decoder.decode(b"", final=True))
+                yield WrittenText(name, decoder.decode(b"", final=True))
 
 
 def size(event: Event) -> int:
     """About what an event takes in memory: a million one-letter writes are not a million bytes."""
-    return 64 + (sys.getsizeof(event[1]) if isinstance(event, Text | Bytes) else 0)
+    return 64 + (sys.getsizeof(event[1]) if isinstance(event, WrittenText | Bytes) else 0)
 
 
 def coalesced(events: Iterable[Event]) -> Iterator[Event]:
     """Merge neighbouring texts of one name, as far as a message can carry them."""
-    shown = (event for event in events if not isinstance(event, Text) or event.text)
-    for name, run in groupby(shown, key=lambda event: event.name if isinstance(event, Text) else None):
+    shown = (event for event in events if not isinstance(event, WrittenText) or event.text)
+    for name, run in groupby(shown, key=lambda event: event.name if isinstance(event, WrittenText) else None):
         if name is None:
             yield from run
         else:
             yield from (
-                Text(name, text) for text in _lengthened(event.text for event in run if isinstance(event, Text))
+                WrittenText(name, text)
+                for text in _lengthened(event.text for event in run if isinstance(event, WrittenText))
             )
 
 

@@ -17,7 +17,7 @@ from jupyter_gpufit.errors import NoSuchHold, NotNow, SeveralMeant
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.record import Record, take_lock, write_record
 from jupyter_gpufit.jobs.store import create_job_files
-from jupyter_gpufit.lab.ledger import Reader, Snapshot
+from jupyter_gpufit.lab.ledger import LedgerLook, LedgerReader
 from jupyter_gpufit.lab.processes import processes_holding
 from jupyter_gpufit.lab.record import Claim
 from jupyter_gpufit.lab.wishes import MOST_LOOKED_AT, forget_old_wishes, make_wish, read_wishes
@@ -28,7 +28,7 @@ from tests.people import ADA, BOB, EVE, Town, need_root
 
 HERS, HIS = claim(["cpu:0"], 1, uid=ADA), claim(["cpu:1"], 1, uid=BOB)  # both jobs are called bert
 WAITS = ticket(BOB)
-LAB = Snapshot(claims=(HERS, HIS), tickets=(WAITS,))
+LAB = LedgerLook(claims=(HERS, HIS), tickets=(WAITS,))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_insisting_never_signals_whom_a_claim_only_names(shared_town: Town) -> N
     """A hostile user writes a neighbour's process into a claim, and waits for root to insist."""
     victim = shared_town.holds("hers", uid=ADA)
     liar = shared_town.holds("trap", uid=EVE)
-    [trap] = [claim for claim in Reader(shared_town.lab).read().claims if claim.uid == EVE]
+    [trap] = [claim for claim in LedgerReader(shared_town.lab).read().claims if claim.uid == EVE]
     file = shared_town.lab / trap.id
     record = json.loads(file.read_bytes())
     record["writer"]["pid"] = victim.pid
@@ -167,7 +167,7 @@ def test_insisting_never_signals_whom_a_claim_only_names(shared_town: Town) -> N
 @pytest.mark.slow
 def test_who_has_a_claims_file_open_does_not_hold_it(shared_town: Town) -> None:
     job = shared_town.holds("hers", uid=ADA)
-    [hers] = Reader(shared_town.lab).read().claims
+    [hers] = LedgerReader(shared_town.lab).read().claims
     file = shared_town.lab / hers.id
     with file.open():
         assert processes_holding(file, os.geteuid()) == []
@@ -264,7 +264,7 @@ def test_a_running_cell_hears_a_wish_and_is_released_from_a_terminal(kernel: Ker
     lab = home / "run" / "gpufit" / "lab"
     sent = kernel.send("%%gpufit train --name cell --gpu cpu:0\n" + LOOP)
     kernel.until(sent, "tick 0")
-    [held] = Reader(lab).read().claims
+    [held] = LedgerReader(lab).read().claims
     make_wish(lab, held)
     [wish] = lab.glob("w.*")
     os.chown(wish, BOB, BOB)  # nobody else can enter this private lab

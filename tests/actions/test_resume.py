@@ -21,7 +21,7 @@ from jupyter_gpufit.actions.table import jobs as table_of
 from jupyter_gpufit.checkpoint.layout import lay_out
 from jupyter_gpufit.checkpoint.manifest import About
 from jupyter_gpufit.checkpoint.publish import Publisher
-from jupyter_gpufit.checkpoint.request import Request
+from jupyter_gpufit.checkpoint.request import WriterRequest
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.checkpoint.windows import in_one
 from jupyter_gpufit.errors import BadOption, JobBusy, NeverFits, NoSuchDevice, NoSuchJob, NotResumable
@@ -135,7 +135,7 @@ def _publish(paths: JobPaths, peak: int) -> None:
     for image, head in zip(layout.images, layout.heads, strict=True):
         memory[image.start : image.start + image.head] = head
     known = About(step=1204, epoch=1, time=1e9, where="", device="", peak=peak)
-    request = Request.of("000001-000001", known, 3, snapshot, layout, "")
+    request = WriterRequest.of("000001-000001", known, 3, snapshot, layout, "")
     Publisher(paths.checkpoints).publish(request, in_one(memoryview(memory)))
 
 

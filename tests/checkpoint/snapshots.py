@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 
-from jupyter_gpufit.checkpoint.files import Opened, newest
+from jupyter_gpufit.checkpoint.files import OpenedCheckpoint, newest
 from jupyter_gpufit.checkpoint.manifest import About
 from jupyter_gpufit.checkpoint.values import DTYPES, Blob, Changes, Snapshot
 from jupyter_gpufit.checkpoint.writer import Writer
@@ -61,13 +61,13 @@ def bytes_of(blob: Blob) -> bytes:
     return bytes(data)
 
 
-def contents(opened: Opened) -> tuple[bytes, list[bytes]]:
+def contents(opened: OpenedCheckpoint) -> tuple[bytes, list[bytes]]:
     found = [bytearray(blob.nbytes) for blob in opened.manifest.blobs]
     opened.read_many((number, memoryview(data)) for number, data in enumerate(found))
     return opened.graph, [bytes(data) for data in found]
 
 
-def assert_is(opened: Opened | None, snapshot: Snapshot) -> None:
+def assert_is(opened: OpenedCheckpoint | None, snapshot: Snapshot) -> None:
     assert opened is not None
     graph, blobs = contents(opened)
     assert graph == snapshot.graph

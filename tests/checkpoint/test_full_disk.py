@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_gpufit.checkpoint.publish import Publisher
 from jupyter_gpufit.checkpoint.refused import not_saved
-from jupyter_gpufit.checkpoint.request import Answer
+from jupyter_gpufit.checkpoint.request import WriterAnswer
 from jupyter_gpufit.checkpoint.writer import Writer
 from jupyter_gpufit.checkpoint.writer_process import _publish
 from jupyter_gpufit.errors import NotSaved
@@ -99,12 +99,12 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
             os._exit(0)
         os.waitpid(child, 0)
         os.close(answering)
-        answer = Answer.decode(os.read(reading, 4096))
+        answer = WriterAnswer.decode(os.read(reading, 4096))
         os.close(reading)
     assert answer.errno == errno.EACCES and "chmod u+rwx" in str(not_saved(directory, answer))
 
 
 @pytest.mark.parametrize(("number", "remedy"), [(errno.EDQUOT, "quota is used up"), (errno.EIO, "disk may be failing")])
 def test_what_to_do_is_said(number: int, remedy: str, tmp_path: Path) -> None:
-    said = str(not_saved(tmp_path, Answer(os.strerror(number), number)))
+    said = str(not_saved(tmp_path, WriterAnswer(os.strerror(number), number)))
     assert os.strerror(number) in said and remedy in said and "GPUFIT_DATA" in said

@@ -18,7 +18,7 @@ from jupyter_gpufit.checkpoint.files import newest
 from jupyter_gpufit.checkpoint.image_file import ImageFile
 from jupyter_gpufit.checkpoint.layout import BLOCK, lay_out
 from jupyter_gpufit.checkpoint.publish import Publisher
-from jupyter_gpufit.checkpoint.request import Request
+from jupyter_gpufit.checkpoint.request import WriterRequest
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.checkpoint.windows import in_one
 from tests.checkpoint.snapshots import about, assert_is, bytes_of, copied
@@ -45,7 +45,7 @@ def _published(directory: Path, *sizes: int, graph: int = 5) -> None:
         for number, at in zip(image.blobs, image.at, strict=True):
             start = image.start + at
             memory[start : start + sizes[number]] = bytes_of(snapshot.blobs[number])
-    Publisher(directory).publish(Request.of(NAME, about(), 3, snapshot, layout, ""), in_one(memory))
+    Publisher(directory).publish(WriterRequest.of(NAME, about(), 3, snapshot, layout, ""), in_one(memory))
     with newest(directory).opened or pytest.fail("it is not whole") as opened:
         assert_is(opened, snapshot)
 

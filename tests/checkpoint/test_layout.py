@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jupyter_gpufit.checkpoint.checksum import PIECE, Section, Sums, checksum, runs
 from jupyter_gpufit.checkpoint.layout import ALIGN, BLOCK, lay_out, unchanged
 from jupyter_gpufit.checkpoint.manifest import GRAPH, STATE, Malformed, Manifest, StoredBlob, StoredFile
-from jupyter_gpufit.checkpoint.request import Request
+from jupyter_gpufit.checkpoint.request import WriterRequest
 from jupyter_gpufit.checkpoint.values import DTYPES, Blob, Snapshot
 from jupyter_gpufit.jobs.epoch import is_name, name_of
 from tests.checkpoint.snapshots import about, copied, plain, training
@@ -126,8 +126,8 @@ def test_a_later_format_is_refused_and_an_unknown_key_ignored() -> None:
 def test_a_request_survives_its_line() -> None:
     snapshot = training(3)
     layout = lay_out("000001-000002", snapshot, {}, {0})
-    request = Request.of("000001-000002", about(3), 3, snapshot, layout, "000001-000001")
-    assert Request.decode(request.encode()) == request
+    request = WriterRequest.of("000001-000002", about(3), 3, snapshot, layout, "000001-000001")
+    assert WriterRequest.decode(request.encode()) == request
 
 
 # What is written again, and what is linked.
@@ -153,7 +153,7 @@ def _saved(blobs: Sequence[Blob], before: Manifest | None, name: str) -> Manifes
     files = {image.file: StoredFile(image.nbytes, image.head, "") for image in layout.images}
     if before is not None:
         files |= {place.file: before.files[place.file] for place in linked.values()}
-    stored = Request.of(name, about(), 3, snapshot, layout, before.name if before else "").blobs
+    stored = WriterRequest.of(name, about(), 3, snapshot, layout, before.name if before else "").blobs
     sums = _sum_of(blobs)([number for number, blob in enumerate(blobs) if blob.address])
     return Manifest(name, about(), files, tuple(replace(b, checksum=sums.get(n, "")) for n, b in enumerate(stored)))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.engine.local import Waiting
+from jupyter_gpufit.engine.local import WaitingWorker
 from jupyter_gpufit.errors import NotResumable, StorageError
 from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
 from jupyter_gpufit.jobs.job import Job
@@ -38,13 +38,13 @@ def in_the_way(paths: JobPaths) -> None:
 
 
 @pytest.fixture
-def waiting() -> Iterator[Waiting]:
-    waiting = Waiting.spawn(os.environ)
+def waiting() -> Iterator[WaitingWorker]:
+    waiting = WaitingWorker.spawn(os.environ)
     yield waiting
     waiting.dismiss()
 
 
-def test_a_resume_that_fails_gives_the_jobs_lock_back(paths: JobPaths, waiting: Waiting) -> None:
+def test_a_resume_that_fails_gives_the_jobs_lock_back(paths: JobPaths, waiting: WaitingWorker) -> None:
     start = noted_start(paths)
     in_the_way(paths)
 
@@ -55,7 +55,7 @@ def test_a_resume_that_fails_gives_the_jobs_lock_back(paths: JobPaths, waiting: 
     os.close(take_lock(paths, JOB.name))  # this process goes on living, as a notebook's kernel does
 
 
-def test_a_resume_of_a_job_that_somebody_has_leaves_it_alone(paths: JobPaths, waiting: Waiting) -> None:
+def test_a_resume_of_a_job_that_somebody_has_leaves_it_alone(paths: JobPaths, waiting: WaitingWorker) -> None:
     lock = take_lock(paths, JOB.name)
     with pytest.raises(NotResumable, match="it runs already"):
         waiting.give_again(JOB, paths, noted_start(paths))
@@ -63,14 +63,16 @@ def test_a_resume_of_a_job_that_somebody_has_leaves_it_alone(paths: JobPaths, wa
     os.close(lock)
 
 
-def test_a_start_that_fails_gives_the_jobs_lock_back(paths: JobPaths, waiting: Waiting) -> None:
+def test_a_start_that_fails_gives_the_jobs_lock_back(paths: JobPaths, waiting: WaitingWorker) -> None:
     in_the_way(paths)
     with pytest.raises(StorageError, match="cannot be written"):
         waiting.give(JOB, paths, [], 1)
     os.close(take_lock(paths, JOB.name))
 
 
-def test_a_resume_prepared_before_another_one_has_ended_well_undoes_nothing(paths: JobPaths, waiting: Waiting) -> None:
+def test_a_resume_prepared_before_another_one_has_ended_well_undoes_nothing(
+    paths: JobPaths, waiting: WaitingWorker
+) -> None:
     prepared = noted_start(paths)
     paths.result.mkdir()
     write_record(paths, Record(state="done", since=2.0, checkpoint=LastCheckpoint(step=1, time=1.0, bytes=1)))
@@ -82,7 +84,7 @@ def test_a_resume_prepared_before_another_one_has_ended_well_undoes_nothing(path
     os.close(take_lock(paths, JOB.name))
 
 
-def test_a_lost_job_is_gone_on_with(paths: JobPaths, waiting: Waiting) -> None:
+def test_a_lost_job_is_gone_on_with(paths: JobPaths, waiting: WaitingWorker) -> None:
     saved = LastCheckpoint(step=1, time=1.0, bytes=1)
     write_record(paths, Record(state="running", since=2.0, checkpoint=saved))  # by a worker that was killed
     waiting.give_again(JOB, paths, noted_start(paths))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jupyter_gpufit.estimate.reckoning.record import Block, Change, Kind, Phase, Trace
+from jupyter_gpufit.estimate.reckoning.record import Change, Kind, Phase, Trace, TracedStorage
 
 Script = Sequence[tuple[str, str, int] | tuple[str, str]]
 
@@ -22,8 +22,10 @@ def played(script: Script) -> tuple[list[int], list[Change]]:
     return sizes, changes
 
 
-def block(size: int, kind: Kind = "activation", *, phase: Phase = "forward", module: str = "", step: int = 0) -> Block:
-    return Block(size=size, phase=phase, kind=kind, op="op", module=module, step=step)
+def block(
+    size: int, kind: Kind = "activation", *, phase: Phase = "forward", module: str = "", step: int = 0
+) -> TracedStorage:
+    return TracedStorage(size=size, phase=phase, kind=kind, op="op", module=module, step=step)
 
 
 def step_trace(activations: int, *, parameters: int, steps: int = 2) -> Trace:
@@ -31,7 +33,7 @@ def step_trace(activations: int, *, parameters: int, steps: int = 2) -> Trace:
     blocks = [block(parameters, "parameter", module="body")]
     changes = [Change(0, True)]
 
-    def born(one: Block) -> int:
+    def born(one: TracedStorage) -> int:
         blocks.append(one)
         changes.append(Change(len(blocks) - 1, True))
         return len(blocks) - 1

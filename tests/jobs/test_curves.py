@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_gpufit.jobs.curves import LATEST, MOST_NAMES, OLDER, Curve, Curves
-from jupyter_gpufit.jobs.events import Metrics, Progress, Text
+from jupyter_gpufit.jobs.events import Metrics, ProgressMark, Text
 
 
 def curve(count: int) -> Curve:
@@ -42,7 +42,7 @@ def test_a_job_that_goes_on_from_a_checkpoint_draws_over_what_is_lost() -> None:
 def test_the_numbers_of_a_job() -> None:
     curves = Curves()
     curves.take(Metrics(3, {"loss": None, "acc": 0.5}), 10.0)
-    curves.take(Progress(3, 7, 9), 11.0)
+    curves.take(ProgressMark(3, 7, 9), 11.0)
     curves.take(Text("stdout", "x"), 12.0)
     assert curves.metrics["loss"].points() == [(3.0, None)] and curves.metrics["acc"].points() == [(3.0, 0.5)]
     assert curves.memory.points() == [(11.0, 7.0)] and not curves.older

@@ -13,7 +13,7 @@ from jupyter_gpufit.jobs.events import (
     Failure,
     Gap,
     Note,
-    Progress,
+    ProgressMark,
     Result,
     Saved,
     StateChange,
@@ -21,7 +21,7 @@ from jupyter_gpufit.jobs.events import (
     decode_entry,
     encode_entry,
 )
-from jupyter_gpufit.jobs.protocol import PROTOCOL, Answer, Request
+from jupyter_gpufit.jobs.protocol import PROTOCOL, Answer, WorkerRequest
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from jupyter_gpufit.jobs.protocol import PROTOCOL, Answer, Request
         Clear(wait=True),
         Failure("ValueError", "no", ("line 1", "line 2")),
         Note("note"),
-        Progress(3, 10, 20),
+        ProgressMark(3, 10, 20),
         StateChange("queued", "because", "cpu:0", 2),
         Saved(3, 1204, "line 4 of the cell", "000001-000003", 100, 0.1, 0.9, "release"),
         CouldNotSave(4, "No space left on device", "automatic"),
@@ -57,8 +57,8 @@ def test_a_missing_key_is_refused() -> None:
 
 
 def test_requests_and_answers_read_back() -> None:
-    assert Request.decode(Request("state").encode()) == Request("state", PROTOCOL)
-    assert Request.decode(Request("move", to="cpu:1").encode()).to == "cpu:1"
-    assert Request.decode(b'{"verb":"state","protocol":1}').to == ""  # of an earlier front
+    assert WorkerRequest.decode(WorkerRequest("state").encode()) == WorkerRequest("state", PROTOCOL)
+    assert WorkerRequest.decode(WorkerRequest("move", to="cpu:1").encode()).to == "cpu:1"
+    assert WorkerRequest.decode(b'{"verb":"state","protocol":1}').to == ""  # of an earlier front
     answer = Answer(True, data={"state": "running"})
     assert Answer.decode(answer.encode()) == answer

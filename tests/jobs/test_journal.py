@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_gpufit.jobs.events import Gap, StateChange, Text
-from jupyter_gpufit.jobs.journal import RESERVE, Journal, Reader, last_seq, older
+from jupyter_gpufit.jobs.journal import RESERVE, Journal, JournalReader, last_seq, older
 from jupyter_gpufit.units import KiB, MiB
 
-_opened: list[Journal | Reader] = []
+_opened: list[Journal | JournalReader] = []
 
 
 @pytest.fixture(autouse=True)
@@ -30,12 +30,12 @@ def _journal(path: Path, limit: int = MiB) -> Journal:
     return journal
 
 
-def _reader(path: Path, after: int = 0) -> Reader:
-    _opened.append(reader := Reader(path, after))
+def _reader(path: Path, after: int = 0) -> JournalReader:
+    _opened.append(reader := JournalReader(path, after))
     return reader
 
 
-def _texts(reader: Reader) -> list[str]:
+def _texts(reader: JournalReader) -> list[str]:
     return [entry.event.text for entry in reader.read() if isinstance(entry.event, Text)]
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.lab import Lab, claim, queue, stalled, view_lab
-from jupyter_gpufit.lab.ledger import Reader, sweep
+from jupyter_gpufit.lab.ledger import LedgerReader, sweep
 from jupyter_gpufit.units import GiB
 from tests.lab.players import Part, Player, Stage, holder, start
 from tests.lab.values import request, slots
@@ -42,7 +42,7 @@ def test_killed_at_any_step_it_stops_nobody(lab: Lab, players: list[Player], poi
 
     heir = start(players, holder(lab, request(4 * GiB, name="heir"), ONE))
     heir.hear("holds cpu:0")
-    assert [claim.request.name for claim in Reader(lab.path).read().claims] == ["heir"]
+    assert [claim.request.name for claim in LedgerReader(lab.path).read().claims] == ["heir"]
     heir.go_on()
     heir.wait()
     assert not [name for name in os.listdir(lab.path) if name[0] in "qc"]  # the heir swept, too
@@ -127,7 +127,7 @@ def test_a_child_that_outlives_its_parent_keeps_the_claim(lab: Lab, players: lis
         other = start(players, holder(lab, request(4 * GiB), ONE))
         assert "your parent holds cpu:0" in other.hear("waits")
         sweep(lab.path)  # takes nothing away that is still held
-        assert len(Reader(lab.path).read().claims) == 1
+        assert len(LedgerReader(lab.path).read().claims) == 1
     finally:
         os.kill(child, signal.SIGKILL)
     other.hear("holds cpu:0")
@@ -255,7 +255,7 @@ def all_come_to_their_end(crowd: list[Player], lab: Lab) -> None:
     for player in crowd:
         player.hear("all taken")
         player.wait()
-    assert Reader(lab.path).read().claims == ()
+    assert LedgerReader(lab.path).read().claims == ()
 
 
 def takes(times: int, lab: Lab, chance: random.Random, witness: Witness) -> Part:
@@ -322,6 +322,6 @@ def test_another_pid_namespace_sees_the_same(lab: Lab, players: list[Player]) ->
         assert inside.stdin and inside.stdout
         assert inside.stdout.readline() == "1\n"  # ours, seen from inside
         assert inside.stdout.readline() == "2\n"  # and its own
-        assert len(Reader(lab.path).read().claims) == 2  # both, seen from here
+        assert len(LedgerReader(lab.path).read().claims) == 2  # both, seen from here
         inside.stdin.write("\n")
-    assert len(Reader(lab.path).read().claims) == 1
+    assert len(LedgerReader(lab.path).read().claims) == 1

@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from jupyter_gpufit.lab.ledger import Published, Reader, publish, sweep
+from jupyter_gpufit.lab.ledger import LedgerReader, Published, publish, sweep
 from jupyter_gpufit.lab.order import fair_order, used_by_user
 from jupyter_gpufit.lab.place import Space, place, rooms
 from jupyter_gpufit.lab.policy import Policy
@@ -143,7 +143,7 @@ class Files(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.lab = Path(tempfile.mkdtemp(prefix="gpufit-test-", dir="/dev/shm"))
-        self.always = Reader(self.lab)  # one that remembers, beside one that comes new
+        self.always = LedgerReader(self.lab)  # one that remembers, beside one that comes new
         self.live: dict[str, bool] = {}
         self.open: list[Published] = []
 
@@ -196,7 +196,7 @@ class Files(RuleBasedStateMachine):
 
     @invariant()
     def what_is_published_counts_and_nothing_else(self) -> None:
-        for reader in (self.always, Reader(self.lab)):
+        for reader in (self.always, LedgerReader(self.lab)):
             seen = reader.read()
             assert [claim.id for claim in seen.claims] == [name for name, claims in self.live.items() if claims]
             assert [ticket.id for ticket in seen.tickets] == [name for name, claims in self.live.items() if not claims]

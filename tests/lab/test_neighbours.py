@@ -21,7 +21,7 @@ import anyio
 import pytest
 
 from jupyter_gpufit.lab import Lab, LabBusy, view_lab
-from jupyter_gpufit.lab.ledger import Reader, publish
+from jupyter_gpufit.lab.ledger import LedgerReader, publish
 from jupyter_gpufit.lab.mutex import lab_mutex
 from jupyter_gpufit.lab.owner import this_process
 from jupyter_gpufit.lab.record import Hold, encode
@@ -63,7 +63,7 @@ def claims_all(uid: int) -> bytes:
 
 
 def who_claims(lab: Lab) -> list[int]:
-    return [claim.uid for claim in Reader(lab.path).read().claims]
+    return [claim.uid for claim in LedgerReader(lab.path).read().claims]
 
 
 def test_owner_and_order_are_the_kernels_word(shared_lab: Lab, players: list[Player]) -> None:
@@ -93,7 +93,7 @@ def test_a_claim_with_somebody_elses_pid_does_not_count(shared_lab: Lab, players
 def test_nobody_can_touch_anothers_files(shared_lab: Lab, players: list[Player]) -> None:
     ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
     ada.hear("holds")
-    [claim] = Reader(shared_lab.path).read().claims
+    [claim] = LedgerReader(shared_lab.path).read().claims
 
     def deeds(lab: Path) -> None:
         mine = lab / claim.id
@@ -137,7 +137,7 @@ def test_a_ticket_cannot_be_dated_back(shared_lab: Lab, players: list[Player]) -
 def test_a_hard_link_takes_nothing_away(shared_lab: Lab, players: list[Player]) -> None:
     ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
     ada.hear("holds")
-    [claim] = Reader(shared_lab.path).read().claims
+    [claim] = LedgerReader(shared_lab.path).read().claims
 
     def links(lab: Path) -> None:
         for called in (name("c", ADA), name("c", EVE), "elsewhere"):
@@ -178,7 +178,7 @@ def keeps_locked(claim: str, *, through_a_child: bool) -> Callable[[Path], objec
 def test_a_dead_claim_cannot_be_kept_by_a_reader(shared_lab: Lab, players: list[Player], through_a_child: bool) -> None:
     ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
     ada.hear("holds")
-    [claim] = Reader(shared_lab.path).read().claims
+    [claim] = LedgerReader(shared_lab.path).read().claims
     does(players, shared_lab, EVE, keeps_locked(claim.id, through_a_child=through_a_child))
     ada.kill()
     deadline = time.monotonic() + 20

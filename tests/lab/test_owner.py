@@ -7,11 +7,11 @@ import os
 import pytest
 
 from jupyter_gpufit.lab.owner import covered, flock_holders, held_by_owner, parse_locks, this_process
-from jupyter_gpufit.lab.record import Writer
+from jupyter_gpufit.lab.record import TicketWriter
 from tests.lab.values import ADA, EVE
 
 HERE, ELSEWHERE = 1, 2
-WRITER = Writer(pid=7, start_time=1, boot="b", view=HERE)
+WRITER = TicketWriter(pid=7, start_time=1, boot="b", view=HERE)
 
 
 def test_the_kernels_list_of_locks_is_read() -> None:

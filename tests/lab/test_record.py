@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_gpufit.lab.record import LONGEST, Hold, Writer, decode, encode
+from jupyter_gpufit.lab.record import LONGEST, Hold, TicketWriter, decode, encode
 from tests.lab.values import request
 
-WRITER = Writer(pid=7, start_time=1234, boot="b", view=1)
+WRITER = TicketWriter(pid=7, start_time=1234, boot="b", view=1)
 HOLD = Hold(devices=("cpu:0", "cpu:1"), bytes=5, alone=True, share=1.5)
 
 

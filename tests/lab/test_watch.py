@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_gpufit.lab import watch as watch_module
 from jupyter_gpufit.lab.ledger import Published, publish
-from jupyter_gpufit.lab.watch import Watch
+from jupyter_gpufit.lab.watch import LabWatch
 from tests.lab.values import request
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ def ticket(tmp_path: Path) -> Published:
     return publish(tmp_path, request())
 
 
-async def changed(watch: Watch, patience: float = 300) -> bool:
+async def changed(watch: LabWatch, patience: float = 300) -> bool:
     """Has there been a change? Waits for all that comes of one, too."""
     found = await watch.changed(patience)
     while await watch.changed(NOT_LONG):
@@ -32,14 +32,14 @@ async def changed(watch: Watch, patience: float = 300) -> bool:
 
 
 async def test_a_new_ticket_wakes(tmp_path: Path) -> None:
-    with Watch(tmp_path) as watch:
+    with LabWatch(tmp_path) as watch:
         file = publish(tmp_path, request())
         assert await changed(watch)
     file.drop()
 
 
 async def test_an_end_wakes(tmp_path: Path, ticket: Published) -> None:
-    with Watch(tmp_path) as watch:
+    with LabWatch(tmp_path) as watch:
         os.close(ticket.fd)  # all that a kill does
         assert await changed(watch)
         ticket.path.unlink()
@@ -48,7 +48,7 @@ async def test_an_end_wakes(tmp_path: Path, ticket: Published) -> None:
 
 async def test_readers_and_the_mutex_and_notes_wake_nobody(tmp_path: Path, ticket: Published) -> None:
     (tmp_path / "mutex").touch()
-    with Watch(tmp_path) as watch:
+    with LabWatch(tmp_path) as watch:
         ticket.path.read_bytes()
         os.close(os.open(tmp_path / "mutex", os.O_RDONLY))
         (tmp_path / "u.1.0000000000000000").write_text("note")
@@ -57,7 +57,7 @@ async def test_readers_and_the_mutex_and_notes_wake_nobody(tmp_path: Path, ticke
 
 
 async def test_what_happened_before_the_wait_is_not_missed(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
+    watch = LabWatch(tmp_path)
     publish(tmp_path, request()).drop()
     assert await watch.changed(300)
     watch.close()
@@ -65,7 +65,7 @@ async def test_what_happened_before_the_wait_is_not_missed(tmp_path: Path) -> No
 
 
 async def test_what_was_forgotten_wakes_no_more(tmp_path: Path) -> None:
-    with Watch(tmp_path) as watch:
+    with LabWatch(tmp_path) as watch:
         publish(tmp_path, request()).drop()
         assert watch.forget()
         assert not await changed(watch, NOT_LONG)
@@ -76,7 +76,7 @@ async def test_a_lab_made_anew_is_watched_again(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(watch_module, "POLL", 0.001)
     lab = tmp_path / "lab"
     lab.mkdir()
-    with Watch(lab) as watch:
+    with LabWatch(lab) as watch:
         lab.rmdir() if remove else lab.rename(tmp_path / "old")
         assert await watch.changed(300)
         lab.mkdir()
@@ -94,6 +94,6 @@ async def test_without_a_free_watch_it_polls(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(watch_module, "POLL", 0.001)
     monkeypatch.setattr(watch_module, "INotify", none_left)
-    with Watch(tmp_path) as watch:
+    with LabWatch(tmp_path) as watch:
         assert await watch.changed(300)
         assert not watch.forget()

@@ -12,7 +12,7 @@ import pytest
 from jupyter_gpufit.actions.possible import Verb
 from jupyter_gpufit.errors import BadSetting, JobBusy
 from jupyter_gpufit.jobs.curves import LATEST, OLDER
-from jupyter_gpufit.jobs.events import Event, Metrics, Progress, StateChange, Text
+from jupyter_gpufit.jobs.events import Event, Metrics, ProgressMark, StateChange, Text
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.live import Live, Memory
 from jupyter_gpufit.jobs.live import Progress as Far
@@ -74,7 +74,7 @@ def test_says_how_far_it_is(paths: JobPaths) -> None:
 def test_draws_the_loss_and_the_memory_against_its_estimate(paths: JobPaths) -> None:
     record(paths, "running")
     points = [Metrics(step, {"acc": 0.5, "val_loss": 1.0 / step}) for step in range(1, 5)]
-    made = card(paths, *points, Progress(1, GiB, GiB), Progress(2, GiB, GiB))
+    made = card(paths, *points, ProgressMark(1, GiB, GiB), ProgressMark(2, GiB, GiB))
     shown = html(made)
     assert "val_loss</span> 0.25" in shown and shown.count("<polyline") == 2
     assert "memory</span> 1.0 GiB of 2.0 GiB estimated" in shown

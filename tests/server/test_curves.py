@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.jobs.curves import MOST, Curves
-from jupyter_gpufit.jobs.events import Event, Metrics, Progress, Text
+from jupyter_gpufit.jobs.events import Event, Metrics, ProgressMark, Text
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.journal import Journal
 from jupyter_gpufit.jobs.paths import JobPaths
@@ -36,7 +36,7 @@ def point(step: int) -> Event:
 
 def test_the_loss_and_the_memory_and_what_else_there_is(tmp_path: Path) -> None:
     paths = job(tmp_path)
-    write(paths, Text("stdout", "x"), point(1), Progress(1, 7, 9), point(3))
+    write(paths, Text("stdout", "x"), point(1), ProgressMark(1, 7, 9), point(3))
     found = CurveReader().read(paths, whole=True)
     assert found.names == ("lr", "loss", "acc") and not found.older
     assert [(curve.name, curve.points) for curve in found.curves] == [("loss", ((1.0, 0.5), (3.0, 0.25)))]

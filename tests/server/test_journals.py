@@ -35,7 +35,7 @@ def write(paths: JobPaths, *texts: str, limit: int = 1 << 20) -> None:
     journal.close()
 
 
-def texts(stretch: wire.Journal) -> list[str]:
+def texts(stretch: wire.WireJournal) -> list[str]:
     return [entry.event.get("text", entry.event["kind"]) for entry in stretch.entries]
 
 

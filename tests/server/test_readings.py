@@ -14,7 +14,7 @@ import pytest
 from jupyter_gpufit.actions.status import RoomView, Status
 from jupyter_gpufit.server import readings as readings_module
 from jupyter_gpufit.server import wire
-from jupyter_gpufit.server.readings import SAMPLES, Readings, Watch
+from jupyter_gpufit.server.readings import SAMPLES, Readings, ReadingWatch
 from jupyter_gpufit.server.service import Service
 from jupyter_gpufit.testing import fake_device
 
@@ -142,7 +142,7 @@ class Looker:
     got: list[str | None] = field(default_factory=list)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def take(self, status: wire.Status, message: str | None) -> None:
+    def take(self, status: wire.WireStatus, message: str | None) -> None:
         self.got.append(message)
         self.heard.set()
 
@@ -153,10 +153,10 @@ class Looker:
         return self.got.pop(0)
 
 
-def looking(test: Callable[[Reader, Watch], Any]) -> None:
+def looking(test: Callable[[Reader, ReadingWatch], Any]) -> None:
     async def run() -> None:
         reader = Reader()
-        await asyncio.wait_for(test(reader, Watch(Readings(reader))), PATIENCE)
+        await asyncio.wait_for(test(reader, ReadingWatch(Readings(reader))), PATIENCE)
 
     asyncio.run(run())
 
@@ -171,7 +171,7 @@ def test_who_joins_is_told_at_once_and_then_only_what_changes(monkeypatch: pytes
     monkeypatch.setattr(readings_module, "EVERY", 0.05)
     monkeypatch.setattr(readings_module, "SOON", 0.0)
 
-    async def test(reader: Reader, watch: Watch) -> None:
+    async def test(reader: Reader, watch: ReadingWatch) -> None:
         looker = Looker()
         watch.join(looker)
         assert problem_in(await looker.next()) == ""
@@ -188,7 +188,7 @@ def test_who_joins_is_told_at_once_and_then_only_what_changes(monkeypatch: pytes
 def test_a_nudge_brings_the_next_reading_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readings_module, "EVERY", 3600.0)
 
-    async def test(reader: Reader, watch: Watch) -> None:
+    async def test(reader: Reader, watch: ReadingWatch) -> None:
         looker = Looker()
         watch.join(looker)
         await looker.next()
@@ -206,7 +206,7 @@ def test_two_lookers_cost_one_reading_and_nobody_none(monkeypatch: pytest.Monkey
     monkeypatch.setattr(readings_module, "EVERY", 0.02)
     monkeypatch.setattr(readings_module, "SOON", 0.0)
 
-    async def test(reader: Reader, watch: Watch) -> None:
+    async def test(reader: Reader, watch: ReadingWatch) -> None:
         one, other = Looker(), Looker()
         watch.join(one)
         watch.join(other)

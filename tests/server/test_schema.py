@@ -45,7 +45,7 @@ def test_types_of_every_kind() -> None:
     assert "None" not in text and "View" not in text
 
 
-def a_status() -> wire.Status:
+def a_status() -> wire.WireStatus:
     device = fake_device(utilisation=None)
     job = JobView(
         *("j", "bert", "running", "", 0.0, 0.0, 7, "0", 1, 3, "a.ipynb"),
@@ -69,7 +69,7 @@ def a_status() -> wire.Status:
     "value",
     [
         a_status(),
-        wire.Journal(entries=(wire.Entry(number=1, time=0.0, event={"kind": "text"}),), next=1, ended=False),
+        wire.WireJournal(entries=(wire.WireEntry(number=1, time=0.0, event={"kind": "text"}),), next=1, ended=False),
         wire.SaidMessage(job="j", action="stop", text="ended", failed=False),
         wire.StatusMessage(status=a_status()),
     ],

@@ -11,13 +11,13 @@ import pytest
 
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.errors import CannotArrive, NotResumable
-from jupyter_gpufit.graph import Memory, receive, ship
+from jupyter_gpufit.graph import SharedMemory, receive, ship
 from jupyter_gpufit.graph.travel.reply import split
 from jupyter_gpufit.program import Program
 from jupyter_gpufit.snapshot import modules
 from jupyter_gpufit.snapshot.restore import Restored, restore
 from jupyter_gpufit.snapshot.take import take
-from jupyter_gpufit.snapshot.users_files import Left
+from jupyter_gpufit.snapshot.users_files import LeftFiles
 from tests.graph.crossing import notebook
 
 
@@ -35,7 +35,7 @@ def taken(cell: str) -> Snapshot:
     return take(Standing(there), receive(nothing.graph, nothing.memory, there), there)
 
 
-def through(cell: str, namespace: dict[str, Any] | None = None, *, memory: Memory | None = None) -> Restored:
+def through(cell: str, namespace: dict[str, Any] | None = None, *, memory: SharedMemory | None = None) -> Restored:
     """Take a snapshot of what a cell made, and open it in a second namespace of this process."""
     snapshot = taken(cell)
     copies = [bytearray(blob.nbytes) for blob in snapshot.blobs]
@@ -61,14 +61,14 @@ def test_variables_come_into_the_namespace() -> None:
 
 def test_another_memory_is_refused() -> None:
     with pytest.raises(CannotArrive, match="not the one that this training was started with"):
-        through("a = 1", memory=Memory.create(1 << 20))
+        through("a = 1", memory=SharedMemory.create(1 << 20))
 
 
 def test_a_snapshot_of_another_version_is_refused() -> None:
     header, stream = split(taken("a = 1").graph)
     another = pickle.dumps(header | {"version": header["version"] - 1}, 5) + stream
     with pytest.raises(NotResumable, match="bert cannot be resumed: another version of jupyter_gpufit saved it"):
-        restore(another, lambda number, view: None, None, {}, left=Left("bert"))
+        restore(another, lambda number, view: None, None, {}, left=LeftFiles("bert"))
 
 
 def test_a_set_whose_order_is_lost_is_told_of() -> None:

@@ -14,8 +14,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_gpufit.snapshot.kinds.opened_files import find_method
 from jupyter_gpufit.surroundings import process
-from jupyter_gpufit.worker.streams import Stream
-from jupyter_gpufit.worker.texts import Event, Text
+from jupyter_gpufit.worker.streams import CapturedStream
+from jupyter_gpufit.worker.texts import Event, WrittenText
 
 from .test_restore import through
 
@@ -26,10 +26,10 @@ def in_a_cell() -> Iterator[io.StringIO]:
     said = io.StringIO()
 
     def take_text(event: Event) -> bool:
-        said.write(event.text if isinstance(event, Text) else "")
+        said.write(event.text if isinstance(event, WrittenText) else "")
         return True
 
-    stream = Stream("stderr", 2, take=take_text, catch_up=lambda: None)
+    stream = CapturedStream("stderr", 2, take=take_text, catch_up=lambda: None)
     no_loggers = patch.object(process, "_loggers", dict)  # torch's, which write where stderr led before
     with redirect_stderr(stream), teed(), no_loggers:
         yield said

@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_gpufit.checkpoint.layout import lay_out
 from jupyter_gpufit.checkpoint.publish import Publisher
-from jupyter_gpufit.checkpoint.request import Request
+from jupyter_gpufit.checkpoint.request import WriterRequest
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.checkpoint.windows import in_one
 from jupyter_gpufit.errors import CannotArrive, WouldOverwrite
@@ -20,7 +20,7 @@ from jupyter_gpufit.graph import receive, ship
 from jupyter_gpufit.snapshot import users_files
 from jupyter_gpufit.snapshot.restore import restore
 from jupyter_gpufit.snapshot.take import take
-from jupyter_gpufit.snapshot.users_files import Left
+from jupyter_gpufit.snapshot.users_files import LeftFiles
 from tests.checkpoint.snapshots import about
 from tests.graph.crossing import notebook
 
@@ -56,7 +56,7 @@ class Training:
         def read(number: int, view: memoryview) -> None:
             view[:] = self._bytes[number]
 
-        restored = restore(self.snapshot.graph, read, None, names, left=Left("first", alive_until))
+        restored = restore(self.snapshot.graph, read, None, names, left=LeftFiles("first", alive_until))
         return names, "\n".join(restored.remarks)
 
 
@@ -289,7 +289,7 @@ def test_they_are_on_the_disk_before_a_checkpoint_is_durable(tmp_path: Path, mon
     monkeypatch.setattr(os, "rename", renamed)
     snapshot = Snapshot(b"", (), files=(str(tmp_path / "gone"), str(log)))
     layout = lay_out("000001-000001", snapshot, {}, ())
-    request = Request.decode(Request.of("000001-000001", about(), 3, snapshot, layout, "").encode())
+    request = WriterRequest.decode(WriterRequest.of("000001-000001", about(), 3, snapshot, layout, "").encode())
 
     Publisher(directory).publish(request, in_one(memoryview(bytearray(layout.nbytes))))
 

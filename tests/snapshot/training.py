@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jupyter_gpufit.errors import GpufitError
-from jupyter_gpufit.graph import Memory, Shipment, receive, ship
-from jupyter_gpufit.worker.streams import Stream
-from jupyter_gpufit.worker.texts import Event, Text
+from jupyter_gpufit.graph import SharedMemory, Shipment, receive, ship
+from jupyter_gpufit.worker.streams import CapturedStream
+from jupyter_gpufit.worker.texts import Event, WrittenText
 from tests.graph.worker import send, take
 
 FILE = "<cell 7>"
@@ -114,14 +114,14 @@ def _child(asked: dict[str, Any], fds: list[int], told: Any) -> NoReturn:
     os._exit(status)
 
 
-def _stdout(said: io.StringIO) -> Stream:
+def _stdout(said: io.StringIO) -> CapturedStream:
     """What sys.stdout is in a worker."""
 
     def take_text(event: Event) -> bool:
-        said.write(event.text if isinstance(event, Text) else "")
+        said.write(event.text if isinstance(event, WrittenText) else "")
         return True
 
-    return Stream("stdout", 1, take=take_text, catch_up=lambda: None)
+    return CapturedStream("stdout", 1, take=take_text, catch_up=lambda: None)
 
 
 class _Left(BaseException):
@@ -134,7 +134,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
     from jupyter_gpufit.program import Program
     from jupyter_gpufit.snapshot.kinds.loaders import remembered
     from jupyter_gpufit.snapshot.restore import restore
-    from jupyter_gpufit.snapshot.users_files import Left
+    from jupyter_gpufit.snapshot.users_files import LeftFiles
 
     os.chdir(asked.get("directory", "."))
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
@@ -145,7 +145,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
         stack.enter_context(remembered())
         said = io.StringIO()
         stack.enter_context(redirect_stdout(_stdout(said)))
-        memory = Memory(list(map(os.dup, fds))) if fds and not asked.get("fresh") else None
+        memory = SharedMemory(list(map(os.dup, fds))) if fds and not asked.get("fresh") else None
         if "of" in asked:
             saved = Path(asked["of"])
             restored = restore(
@@ -154,7 +154,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
                 program,
                 namespace,
                 memory=memory,
-                left=Left("job", time.time()),
+                left=LeftFiles("job", time.time()),
             )
             arrival = restored.arrival
             said.write(restored.extra["output"])

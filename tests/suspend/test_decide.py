@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from jupyter_gpufit.devices.device import Process
-from jupyter_gpufit.suspend.decide import Left, is_elsewhere, way_back, why_not
+from jupyter_gpufit.suspend.decide import LeftAsleep, is_elsewhere, way_back, why_not
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB
 
 HERE, THERE, THIRD = (fake_device(f"GPU-{index}", label=str(index), index=index) for index in range(3))
 ALL = (HERE, THERE, THIRD)
-LEFT = Left(HERE, held=10 * GiB, context=GiB)
+LEFT = LeftAsleep(HERE, held=10 * GiB, context=GiB)
 FINE = {"devices": 1, "children": 0, "trackers": 0, "free": 64 * GiB}
 
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from jupyter_gpufit.jobs.paths import JobPaths
-from jupyter_gpufit.suspend.decide import Left
+from jupyter_gpufit.suspend.decide import LeftAsleep
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB
 from jupyter_gpufit.worker import rest
@@ -28,7 +28,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def resting() -> Rest:
-    return Rest(Left(fake_device(), GiB, GiB), collects=True)
+    return Rest(LeftAsleep(fake_device(), GiB, GiB), collects=True)
 
 
 async def test_until_it_is_woken_or_dismissed(machine: Any) -> None:

@@ -17,7 +17,7 @@ from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.protocol import Answer, Verb
 from jupyter_gpufit.jobs.record import Record, take_lock, unlock
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.suspend.decide import Left
+from jupyter_gpufit.suspend.decide import LeftAsleep
 from jupyter_gpufit.suspend.waking import GoOn, of_a_worker
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.worker import woken
@@ -31,7 +31,7 @@ class Stage:
     """A worker at rest, as far as an answer needs it; both machine and account."""
 
     paths: JobPaths
-    rest: Rest | None = field(default_factory=lambda: Rest(Left(fake_device(), 1, 1), collects=True))
+    rest: Rest | None = field(default_factory=lambda: Rest(LeftAsleep(fake_device(), 1, 1), collects=True))
     record: Record = field(default_factory=lambda: Record(state="released", since=0.0, epoch=1))
     settings: Settings = HERE
     name: str = "bert"

@@ -20,7 +20,7 @@ from jupyter_gpufit.errors import PathTooLong, StorageError, Unreachable
 from jupyter_gpufit.jobs.client import Connection, ask
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import socket_path
-from jupyter_gpufit.jobs.protocol import Answer, Request, Verb
+from jupyter_gpufit.jobs.protocol import Answer, Verb, WorkerRequest
 from jupyter_gpufit.jobs.record import Record
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.directories import runtime_dir
@@ -172,7 +172,7 @@ def test_a_front_that_comes_while_no_descriptor_is_free_is_heard_later(tmp_path:
                 with no_free_descriptor():
                     front.connect(record.socket)
                     await anyio.wait_all_tasks_blocked()  # it could not be let in
-                front.send(Request("state").encode())
+                front.send(WorkerRequest("state").encode())
                 with anyio.fail_after(60):
                     await anyio.wait_readable(front)
                 assert Answer.decode(front.recv(4096)).ok

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from jupyter_gpufit.jobs.live import Loss
-from jupyter_gpufit.worker.metrics import LONGEST, MOST, Curve, Reading, Sampler, is_metric
+from jupyter_gpufit.worker.metrics import LONGEST, MOST, Reading, SampledCurve, Sampler, is_metric
 
 
 def run(source: str, **given: Any) -> list[Reading]:
@@ -135,7 +135,7 @@ def test_other_names(name: str) -> None:
 
 
 def test_a_curve_has_its_points_early_and_stays_small() -> None:
-    curve, day = Curve(began=0.0), 86_400
+    curve, day = SampledCurve(began=0.0), 86_400
     due = [now for now in range(day) if curve.is_due(float(now))]
     assert due[:900] == list(range(900))
     assert len(due) < 12_000  # a few MB a day

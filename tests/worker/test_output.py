@@ -20,7 +20,7 @@ import pytest
 from tqdm import tqdm
 
 from jupyter_gpufit.units import KiB, MiB
-from jupyter_gpufit.worker.output import BACKLOG, Event, Output, Text
+from jupyter_gpufit.worker.output import BACKLOG, Event, Output, WrittenText
 
 LIBC = ctypes.CDLL(None)
 
@@ -39,14 +39,14 @@ class Seen:
         merged: list[Event] = []
         for event in self.events:
             last = merged[-1] if merged else None
-            if isinstance(event, Text) and isinstance(last, Text) and event.name == last.name:
-                merged[-1] = Text(event.name, last.text + event.text)
+            if isinstance(event, WrittenText) and isinstance(last, WrittenText) and event.name == last.name:
+                merged[-1] = WrittenText(event.name, last.text + event.text)
             else:
                 merged.append(event)
         return merged
 
     def text(self, name: str) -> str:
-        return "".join(event.text for event in self.events if isinstance(event, Text) and event.name == name)
+        return "".join(event.text for event in self.events if isinstance(event, WrittenText) and event.name == name)
 
 
 @contextlib.contextmanager
@@ -73,8 +73,8 @@ def test_keeps_the_order_of_all_that_one_thread_writes() -> None:
             show("d\n", sys.stderr)
             os.write(2, b"e\n")
             sys.stdout.buffer.write(b"f\n")
-            expected.emit([Text("stdout", f"{number}a\n{number}b\nc\n"), number])
-            expected.emit([Text("stderr", "d\ne\n"), Text("stdout", "f\n")])
+            expected.emit([WrittenText("stdout", f"{number}a\n{number}b\nc\n"), number])
+            expected.emit([WrittenText("stderr", "d\ne\n"), WrittenText("stdout", "f\n")])
 
     assert seen.merged() == expected.merged()
 
@@ -101,7 +101,7 @@ def test_shows_a_c_line_without_any_python_write() -> None:
         LIBC.puts(b"from C")
         assert came.wait(300)
 
-    assert seen.events == [Text("stdout", "from C\n")]
+    assert seen.events == [WrittenText("stdout", "from C\n")]
 
 
 def test_flush_emits_all_that_was_written_before_it() -> None:
@@ -149,7 +149,7 @@ def test_a_character_cut_in_pieces_comes_whole() -> None:
         for byte in "🙂".encode():
             os.write(1, bytes([byte]))
             output.flush()
-        assert seen.events == [Text("stdout", "🙂")]
+        assert seen.events == [WrittenText("stdout", "🙂")]
         os.write(1, "🙂".encode()[:2])
 
     assert seen.text("stdout") == "🙂\\xf0\\x9f"
@@ -256,7 +256,7 @@ def test_the_journal_may_itself_print() -> None:
     said: list[str] = []
 
     def emit(batch: list[Event]) -> None:
-        said.extend(event.text for event in batch if isinstance(event, Text))
+        said.extend(event.text for event in batch if isinstance(event, WrittenText))
         if len(said) == 1:
             show("from emit\n")
             output.flush()
@@ -315,7 +315,7 @@ def test_a_50_mb_print_arrives_in_parts(write: Callable[[str], object]) -> None:
         write("x" * (50 * MiB))
 
     assert len(seen.text("stdout")) == 50 * MiB
-    assert max(len(event.text) for event in seen.events if isinstance(event, Text)) <= MiB
+    assert max(len(event.text) for event in seen.events if isinstance(event, WrittenText)) <= MiB
 
 
 @pytest.mark.slow

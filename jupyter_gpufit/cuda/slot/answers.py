@@ -12,14 +12,14 @@ from ...errors import NotOnASlot
 from ...units import format_bytes
 from .budget import Budget, give_back
 from .side import SLOT, asker, side_named
-from .streams import NoChange, Stream
+from .streams import NoChange, SlotStream
 
 # Enough to be taken for a GPU with float16, and too little to be offered Flash Attention, TF32 or FP8.
 CAPABILITY = (7, 0)
 
 
 @dataclass(frozen=True)
-class Properties:
+class SlotProperties:
     name: str
     total_memory: int  # bytes
     major: int = CAPABILITY[0]
@@ -80,8 +80,8 @@ class Answers:
         self._check(device)
         return f"CPU slot {self._budget.slot}"
 
-    def get_device_properties(self, device: object = None) -> Properties:
-        return Properties(self.get_device_name(device), self._budget.total)
+    def get_device_properties(self, device: object = None) -> SlotProperties:
+        return SlotProperties(self.get_device_name(device), self._budget.total)
 
     def get_device_capability(self, device: object = None) -> tuple[int, int]:
         self._check(device)
@@ -101,9 +101,9 @@ class Answers:
     def synchronize(self, device: object = None) -> None:
         self._check(device)
 
-    def current_stream(self, device: object = None) -> Stream:
+    def current_stream(self, device: object = None) -> SlotStream:
         self._check(device)
-        return Stream()
+        return SlotStream()
 
     default_stream = current_stream
 

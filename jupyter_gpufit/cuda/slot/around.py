@@ -21,7 +21,7 @@ from torch.utils._device import DeviceContext
 from ...errors import NotOnASlot
 from .mode import SlotMode
 from .side import CPU_AS_DEFAULT, SLOT, asked_by_torch, note, side_named
-from .streams import Event, Stream
+from .streams import SlotEvent, SlotStream
 
 _BETWEEN = ("torch.", "jupyter_gpufit.cuda.slot")
 _BEFORE_ALL = 0  # the priority of a package in torch.serialization; the CPU's is 10
@@ -40,8 +40,8 @@ def torch_replacements(mode: SlotMode, compiling: ExitStack) -> Iterator[Replace
     shared = torch.storage._StorageBase._new_shared.__func__  # type: ignore[attr-defined]
     yield torch.storage._StorageBase, "_new_shared", classmethod(_in_shared_memory(shared))
     yield torch, "Generator", _generator(slot)
-    yield torch, "Event", Event
-    yield torch, "Stream", Stream
+    yield torch, "Event", SlotEvent
+    yield torch, "Stream", SlotStream
     yield torch, "compile", _uncompiled(torch.compile, compiling, slot)
     yield torch.cuda, "_lazy_init", _last_resort(slot)
     if torch.distributed.is_available():

@@ -19,7 +19,7 @@ from ...errors import NotOnASlot
 from .answers import Answers
 from .budget import Budget
 from .side import asked_by_torch
-from .streams import Event, NoChange, Stream
+from .streams import NoChange, SlotEvent, SlotStream
 
 # The modules whose names Answers knows; the same name elsewhere (nccl.is_available) means something else.
 _ANSWERED = frozenset(
@@ -27,7 +27,7 @@ _ANSWERED = frozenset(
     + [f"torch.cuda.{name}" for name in ("graphs", "memory", "nvtx", "random", "streams")]
 )
 _SAME_NAME = [("torch.accelerator", "get_device_capability")]  # the dtypes it supports, not the version CUDA tells
-_CLASSES = {"Event": Event, "Stream": Stream, "StreamContext": NoChange}
+_CLASSES = {"Event": SlotEvent, "Stream": SlotStream, "StreamContext": NoChange}
 _SPEAK_FOR_USER = ("torch.utils.data", "torch.random")  # a DataLoader pins memory; fork_rng saves the slot's state
 _LEFT_ALONE = ("torch.cuda.amp", "torch.cuda.sparse")  # what hands everything to torch.amp, and types
 _PRIVATE_BUT_USED = ("_record_memory_history", "_dump_snapshot", "_snapshot")

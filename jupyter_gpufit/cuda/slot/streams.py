@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 
-class Stream(torch.Stream):
+class SlotStream(torch.Stream):
     """The one order in which a slot works."""
 
-    def __new__(cls, device: object = None, priority: int = 0, **_: object) -> Stream:
+    def __new__(cls, device: object = None, priority: int = 0, **_: object) -> SlotStream:
         return super().__new__(cls, device="cpu")
 
     cuda_stream = 0
@@ -33,21 +33,21 @@ class Stream(torch.Stream):
         pass
 
     def record_event(self, event: Any = None) -> Any:
-        event = event or Event()
+        event = event or SlotEvent()
         event.record(self)
         return event
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> SlotStream:
         return self
 
     def __exit__(self, *why: object) -> None:
         pass
 
 
-class Event(torch.Event):
+class SlotEvent(torch.Event):
     """A moment, to measure from and to."""
 
-    def __new__(cls, *args: object, enable_timing: bool = False, **_: object) -> Event:
+    def __new__(cls, *args: object, enable_timing: bool = False, **_: object) -> SlotEvent:
         event = super().__new__(cls, "cpu")
         event._timed = enable_timing or args[:1] == (True,)
         event._at = None

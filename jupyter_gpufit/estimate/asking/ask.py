@@ -15,7 +15,7 @@ from ..reckoning.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class EstimatedProgram:
     """What is to be estimated: a cell with its variables, or a script. Said once."""
 
     source: str  # of a cell, after IPython's transformer; of a script, its text
@@ -30,7 +30,7 @@ class Program:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes) -> Program:
+    def decode(cls, line: bytes) -> EstimatedProgram:
         return cls(**json.loads(line))
 
 
@@ -59,7 +59,7 @@ class Ask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class TraceAnswer:
     """An estimate, and the memory over one step when there was a trace."""
 
     estimate: Estimate
@@ -71,7 +71,7 @@ class Answer:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes) -> Answer:
+    def decode(cls, line: bytes) -> TraceAnswer:
         record: dict[str, Any] = json.loads(line)
         drawn = record["timeline"]
         timeline = Timeline(**drawn | {"moments": tuple(drawn["moments"])}) if drawn else None

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from ...devices.cards import remember_context, sheet_of
 from ...devices.device import Device, Kind
-from ...graph.memory import Memory
+from ...graph.memory import SharedMemory
 from ...graph.travel.reply import split
 from ...jobs.job import Job, Options
 from ...lab import Granted, Request
@@ -31,7 +31,7 @@ from ..showing.text import band
 from ..tracing.trace import ask_child
 from .ask import Ask
 from .look import look, main_module, opened_privately
-from .target import Target, largest_of, target_of
+from .target import EstimateTarget, largest_of, target_of
 from .worth import may_train, may_train_with
 
 # A CPU's kernels take more than a GPU's: blocked copies for oneDNN, attention's scores.
@@ -56,7 +56,7 @@ class Cell:
 
     source: str  # after IPython's transformer
     graph: bytes
-    memory: Memory  # the variables' tensor bytes
+    memory: SharedMemory  # the variables' tensor bytes
 
     @property
     def is_given_nothing(self) -> bool:
@@ -123,7 +123,7 @@ def _may_train(cell: Cell, limit: float, stop: int | None) -> bool:
     return ask_child(lambda: may_train_with(cell.opened()), limit=limit, stop=stop) is not False
 
 
-def _estimate(cell: Cell, target: Target, settings: Settings, stop: int | None) -> Estimated:
+def _estimate(cell: Cell, target: EstimateTarget, settings: Settings, stop: int | None) -> Estimated:
     ask = Ask(card=target.card, kind=target.kind, context=target.context, limit=settings.estimate_limit)
     answer = look(cell.source, cell.opened, ask, stop)
     estimate = answer.estimate

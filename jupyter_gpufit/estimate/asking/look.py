@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ...graph.memory import Memory
+from ...graph.memory import SharedMemory
 from ...graph.opening import Whole
 from ...graph.travel.arrival import open_graph
 from ...graph.travel.reply import split
@@ -19,16 +19,16 @@ from ..reckoning.learned import signature
 from ..reckoning.options import options_of
 from ..reckoning.report import estimate_of
 from ..reckoning.timeline import timeline
-from ..tracing.closed import Counted, count, estimate_without_trace
+from ..tracing.closed import CountedBytes, count, estimate_without_trace
 from ..tracing.trace import trace_cell
-from .ask import Answer, Ask
+from .ask import Ask, TraceAnswer
 from .sweep import with_values
 
 Namespace = dict[str, object]
 _CUT_SHORT = ("timeout", "died", "failed")
 
 
-def look(source: str, open_namespace: Callable[[], Namespace], ask: Ask, stop: int | None = None) -> Answer:
+def look(source: str, open_namespace: Callable[[], Namespace], ask: Ask, stop: int | None = None) -> TraceAnswer:
     """Estimate a cell; whatever goes wrong with it is in the answer. `stop`: see trace_cell."""
     source = with_values(source, ask.values) if ask.values else source
     counting = _Counting(open_namespace, source, ask.values)
@@ -37,13 +37,13 @@ def look(source: str, open_namespace: Callable[[], Namespace], ask: Ask, stop: i
     if trace.status in _CUT_SHORT or not trace.changes:
         seen = replay([block.size for block in trace.blocks], trace.changes).allocated
         estimate = estimate_without_trace(counted, trace, ask.card, ask.context, seen)
-        return Answer(estimate=estimate, failure=trace.error if trace.status == "failed" else "", key=key)
+        return TraceAnswer(estimate=estimate, failure=trace.error if trace.status == "failed" else "", key=key)
     options = options_of(os.environ)
     run = replay([block.size for block in trace.blocks], trace.changes, options)
     if ask.kind == "slot":  # no allocator of torch's own keeps memory there
         run = replace(run, reserved=run.allocated)
     estimate = estimate_of(trace, run, ask.card, ask.context, options)
-    return Answer(estimate=estimate, timeline=timeline(trace, run), key=key)
+    return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key)
 
 
 class _Counting:
@@ -67,12 +67,12 @@ class _Counting:
         os.write(self._write, pickle.dumps((count(namespace.values()), key)))
         return namespace
 
-    def result(self) -> tuple[Counted, str]:
+    def result(self) -> tuple[CountedBytes, str]:
         """The models' bytes, and the cell's key."""
         try:
-            found: tuple[Counted, str] = pickle.loads(os.read(self._read, 1 << 16))
+            found: tuple[CountedBytes, str] = pickle.loads(os.read(self._read, 1 << 16))
         except BlockingIOError:
-            return Counted(), ""
+            return CountedBytes(), ""
         return found
 
     def __del__(self) -> None:
@@ -80,7 +80,7 @@ class _Counting:
         os.close(self._write)
 
 
-def opened_privately(graph: bytes, memory: Memory, namespace: Namespace) -> Namespace:
+def opened_privately(graph: bytes, memory: SharedMemory, namespace: Namespace) -> Namespace:
     """A shipment's variables; whatever is done to them stays in this process, also to what is mapped from a file."""
     header, stream = split(graph)
     header["files"] = [(path, False) for path, _ in header["files"]]

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import BadOption
-from .ask import Program
-from .session import Wish
+from .ask import EstimatedProgram
+from .session import EstimateWish
 from .sweep import parse_sweep
 
 
-def program_of(script: str, arguments: Sequence[str]) -> Program:
+def program_of(script: str, arguments: Sequence[str]) -> EstimatedProgram:
     """Read the script; a mistake in its name is the user's."""
     if not script:
         raise BadOption("estimate needs a script: gpufit estimate train.py")
@@ -23,9 +23,11 @@ def program_of(script: str, arguments: Sequence[str]) -> Program:
         raise BadOption(f"{script} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
     folder = os.path.dirname(os.path.abspath(script))
     # sys.path[0] is where `gpufit` lies: python would have the script's folder there.
-    return Program(source=source, cwd=os.getcwd(), path=[folder, *sys.path[1:]], script=script, arguments=[*arguments])
+    return EstimatedProgram(
+        source=source, cwd=os.getcwd(), path=[folder, *sys.path[1:]], script=script, arguments=[*arguments]
+    )
 
 
-def wish_of(on: str, steps: int, sweep: str | None, max_batch: str | None) -> Wish:
+def wish_of(on: str, steps: int, sweep: str | None, max_batch: str | None) -> EstimateWish:
     """What the options ask for."""
-    return Wish(on=on, steps=steps, sweep=parse_sweep(sweep) if sweep else None, max_batch=max_batch or "")
+    return EstimateWish(on=on, steps=steps, sweep=parse_sweep(sweep) if sweep else None, max_batch=max_batch or "")

@@ -12,13 +12,13 @@ from ..reckoning.learned import corrected, lessons
 from ..reckoning.verdict import Verdict, verdict_on, verdicts
 from ..showing.text import where_it_fits
 from . import sweep
-from .ask import Answer, Ask, Program
-from .target import Target, choose_target
+from .ask import Ask, EstimatedProgram, TraceAnswer
+from .target import EstimateTarget, choose_target
 from .tracer import Tracer, tracing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class EstimateWish:
     """What the user wants to know."""
 
     on: str = ""  # a card's name; empty: the devices here
@@ -32,8 +32,8 @@ class Wish:
 class Told:
     """One answer, for one value of what was swept."""
 
-    answer: Answer
-    target: Target
+    answer: TraceAnswer
+    target: EstimateTarget
     found: tuple[Verdict, ...]  # none for a card that is not here
     values: tuple[tuple[str, int], ...] = ()
     largest: bool = False  # the answer to --max-batch
@@ -43,7 +43,7 @@ Show = Callable[[Told], None]
 
 
 async def estimate(
-    program: Program, wish: Wish, settings: Settings, show: Show, descriptors: Sequence[int] = ()
+    program: EstimatedProgram, wish: EstimateWish, settings: Settings, show: Show, descriptors: Sequence[int] = ()
 ) -> None:
     """Show each answer as it comes."""
     _check(program, wish)
@@ -63,8 +63,8 @@ async def estimate(
 @dataclass(frozen=True)
 class _Asking:
     tracer: Tracer
-    target: Target
-    wish: Wish
+    target: EstimateTarget
+    wish: EstimateWish
     settings: Settings
 
     async def ask(self, values: dict[str, int]) -> Told:
@@ -105,7 +105,7 @@ def _need(told: Told) -> int:
     return estimate.need
 
 
-def _check(program: Program, wish: Wish) -> None:
+def _check(program: EstimatedProgram, wish: EstimateWish) -> None:
     name = wish.max_batch or (wish.sweep.name if wish.sweep else "")
     if name and not sweep.uses_name(program.source, name):
         raise BadOption(f"The cell does not use {name!r}, so another value of it would change nothing.")

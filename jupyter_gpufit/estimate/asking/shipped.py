@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...graph import Shipment
-from .ask import Program
+from .ask import EstimatedProgram
 
 
 @contextmanager
-def shipped(source: str, shipment: Shipment) -> Iterator[tuple[Program, list[int]]]:
+def shipped(source: str, shipment: Shipment) -> Iterator[tuple[EstimatedProgram, list[int]]]:
     """The program, and the descriptors that its process must be given."""
     graph = os.memfd_create("gpufit-graph", os.MFD_CLOEXEC)
     try:
         with os.fdopen(graph, "wb", closefd=False) as file:
             file.write(shipment.graph)
         memory = list(shipment.memory.fds)
-        program = Program(source=source, cwd=os.getcwd(), path=sys.path, graph=graph, memory=memory)
+        program = EstimatedProgram(source=source, cwd=os.getcwd(), path=sys.path, graph=graph, memory=memory)
         yield program, [graph, *memory]
     finally:
         os.close(graph)

@@ -17,7 +17,7 @@ from ...settings import Settings
 
 
 @dataclass(frozen=True)
-class Target:
+class EstimateTarget:
     """A card, and the devices here in their order."""
 
     card: Card
@@ -33,28 +33,28 @@ class Target:
         return max(same, default=self.card.total * 9 // 10)
 
 
-def choose_target(settings: Settings, named: str = "") -> Target:
+def choose_target(settings: Settings, named: str = "") -> EstimateTarget:
     """The card that is named, or else the largest device here, or else a common one."""
     if named:
         card = find_card(named).card
-        return Target(card, "gpu", context_of(settings, "gpu", card.name))
+        return EstimateTarget(card, "gpu", context_of(settings, "gpu", card.name))
     try:
         devices = read_devices(settings)
     except NoDevice as error:
         card = find_card(DEFAULT).card
         remark = f"There is no device here ({error.why.rstrip('.')}); --on names another card."
-        return Target(card, "gpu", context_of(settings, "gpu", card.name), remark=remark)
+        return EstimateTarget(card, "gpu", context_of(settings, "gpu", card.name), remark=remark)
     return target_of(settings, largest_of(devices), _rooms(settings, devices))
 
 
-def target_of(settings: Settings, device: Device, rooms: tuple[Room, ...] = ()) -> Target:
+def target_of(settings: Settings, device: Device, rooms: tuple[Room, ...] = ()) -> EstimateTarget:
     """A device that is here."""
     card = sheet_of(device).card
     others = sorted({other.device.name for other in rooms if other.device.kind != "slot"} - {device.name})
     remark = f"Estimated for {device.name}; other kernels may run on {', '.join(others)}." if others else ""
     if device.kind == "slot":
         remark = "Estimated for a CPU slot, in the memory of its process; --on names a card."
-    return Target(card, device.kind, context_of(settings, device.kind, card.name), rooms, remark)
+    return EstimateTarget(card, device.kind, context_of(settings, device.kind, card.name), rooms, remark)
 
 
 def largest_of(devices: Sequence[Device]) -> Device:

@@ -18,7 +18,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ...errors import NoEstimate
 from ...system.processes import with_our_package
-from .ask import Answer, Ask, Program
+from .ask import Ask, EstimatedProgram, TraceAnswer
 
 MOST_ANSWER = 1 << 28  # bytes
 GRACE = 30.0  # seconds beyond the trace's own limit: for imports, and for the replay
@@ -32,13 +32,13 @@ class Tracer:
     answers: BufferedByteReceiveStream
     log: IO[bytes]
 
-    async def ask(self, ask: Ask) -> Answer:
+    async def ask(self, ask: Ask) -> TraceAnswer:
         """One estimate; raise NoEstimate when the process is gone or hangs."""
         try:
             with anyio.fail_after(ask.limit + GRACE):
                 assert self.process.stdin is not None
                 await self.process.stdin.send(ask.encode())
-                return Answer.decode(await self.answers.receive_until(b"\n", MOST_ANSWER))
+                return TraceAnswer.decode(await self.answers.receive_until(b"\n", MOST_ANSWER))
         except TimeoutError as error:
             raise NoEstimate(f"nothing came back in {ask.limit + GRACE:.0f} s") from error
         except (anyio.BrokenResourceError, anyio.IncompleteRead, anyio.ClosedResourceError, OSError) as error:
@@ -50,7 +50,7 @@ class Tracer:
 
 
 @asynccontextmanager
-async def tracing(program: Program, descriptors: Sequence[int] = ()) -> AsyncIterator[Tracer]:
+async def tracing(program: EstimatedProgram, descriptors: Sequence[int] = ()) -> AsyncIterator[Tracer]:
     """Start a process for a program; `descriptors` are those it names."""
     with tempfile.TemporaryFile() as log:
         process = await anyio.open_process(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...units import MiB
 from .blocks import Block, Pool
-from .options import BLOCK, DEFAULT, LARGE_SEGMENT, NO_LIMIT, SMALL_SEGMENT, Options
+from .options import BLOCK, DEFAULT, LARGE_SEGMENT, NO_LIMIT, SMALL_SEGMENT, AllocatorOptions
 from .record import Change
 
 SMALL = 1 * MiB  # at most this comes from the small pool
@@ -34,7 +34,7 @@ class Replay:
 
 
 def replay(
-    sizes: Sequence[int], changes: Sequence[Change], options: Options = DEFAULT, capacity: int | None = None
+    sizes: Sequence[int], changes: Sequence[Change], options: AllocatorOptions = DEFAULT, capacity: int | None = None
 ) -> Replay:
     """Play births and deaths of blocks of these sizes through an allocator that may take `capacity` bytes."""
     heap = (_Expandable if options.expandable_segments else _Segments)(options, capacity)
@@ -57,7 +57,7 @@ def replay(
 
 
 def smallest_capacity(
-    sizes: Sequence[int], changes: Sequence[Change], options: Options = DEFAULT, free_run: Replay | None = None
+    sizes: Sequence[int], changes: Sequence[Change], options: AllocatorOptions = DEFAULT, free_run: Replay | None = None
 ) -> int:
     """The fewest bytes with which the run still does not end in an out-of-memory error, to 16 MiB."""
     most = free_run or replay(sizes, changes, options)
@@ -74,7 +74,7 @@ def smallest_capacity(
 class _Heap:
     """What both kinds of segments share; `allocated` and `reserved` are bytes now."""
 
-    def __init__(self, options: Options, capacity: int | None) -> None:
+    def __init__(self, options: AllocatorOptions, capacity: int | None) -> None:
         self.options, self.capacity = options, capacity
         self.small, self.large = Pool(small=True), Pool(small=False)
         self.allocated = self.reserved = self.most_reserved = self.retries = 0
@@ -183,7 +183,7 @@ class _Segments(_Heap):
 class _Expandable(_Heap):
     """One range of addresses per pool, which grows and shrinks by pages."""
 
-    def __init__(self, options: Options, capacity: int | None) -> None:
+    def __init__(self, options: AllocatorOptions, capacity: int | None) -> None:
         super().__init__(options, capacity)
         # Stands behind the last block of each range and is never free, so that nothing merges with it.
         self.ends = {pool: Block(pool, 0, 0) for pool in (self.small, self.large)}

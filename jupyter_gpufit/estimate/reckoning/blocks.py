@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from .options import LARGE_SEGMENT, NO_LIMIT, SMALL_SEGMENT, Options
+from .options import LARGE_SEGMENT, NO_LIMIT, SMALL_SEGMENT, AllocatorOptions
 
 
 class Block:
@@ -58,7 +58,7 @@ class Pool:
         block.free = False
         del self.blocks[bisect_left(self.blocks, (block.size, block.start))]
 
-    def best_fit(self, size: int, options: Options) -> Block | None:
+    def best_fit(self, size: int, options: AllocatorOptions) -> Block | None:
         self.searches += 1
         at = bisect_left(self.blocks, (size,))
         if at == len(self.blocks):

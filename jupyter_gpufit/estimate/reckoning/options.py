@@ -25,7 +25,7 @@ WITHOUT_EFFECT = frozenset(
 
 
 @dataclass(frozen=True)
-class Options:
+class AllocatorOptions:
     """What of them changes how much memory is reserved."""
 
     max_split_size: int = NO_LIMIT  # bytes; larger blocks are not split
@@ -45,7 +45,7 @@ class Options:
         return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-DEFAULT = Options()
+DEFAULT = AllocatorOptions()
 
 
 def _to_division(size: int, divisions: int) -> int:
@@ -55,7 +55,7 @@ def _to_division(size: int, divisions: int) -> int:
     return -(-size // step) * step if step else floor * 2
 
 
-def options_of(env: Mapping[str, str]) -> Options:
+def options_of(env: Mapping[str, str]) -> AllocatorOptions:
     """The options that hold in this environment."""
     for variable in VARIABLES:
         if text := env.get(variable):
@@ -63,7 +63,7 @@ def options_of(env: Mapping[str, str]) -> Options:
     return DEFAULT
 
 
-def parse_options(text: str, source: str = VARIABLES[0]) -> Options:
+def parse_options(text: str, source: str = VARIABLES[0]) -> AllocatorOptions:
     """Read "max_split_size_mb:128,expandable_segments:True"; raise BadSetting for what torch would refuse."""
     options = DEFAULT
     for name, value in _pairs(text.replace(" ", ""), source):
@@ -83,7 +83,7 @@ def _pairs(text: str, source: str) -> list[tuple[str, str]]:
     return [(part.partition(":")[0], part.partition(":")[2]) for part in parts]
 
 
-def _with(options: Options, name: str, value: str) -> Options:
+def _with(options: AllocatorOptions, name: str, value: str) -> AllocatorOptions:
     match name:
         case "max_split_size_mb":
             return replace(options, max_split_size=_megabytes(value))

@@ -12,7 +12,7 @@ Status = Literal["stopped", "completed", "failed", "died", "timeout"]
 
 
 @dataclass(frozen=True)
-class Block:
+class TracedStorage:
     """One storage on the device."""
 
     size: int  # bytes, as asked of the allocator
@@ -39,7 +39,7 @@ class Trace:
     error: str = ""  # the user's own traceback when failed; what is known when died or timeout
     where: str = ""  # for a timeout: the line of the cell it was in
     steps: int = 0  # optimizer steps seen
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[TracedStorage, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: Mapping[str, int] = field(default_factory=dict)  # what was guessed, and how often
     flops_per_step: int | None = None

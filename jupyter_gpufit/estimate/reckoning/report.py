@@ -12,9 +12,9 @@ from ...devices.cards import Context, doubt_about
 from ...units import format_bytes
 from .allocator import Replay, smallest_capacity
 from .margins import Confidence, margin_of
-from .options import DEFAULT, Options
+from .options import DEFAULT, AllocatorOptions
 from .record import Kind, Trace
-from .shrink import Saving, savings
+from .shrink import Shrinking, savings
 
 LABELS: Mapping[Kind, str] = {
     "parameter": "parameters",
@@ -50,7 +50,7 @@ class Estimate:
     peak_module: str = ""
     peak_op: str = ""
     closed_form: int = 0  # bytes of parameters, gradients and optimizer state: the lower bound
-    shrink: tuple[Saving, ...] = ()
+    shrink: tuple[Shrinking, ...] = ()
     flops_per_step: int | None = None
     samples_per_step: int | None = None
     steps: int = 0  # optimizer steps that were looked at
@@ -65,7 +65,7 @@ class Estimate:
     def from_record(cls, record: Mapping[str, Any]) -> Estimate:
         known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
         known["reasons"] = tuple(known.get("reasons", ()))
-        known["shrink"] = tuple(Saving(**saving) for saving in known.get("shrink", ()))
+        known["shrink"] = tuple(Shrinking(**saving) for saving in known.get("shrink", ()))
         return cls(**known)
 
     @property
@@ -74,7 +74,9 @@ class Estimate:
         return self.peak_reserved + self.context
 
 
-def estimate_of(trace: Trace, run: Replay, card: Card, context: Context, options: Options = DEFAULT) -> Estimate:
+def estimate_of(
+    trace: Trace, run: Replay, card: Card, context: Context, options: AllocatorOptions = DEFAULT
+) -> Estimate:
     """The estimate that follows from a trace on which something happened, and its replay with these options."""
     sizes = [block.size for block in trace.blocks]
     capacity = smallest_capacity(sizes, trace.changes, options, run)

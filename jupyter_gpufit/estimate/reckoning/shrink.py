@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...units import MiB
 from .allocator import Replay, replay
-from .options import Options
+from .options import AllocatorOptions
 from .record import Trace
 
 LEAST = 0.02  # of the peak: less is not worth a change
@@ -19,34 +19,34 @@ FEWEST_LAYERS = 3  # below, recomputing one at a time keeps most of the memory
 
 
 @dataclass(frozen=True)
-class Saving:
+class Shrinking:
     """One change to the cell or its environment."""
 
     what: str
     bytes: int  # about
 
 
-def savings(trace: Trace, run: Replay, options: Options) -> tuple[Saving, ...]:
+def savings(trace: Trace, run: Replay, options: AllocatorOptions) -> tuple[Shrinking, ...]:
     """The largest first."""
     least = max(LEAST * run.reserved, MiB)
     found = [saving for saving in _candidates(trace, run, options) if saving.bytes >= least]
     return tuple(sorted(found, key=lambda saving: -saving.bytes))
 
 
-def _candidates(trace: Trace, run: Replay, options: Options) -> Iterator[Saving]:
+def _candidates(trace: Trace, run: Replay, options: AllocatorOptions) -> Iterator[Shrinking]:
     alive = _alive_at_peak(trace, run)
     by_kind: Counter[str] = Counter()
     for number in alive:
         by_kind[trace.blocks[number].kind] += trace.blocks[number].size
     with_batch = by_kind["activation"] + by_kind["input"] + by_kind["temporary"]
-    yield Saving("a batch half as large", with_batch // 2)
-    yield Saving("recomputing activations (torch.utils.checkpoint around each layer)", _recomputed(trace, alive))
-    yield Saving("keeping the optimizer's state on the host", by_kind["optimizer state"])
-    yield Saving("an optimizer with 8-bit states", by_kind["optimizer state"] * 3 // 4)
+    yield Shrinking("a batch half as large", with_batch // 2)
+    yield Shrinking("recomputing activations (torch.utils.checkpoint around each layer)", _recomputed(trace, alive))
+    yield Shrinking("keeping the optimizer's state on the host", by_kind["optimizer state"])
+    yield Shrinking("an optimizer with 8-bit states", by_kind["optimizer state"] * 3 // 4)
     if not options.expandable_segments:
         sizes = [block.size for block in trace.blocks]
-        other = replay(sizes, trace.changes, Options(expandable_segments=True)).reserved
-        yield Saving("PYTORCH_ALLOC_CONF=expandable_segments:True", run.reserved - other)
+        other = replay(sizes, trace.changes, AllocatorOptions(expandable_segments=True)).reserved
+        yield Shrinking("PYTORCH_ALLOC_CONF=expandable_segments:True", run.reserved - other)
 
 
 def _recomputed(trace: Trace, alive: set[int]) -> int:

@@ -31,7 +31,7 @@ _COPY = aten._to_copy.default
 _JOINS = ("cat", "stack")  # whose tensors stand in a list
 
 
-class Entry:
+class BookEntry:
     """A block while the trace runs."""
 
     __slots__ = ("alias", "kind", "module", "op", "phase", "saved", "size", "step")
@@ -46,7 +46,7 @@ class Books(TorchDispatchMode):
     def __init__(self, fake: FakeTensorMode, card: Card, notes: Counter[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.fake, self.card = fake, card
-        self.entries: list[Entry] = []
+        self.entries: list[BookEntry] = []
         self.events: list[tuple[int, bool]] = []  # block, whether it is alive
         self.notes = notes
         self.phase: Phase = "forward"
@@ -64,7 +64,7 @@ class Books(TorchDispatchMode):
 
     def add(self, size: int, op: str, kind: Kind | None = None) -> int:
         block = len(self.entries)
-        self.entries.append(Entry(size, self.phase, self.kind or kind, op, self.where(), self.step))
+        self.entries.append(BookEntry(size, self.phase, self.kind or kind, op, self.where(), self.step))
         self.events.append((block, True))
         self.now += size
         self.peak = max(self.peak, self.now)
@@ -153,7 +153,7 @@ class Books(TorchDispatchMode):
         made = first is None and func._opname not in _JOINS and self.phase == "forward" and not self.where()
         return "input" if made else None
 
-    def _note_alias(self, entry: Entry, args: Any, out: Any) -> None:
+    def _note_alias(self, entry: BookEntry, args: Any, out: Any) -> None:
         size = out.untyped_storage().nbytes()
         same = [t for t in args[:2] if isinstance(t, FakeTensor) and t.untyped_storage().nbytes() == size]
         entry.alias = [block for t in same if (block := self.block_of(t)) is not None]

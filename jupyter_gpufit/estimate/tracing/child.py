@@ -25,7 +25,7 @@ from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
 from ..reckoning.record import Kind
 from . import loading, recurrent, sparse, surface, whole
-from .books import Books, Entry
+from .books import BookEntry, Books
 from .contained import Contained
 from .failures import CELL, as_the_user_sees_it, limit_of_ours, line_of
 from .hidden import in_place
@@ -154,7 +154,7 @@ class Child:
         }
 
 
-def _kind(entry: Entry, trains: bool) -> Kind:
+def _kind(entry: BookEntry, trains: bool) -> Kind:
     """Of a block that nothing labelled: by when it lived."""
     if entry.kind is not None:
         return entry.kind

@@ -18,7 +18,7 @@ _MOST_STATES = 2
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedBytes:
     """The models among a cell's variables."""
 
     parameters: int = 0  # bytes, buffers included
@@ -31,7 +31,7 @@ class Counted:
         return self.parameters + self.trainable * (1 + self.states)
 
 
-def count(values: Iterable[Any]) -> Counted:
+def count(values: Iterable[Any]) -> CountedBytes:
     """Look at a namespace's modules and optimizers; a tensor of several models counts once."""
     import torch
 
@@ -41,10 +41,12 @@ def count(values: Iterable[Any]) -> Counted:
     trained = sum(t.nbytes for t in tensors.values() if t.requires_grad)
     kinds = [type(value).__name__ for value in values if isinstance(value, torch.optim.Optimizer)]
     states = max((_STATES.get(kind, _MOST_STATES) for kind in kinds), default=_MOST_STATES)
-    return Counted(sum(t.nbytes for t in tensors.values()), trained, states)
+    return CountedBytes(sum(t.nbytes for t in tensors.values()), trained, states)
 
 
-def estimate_without_trace(counted: Counted, trace: Trace, card: Card, context: Context, seen: int = 0) -> Estimate:
+def estimate_without_trace(
+    counted: CountedBytes, trace: Trace, card: Card, context: Context, seen: int = 0
+) -> Estimate:
     """The lower bound, with no upper one: what activations add is from nothing to thirty times as much.
 
     `seen`: bytes in tensors at the peak of as much of the trace as there is, often the forward.
@@ -84,13 +86,13 @@ def why_no_trace(trace: Trace) -> str:
             return "the cell put nothing on a device"
 
 
-def _what_is_missing(counted: Counted) -> tuple[str, ...]:
+def _what_is_missing(counted: CountedBytes) -> tuple[str, ...]:
     if counted.least:
         return (f"counted from the cell's models alone ({format_bytes(counted.parameters)}): activations are missing",)
     return ("no model is among the variables that the cell was given",)
 
 
-def _what_was_seen(seen: int, counted: Counted) -> tuple[str, ...]:
+def _what_was_seen(seen: int, counted: CountedBytes) -> tuple[str, ...]:
     if seen <= counted.least:
         return ()
     return (f"as far as the trial run came, the cell held {format_bytes(seen)} in tensors",)

@@ -11,7 +11,7 @@ from ...devices.card import Card
 from ...units import MiB
 
 if TYPE_CHECKING:
-    from .books import Entry
+    from .books import BookEntry
 
 aten = torch.ops.aten
 GEMMS = frozenset({"mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation", "addbmm"})
@@ -57,7 +57,7 @@ _HIDDEN: dict[str, Callable[[Sequence[Any]], int]] = {
 }
 
 
-def in_place(events: Sequence[tuple[int, bool]], entries: Sequence[Entry]) -> list[tuple[int, bool]]:
+def in_place(events: Sequence[tuple[int, bool]], entries: Sequence[BookEntry]) -> list[tuple[int, bool]]:
     """Merge `alloc(new); free(old)` of one size in backward: on a GPU autograd does old.add_(new).
 
     For tensor subclasses, as fakes are, it accumulates out of place; a ResNet-50 came out 5 % too high.
@@ -89,6 +89,6 @@ def _freed_at_once(events: Sequence[tuple[int, bool]], at: int, alias: Sequence[
     return None
 
 
-def _inherit(old: Entry, new: Entry) -> None:
+def _inherit(old: BookEntry, new: BookEntry) -> None:
     old.kind = new.kind or old.kind
     old.saved = old.saved or new.saved

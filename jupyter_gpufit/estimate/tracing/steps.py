@@ -26,7 +26,7 @@ from .paths import Paths
 
 
 @dataclass
-class Taken:
+class StepsTaken:
     """One optimizer's steps."""
 
     elements: int  # in its parameters
@@ -38,7 +38,7 @@ class Steps:
         self.books, self.paths, self.steps, self.stop = books, paths, steps, stop
         self.loops: Loops | None = None  # which counts by us
         self.samples = 0  # that data loaders gave
-        self.taken: dict[int, Taken] = {}
+        self.taken: dict[int, StepsTaken] = {}
         self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
     def optimizers(self) -> list[Optimizer]:
@@ -94,7 +94,7 @@ class Steps:
         taken = self.taken.get(id(optimizer))
         if taken is None:
             elements = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
-            taken = self.taken[id(optimizer)] = Taken(elements)
+            taken = self.taken[id(optimizer)] = StepsTaken(elements)
         taken.marks.append((self.books.flops, self.samples, len(self.paths.roots)))
 
     def _enough(self) -> bool:

@@ -17,7 +17,7 @@ reset_accumulated_memory_stats ipc_collect set_per_process_memory_fraction _slee
 
 
 @dataclass(frozen=True)
-class Properties:
+class CardProperties:
     name: str
     total_memory: int  # bytes
     major: int
@@ -92,7 +92,7 @@ def _always(value: Any) -> Callable[..., Any]:
 
 def _answers(books: Books) -> dict[str, Any]:
     card = books.card
-    properties = Properties(card.name, card.total, *card.capability, card.sms)
+    properties = CardProperties(card.name, card.total, *card.capability, card.sms)
     rng = torch.zeros(16, dtype=torch.uint8)
     of_the_card = {
         "is_available": True,

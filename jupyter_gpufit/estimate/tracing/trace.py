@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...devices.card import Card
-from ..reckoning.record import Block, Change, Trace
+from ..reckoning.record import Change, Trace, TracedStorage
 
 _WHERE = signal.SIGRTMIN + 7  # a signal that no cell handles
 _LINE = re.compile(r'File "<cell>", line (\d+)')
@@ -180,7 +180,7 @@ def _result(body: bytes, late: bool, status: int, log: str, source: str, limit: 
     if not body.endswith(b"\n"):
         return Trace("died", f"{_how(status)}\n{_last_words(log)}".strip(), _where(log, source), seconds=seconds)
     found: dict[str, Any] = json.loads(body)
-    blocks = tuple(Block(*row) for row in found.pop("blocks", ()))
+    blocks = tuple(TracedStorage(*row) for row in found.pop("blocks", ()))
     changes = tuple(Change(*row) for row in found.pop("changes", ()))
     return Trace(**found, blocks=blocks, changes=changes, seconds=seconds)
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...lab.directory import MUTEX, file_system
-from ...lab.ledger import Reader
+from ...lab.ledger import LedgerReader
 from ...lab.owner import own_pid
 from ...lab.policy import POLICY, load_policy
-from .places import Entry, entry, open_to_swap
+from .places import PlaceEntry, entry, open_to_swap
 
 # In order of precedence: of files with one name, systemd reads only the first.
 RULE_FOLDERS = ("etc/tmpfiles.d", "run/tmpfiles.d", "usr/local/lib/tmpfiles.d", "usr/lib/tmpfiles.d")
@@ -26,7 +26,7 @@ ENVIRONMENT = 1 << 18  # bytes of a process's environment that are looked at
 @dataclass(frozen=True)
 class Directory:
     path: Path
-    entry: Entry | None
+    entry: PlaceEntry | None
     swap: str  # why somebody could swap it; empty: nobody can
     file_system: str
     bytes_free: int | None  # None: without a limit, or unknown
@@ -116,7 +116,7 @@ def hidepid_of(mounts: str) -> str:
 
 
 @dataclass(frozen=True)
-class Account:
+class OsAccount:
     """One uid, and who seems to be behind it."""
 
     uid: int
@@ -125,7 +125,7 @@ class Account:
     addresses: frozenset[str] = frozenset()  # from which they logged in
 
 
-def accounts() -> tuple[Account, ...]:
+def accounts() -> tuple[OsAccount, ...]:
     """The accounts of the processes that we may look into: our own; as root, everybody's."""
     people: dict[int, set[str]] = {}
     addresses: dict[int, set[str]] = {}
@@ -136,7 +136,7 @@ def accounts() -> tuple[Account, ...]:
     for account in pwd.getpwall():
         names.setdefault(account.pw_uid, set()).add(account.pw_name)
     return tuple(
-        Account(uid, frozenset(names.get(uid, ())), frozenset(people[uid]), frozenset(addresses[uid]))
+        OsAccount(uid, frozenset(names.get(uid, ())), frozenset(people[uid]), frozenset(addresses[uid]))
         for uid in sorted(people)
     )
 
@@ -178,7 +178,7 @@ def contents(path: Path) -> Contents:
                 ours += 1
             elif file.name != MUTEX and file.name[:2] != "u.":
                 others[found.st_uid] += 1
-    snapshot = Reader(path).read()
+    snapshot = LedgerReader(path).read()
     live = len(snapshot.tickets) + len(snapshot.claims) + len(snapshot.strange)
     return Contents(live, max(0, ours - live), snapshot.strange, dict(others), newest, now)
 

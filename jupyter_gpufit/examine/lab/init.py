@@ -21,7 +21,7 @@ from ...lab.directory import MUTEX, SHARED, file_system, unsound
 from ...lab.ledger import sweep
 from ...system.files import write_whole
 from .facts import count_dead
-from .places import Entry, entry, entry_of, nearest, open_to_swap, without_links
+from .places import PlaceEntry, entry, entry_of, nearest, open_to_swap, without_links
 
 RULE = Path("/etc/tmpfiles.d/gpufit.conf")  # what systemd makes anew at every boot
 PLAIN = re.compile(r"/[\w./+-]+")  # needs no quoting in a rule
@@ -99,12 +99,12 @@ class NotRoot(GpufitError):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSite:
     """What there is before anything is done."""
 
     rule: str | None  # the rule's text
-    directory: Entry | None
-    mutex: Entry | None
+    directory: PlaceEntry | None
+    mutex: PlaceEntry | None
     dead: int  # files of processes that have ended
     file_system: str
     swap: str  # why somebody could swap the directory
@@ -129,10 +129,10 @@ def init(site: Site, *, dry_run: bool = False) -> Iterator[str]:
             yield f"Let every user's environment say so, for example in /etc/environment: GPUFIT_LAB={site.lab}"
 
 
-def look(site: Site) -> Found:
+def look(site: Site) -> FoundSite:
     directory = entry(site.directory)
     is_directory = directory is not None and directory.kind == "directory"
-    return Found(
+    return FoundSite(
         rule=_text(site.rule),
         directory=directory,
         mutex=entry(site.mutex) if is_directory else None,
@@ -149,7 +149,7 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def plan(found: Found, site: Site) -> tuple[Step, ...]:
+def plan(found: FoundSite, site: Site) -> tuple[Step, ...]:
     """What is to be done, in this order; raise CannotInit for what only a person can decide."""
     _refuse(found, site)
     steps = []
@@ -165,7 +165,7 @@ def plan(found: Found, site: Site) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _mutex(mutex: Entry | None, site: Site) -> list[Step]:
+def _mutex(mutex: PlaceEntry | None, site: Site) -> list[Step]:
     if mutex is None:
         return [Step("mutex", f"made: {site.mutex}")]
     if mutex.kind != "file" or mutex.uid != 0 or mutex.links != 1:
@@ -176,7 +176,7 @@ def _mutex(mutex: Entry | None, site: Site) -> list[Step]:
     return []
 
 
-def _refuse(found: Found, site: Site) -> None:
+def _refuse(found: FoundSite, site: Site) -> None:
     def because(why: str, mend: str) -> CannotInit:
         return CannotInit(str(site.lab), why, mend)
 

@@ -11,9 +11,9 @@ from ...lab.policy import POLICY
 from ...system.users import user_name
 from ...units import MiB, format_bytes, format_duration
 from ..findings import Finding, bad, note, ok
-from .facts import Account, Contents, Directory, PolicyFile, Processes, Rules
+from .facts import Contents, Directory, OsAccount, PolicyFile, Processes, Rules
 from .init import mount_advice
-from .places import Entry
+from .places import PlaceEntry
 from .trial import Other, Tried
 
 FEWEST_BYTES = MiB
@@ -58,7 +58,7 @@ def _room(found: Directory) -> Iterator[Finding]:
         yield bad(f"The file system of {found.path} has room for {left}: soon nobody can queue.", f"ls -l {found.path}")
 
 
-def mutex(entry: Entry | None, path: Path, init: str) -> Iterator[Finding]:
+def mutex(entry: PlaceEntry | None, path: Path, init: str) -> Iterator[Finding]:
     """Can everybody lock the mutex, and nobody replace it?"""
     if entry is None:
         yield bad(f"{path} does not exist, so nobody can claim.", init)
@@ -148,7 +148,7 @@ def processes(found: Processes) -> Iterator[Finding]:
         yield ok("Every process is seen with its user.")
 
 
-def accounts(found: tuple[Account, ...], everybody: bool) -> Iterator[Finding]:
+def accounts(found: tuple[OsAccount, ...], everybody: bool) -> Iterator[Finding]:
     """Is every person a user of their own? Only signs can be seen, and each is named as what it is."""
     fine = True
     for account in found:
@@ -160,7 +160,7 @@ def accounts(found: tuple[Account, ...], everybody: bool) -> Iterator[Finding]:
         yield ok(f"There is no sign that several people work {whose}.")
 
 
-def _account(account: Account) -> Iterator[Finding]:
+def _account(account: OsAccount) -> Iterator[Finding]:
     name = min(account.names, default=f"uid {account.uid}")
     own = "Give each person an account: claims, fairness and stopping go by it."
     if len(account.names) > 1:

@@ -12,7 +12,7 @@ Kind = Literal["directory", "file", "link", "other"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class PlaceEntry:
     """What a directory's entry is."""
 
     kind: Kind
@@ -21,7 +21,7 @@ class Entry:
     links: int = 1
 
 
-def entry(path: Path, *, dir_fd: int | None = None) -> Entry | None:
+def entry(path: Path, *, dir_fd: int | None = None) -> PlaceEntry | None:
     """What stands there; None: nothing."""
     try:
         return _entry(os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
@@ -29,13 +29,13 @@ def entry(path: Path, *, dir_fd: int | None = None) -> Entry | None:
         return None
 
 
-def entry_of(fd: int) -> Entry:
+def entry_of(fd: int) -> PlaceEntry:
     return _entry(os.fstat(fd))
 
 
-def _entry(found: os.stat_result) -> Entry:
+def _entry(found: os.stat_result) -> PlaceEntry:
     kinds: dict[int, Kind] = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
-    return Entry(
+    return PlaceEntry(
         kinds.get(stat.S_IFMT(found.st_mode), "other"), found.st_uid, stat.S_IMODE(found.st_mode), found.st_nlink
     )
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...lab.directory import MUTEX
-from ...lab.ledger import Published, Reader, publish
+from ...lab.ledger import LedgerReader, Published, publish
 from ...lab.mutex import lab_mutex
 from ...lab.owner import flock_holders, own_pid
 from ...lab.record import Request
@@ -56,7 +56,7 @@ async def try_lab(lab: Path, uid: int = NOBODY, *, patience: float = PATIENCE) -
 
 
 def _sees(lab: Path, name: str) -> bool:
-    return any(ticket.id == name for ticket in Reader(lab).read().tickets)
+    return any(ticket.id == name for ticket in LedgerReader(lab).read().tickets)
 
 
 def _as_another_user(lab: Path, ticket: Published, uid: int) -> Other:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...devices.device import Device
 from ...devices.here import read_devices
-from ...devices.nvml import Driver, read_driver
+from ...devices.nvml import DriverFacts, read_driver
 from ...errors import GpufitError
 from ...jobs.job import new_job_id
 from ...jobs.paths import socket_path
@@ -61,7 +61,7 @@ def settings() -> SettingsFound:
 @dataclass(frozen=True)
 class DevicesFound:
     devices: tuple[Device, ...]
-    driver: Driver | None  # None: no GPU was asked for, or there is none
+    driver: DriverFacts | None  # None: no GPU was asked for, or there is none
     trouble: str = ""
 
 

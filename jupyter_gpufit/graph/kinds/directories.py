@@ -25,7 +25,7 @@ def find(cls: type) -> Kind | None:
 
 
 @dataclass(frozen=True)
-class Entry(os.PathLike[Any]):
+class DirectoryEntry(os.PathLike[Any]):
     """An os.DirEntry: none can be made but by looking into the directory, which may have changed."""
 
     name: Any
@@ -56,7 +56,7 @@ class Entry(os.PathLike[Any]):
 
 
 def reduce_entry(entry: Any, pickler: Pickler) -> Reduced:
-    return Entry, (entry.name, entry.path, entry.inode(), _kind(entry))
+    return DirectoryEntry, (entry.name, entry.path, entry.inode(), _kind(entry))
 
 
 def _kind(entry: os.DirEntry[Any]) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 from ...errors import CannotArrive
 from ..kind import Kind, kind_of, no_state, unchanged
-from ..memory import Memory
-from ..opening import Opener, Source, Whole
+from ..memory import SharedMemory
+from ..opening import ByteSource, Opener, Whole
 from ..paths import where
 from ..sources import make_known
 from ..spans import Recorder
@@ -34,7 +34,7 @@ _HISTORY = re.compile(r"__.*|_|_\d+|_i+|_i\d+|_[iod]h")  # dunder names, and wha
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedGraph:
     """A graph's variables, all its objects by number, and how they find their bytes."""
 
     header: dict[str, Any]
@@ -43,8 +43,8 @@ class Opened:
 
 
 def open_graph(
-    graph: bytes, source: Source, namespace: Namespace, values: Namespace, *, private: bool = False
-) -> Opened:
+    graph: bytes, source: ByteSource, namespace: Namespace, values: Namespace, *, private: bool = False
+) -> OpenedGraph:
     """Read the variables into `values`; functions among them get `namespace` as their globals."""
     header, stream = split(graph)
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
@@ -60,10 +60,10 @@ def open_graph(
         raise CannotArrive(name, error.why) from error
     except Exception as error:
         raise CannotArrive(name, f"{type(error).__name__}: {error}.") from error
-    return Opened(header, unpickler.objects(), opener)
+    return OpenedGraph(header, unpickler.objects(), opener)
 
 
-def receive(graph: bytes, memory: Memory, namespace: Namespace, *, private: bool = False) -> Arrival:
+def receive(graph: bytes, memory: SharedMemory, namespace: Namespace, *, private: bool = False) -> Arrival:
     """Open a shipment in a worker's namespace. Its tensors stand on the shared memory itself; nothing is copied.
 
     `private`: what is written to them stays in this process, which only tries something out.
@@ -82,9 +82,9 @@ class Arrival:
     """What came, as it came: a reply tells the difference."""
 
     graph: bytes
-    memory: Memory
+    memory: SharedMemory
     namespace: Namespace
-    opened: Opened = field(repr=False)
+    opened: OpenedGraph = field(repr=False)
     whole: Whole = field(repr=False)
     marks: list[tuple[Any, Kind, Any]] = field(repr=False)
     bindings: Namespace = field(repr=False)  # which also keeps the objects, so that no other can take their place
@@ -109,7 +109,7 @@ class Arrival:
             changed = [(obj, kind) for obj, kind in changed if all(obj is not one.obj for one in broken)]
         pickler, recorder = written
         layout = recorder.lay_out()
-        memory = Memory.create(layout.size)
+        memory = SharedMemory.create(layout.size)
         memory.write(layout.pieces)
         for foreign in layout.foreign:
             foreign.write(memory.map(foreign.offset, foreign.nbytes))

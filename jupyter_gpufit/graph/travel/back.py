@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ..memory import Memory, copy_differences
-from ..opening import Adopted, Opener, Source, Whole
+from ..memory import SharedMemory, copy_differences
+from ..opening import Adopted, ByteSource, Opener, Whole
 from ..paths import search, where
 from ..sources import make_known
 from ..spans import Region
@@ -61,7 +61,7 @@ def apply_reply(
     namespace: Namespace,
     origins: Sequence[Any],
     opener: Opener,
-    came_in: Source,
+    came_in: ByteSource,
     before: Callable[[], object],
 ) -> Returned:
     """Read a reply, run `before`, fill the objects that changed, and bind names."""
@@ -106,7 +106,7 @@ def _told(lost: list[Lost], bound: list[str], namespace: Namespace) -> Iterator[
         yield LeftBehind(name, path, one.why)
 
 
-def restore_bytes(memory: Memory, regions: Sequence[Region]) -> list[Region]:
+def restore_bytes(memory: SharedMemory, regions: Sequence[Region]) -> list[Region]:
     """Copy the worker's bytes over the kernel's where they differ; the regions where they did."""
     whole = Whole(memory, private=True)
     start = ctypes.addressof(whole.buffer)

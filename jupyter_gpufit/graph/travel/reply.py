@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..memory import Memory
+from ..memory import SharedMemory
 from ..refusals import INSIDE
 
 
@@ -30,9 +30,9 @@ class Reply:
     """A worker's answer. With the input beside it, a kernel that never saw the objects can open it, too."""
 
     graph: bytes
-    memory: Memory
+    memory: SharedMemory
     input_graph: bytes | None = None
-    input_memory: Memory | None = None  # the input's bytes as the worker left them
+    input_memory: SharedMemory | None = None  # the input's bytes as the worker left them
 
     @property
     def left_behind(self) -> tuple[LeftBehind, ...]:
@@ -51,9 +51,9 @@ class Reply:
         """Read a saved reply. Opening one runs code from it: the caller checks first that nobody else wrote it."""
         return cls(
             (directory / "reply.graph").read_bytes(),
-            Memory.open(directory / "reply.memory"),
+            SharedMemory.open(directory / "reply.memory"),
             (directory / "input.graph").read_bytes(),
-            Memory.open(directory / "input.memory"),
+            SharedMemory.open(directory / "input.memory"),
         )
 
 

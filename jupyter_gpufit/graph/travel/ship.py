@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import CannotTravel, NoRoomToTravel
-from ..memory import Memory
+from ..memory import SharedMemory
 from ..opening import Opener, Original
 from ..paths import where
-from ..spans import MEMORY, Layout, Recorder, Region
+from ..spans import MEMORY, Recorder, Region, SpanLayout
 from ..stream import GraphPickler, Namespace, Refusal, a_thing, deeply, without_collecting
 from .back import Returned, apply_reply, parted, restore_bytes
 from .reply import Reply
@@ -25,12 +25,12 @@ class Shipment:
     """Variables on their way to a worker. It keeps the kernel's objects alive, so that they can be found again."""
 
     graph: bytes
-    memory: Memory
+    memory: SharedMemory
     names: tuple[str, ...]  # those asked for and those that their functions use
     sizes: dict[str, int]  # bytes per name; what two names share counts for the first
     _values: Namespace = field(repr=False)  # what the names had
     _origins: list[Any] = field(repr=False)
-    _layout: Layout = field(repr=False)
+    _layout: SpanLayout = field(repr=False)
 
     def bring_back(self, reply: Reply, namespace: Namespace) -> Returned:
         """Let the kernel's own objects become what the worker made of them, and bind the names it assigned.
@@ -76,7 +76,7 @@ def _ship(names: list[str], namespace: Namespace) -> Shipment:
         raise _cannot_travel(pickler)
     layout = recorder.lay_out()
     _check_room(layout.size, sizes)
-    memory = Memory.create(layout.size)
+    memory = SharedMemory.create(layout.size)
     memory.write(layout.pieces)
     header = {
         "format": FORMAT,

@@ -14,7 +14,7 @@ from types import CodeType
 from typing import NamedTuple
 
 
-class Use(NamedTuple):
+class NameUse(NamedTuple):
     """One instruction on a global name."""
 
     name: str
@@ -38,7 +38,7 @@ _NEVER_GOES_ON = frozenset(
 )
 
 
-def uses(code: CodeType, *, of_class: bool = False) -> Iterator[Use]:
+def uses(code: CodeType, *, of_class: bool = False) -> Iterator[NameUse]:
     """Every use of a global name in the code of a module, function or class body, and in the code inside it."""
     stored = ""
     for step in _class_steps(code) if of_class else dis.get_instructions(code):
@@ -49,7 +49,7 @@ def uses(code: CodeType, *, of_class: bool = False) -> Iterator[Use]:
             line = (step.positions and step.positions.lineno) or code.co_firstlineno
             # A deletion right after a binding is the compiler's own, at the end of `except ... as name`.
             reads = step.opname in _LOADS or (step.opname in _DELETES and step.argval != stored)
-            yield Use(step.argval, line, step.offset, reads=reads, writes=step.opname not in _LOADS)
+            yield NameUse(step.argval, line, step.offset, reads=reads, writes=step.opname not in _LOADS)
         stored = step.argval if step.opname in _STORES else ""
 
 

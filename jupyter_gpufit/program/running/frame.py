@@ -13,7 +13,7 @@ from itertools import repeat, starmap
 from types import FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from ..values import GeneratorRecord, Path, Record, Unit
+from ..values import FrameRecord, GeneratorRecord, Path, Unit
 from .delegates import Delegate, delegate_of
 from .iterators import EXCHANGED, exchanged
 from .managers import enter_again, noted
@@ -70,9 +70,9 @@ class Frame:
         self.v: Any = None
         self.L: dict[str, Any] | None = None
         self.rpc: int | None = None
-        self.rest: list[Record] | None = None
+        self.rest: list[FrameRecord] | None = None
 
-    def load(self, record: Record, rest: list[Record]) -> None:
+    def load(self, record: FrameRecord, rest: list[FrameRecord]) -> None:
         """Go to the place of a record; the activations inside it are entered from the `rest`."""
         self.r, self.p = True, self.unit.paths[record.pc]
         self.rpc = self.pc = record.pc

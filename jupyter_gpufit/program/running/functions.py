@@ -14,7 +14,7 @@ from ..libraries import own_resume
 from ..libraries.own_resume_overrides import overridden
 from ..reading.scopes import Definition
 from ..rewriting.source import Codes, Source
-from ..values import Record, Unit
+from ..values import FrameRecord, Unit
 from .managers import enter_again
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Functions:
         source, one = found
         return self._entered(callee, source, one, frame.rest)
 
-    def _entered(self, callee: FunctionType, source: Source, one: Definition, records: list[Record] | None) -> Any:
+    def _entered(self, callee: FunctionType, source: Source, one: Definition, records: list[FrameRecord] | None) -> Any:
         assert records and records[0].uid == source.uid(one), f"{callee} is not what was saved"
         around = dict(zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True))
         made = entered(self.entering_code(source, one), callee.__globals__, around | records[0].cells)

@@ -20,7 +20,7 @@ from ..reading.scopes import Definition, definitions, is_async, last_set
 from ..reading.unread import is_read, is_used_later
 from ..rewriting.source import FUTURE_FLAGS, Codes, Source
 from ..rewriting.units import cell_form, cell_stops
-from ..values import PROGRAM, Record, Unit, hidden
+from ..values import PROGRAM, FrameRecord, Unit, hidden
 from .frame import Frame
 from .functions import Functions, entered
 from .generators import Arrived
@@ -54,10 +54,10 @@ class Program:
         self._unit_of = Codes()
         self._changed = Codes()  # code of the user's -> the same with generators rewritten
         self._generators: dict[str, Source] = {}
-        self._records: list[Record] = []
+        self._records: list[FrameRecord] = []
         self._cell = ""
         self._standing: Any = None
-        self._taken: list[tuple[Record, Frame, FrameType]] = []  # at this safe point
+        self._taken: list[tuple[FrameRecord, Frame, FrameType]] = []  # at this safe point
         self._pid = os.getpid()
 
     def __reduce__(self) -> Any:
@@ -89,7 +89,7 @@ class Program:
             self._prepare(filename, pickle.loads(tree))
         self.namespace[PROGRAM] = self
 
-    def resume(self, records: list[Record]) -> None:
+    def resume(self, records: list[FrameRecord]) -> None:
         """Let the cell go on at these records. The list is emptied: what they hold must not live on in it."""
         self._records = records
 
@@ -203,7 +203,7 @@ class Program:
             self.namespace.update(frame.saved())
         return frame
 
-    def reenter(self, arrived: tuple[Record, list[Record]] | Arrived) -> Frame:
+    def reenter(self, arrived: tuple[FrameRecord, list[FrameRecord]] | Arrived) -> Frame:
         if isinstance(arrived, Arrived):
             found = arrived.record
             assert found is not None, "a generator was asked for a value before all was there"
@@ -233,7 +233,7 @@ class Program:
         finally:
             self._standing, self._taken = None, []
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[FrameRecord]:
         """All activations, outermost first; NotHere if one of them cannot be left."""
         self._taken = [(record_of(*one), *one) for one in self._activations()]
         return [record for record, *_ in self._taken]
@@ -252,10 +252,10 @@ class Program:
         only_they = bool(names) and {*map(id, holders)} <= known
         return only_they and not any(self._is_read(name, *one) for name, one in names)
 
-    def _variables(self, record: Record, frame: Frame, standing: FrameType) -> list[Any]:
+    def _variables(self, record: FrameRecord, frame: Frame, standing: FrameType) -> list[Any]:
         return [self.namespace] if frame.unit.kind == "cell" else [record.locals, standing.f_locals]
 
-    def _is_read(self, name: str, record: Record, frame: Frame, standing: FrameType) -> bool:
+    def _is_read(self, name: str, record: FrameRecord, frame: Frame, standing: FrameType) -> bool:
         """By the text of an activation, from where it stands."""
         body: list[ast.stmt] = self._text_of(frame.unit)
         trees: list[Any] = [one.tree for one in self._sources.values()] if frame.unit.kind == "cell" else body

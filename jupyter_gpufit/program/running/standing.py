@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ...errors import NotHere
-from ..values import FRAME, TEMPORARY, Record, Unit
+from ..values import FRAME, TEMPORARY, FrameRecord, Unit
 from .frame import Frame
 
 _OURS = str(Path(__file__).resolve().parents[2]) + "/"
@@ -48,10 +48,10 @@ def file_of(code: CodeType) -> str:
     return "the cell" if file.startswith("<") else Path(file.removesuffix(">")).name
 
 
-def record_of(frame: Frame, standing: FrameType) -> Record:
+def record_of(frame: Frame, standing: FrameType) -> FrameRecord:
     path = frame.unit.paths[frame.pc] if frame.pc is not None else frozenset()
     assert frame.pc is not None
-    return Record(
+    return FrameRecord(
         uid=frame.unit.uid,
         pc=frame.pc,
         locals=saved_locals(frame.unit, standing),

@@ -91,7 +91,7 @@ _SPLITS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Parts:
+class LeafParts:
     """All outputs of one operation that splits a leaf."""
 
     leaf: torch.Tensor
@@ -102,7 +102,7 @@ class Parts:
         return split_again, (self.leaf, self.operation, self.args)
 
 
-def parts_with(t: torch.Tensor) -> Parts | None:
+def parts_with(t: torch.Tensor) -> LeafParts | None:
     """Of which operation `t` is one output, as in `a, b = w.chunk(2)`, if that is all that its graph says."""
     if not t._is_view() or t.retains_grad or t._backward_hooks:
         return None
@@ -110,7 +110,7 @@ def parts_with(t: torch.Tensor) -> Parts | None:
     if node.name() not in _SPLITS or getattr(node.next_functions[0][0], "variable", None) is not leaf:
         return None
     kept = [getattr(node, name) for name in _SPLITS[node.name()][1]]
-    found = Parts(leaf, node.name(), tuple(map(_signed, kept)))
+    found = LeafParts(leaf, node.name(), tuple(map(_signed, kept)))
     mine = _split(found)[t.output_nr]
     look = (t.dtype, t.size(), t.stride(), t.storage_offset())
     return found if look == (mine.dtype, mine.size(), mine.stride(), mine.storage_offset()) else None
@@ -121,7 +121,7 @@ def _signed(kept: Any) -> Any:
     return kept - (1 << 64) if type(kept) is int and kept >= 1 << 63 else kept
 
 
-def _split(parts: Parts) -> tuple[torch.Tensor, ...]:
+def _split(parts: LeafParts) -> tuple[torch.Tensor, ...]:
     operation, _ = _SPLITS[parts.operation]
     found: tuple[torch.Tensor, ...] = operation(parts.leaf, *parts.args)
     return found
@@ -129,7 +129,7 @@ def _split(parts: Parts) -> tuple[torch.Tensor, ...]:
 
 def split_again(leaf: torch.Tensor, operation: str, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
     with torch._C.DisableTorchFunctionSubclass(), torch.enable_grad():
-        return _split(Parts(leaf.requires_grad_(True), operation, args))
+        return _split(LeafParts(leaf.requires_grad_(True), operation, args))
 
 
 class Spent(Function):

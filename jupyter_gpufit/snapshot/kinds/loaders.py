@@ -30,7 +30,7 @@ from torch.utils.data.dataloader import (
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import make_instance, reduce_instance
 from ..loader_workers import Carried, Start, States
-from ..watched import State
+from ..watched import WatchedState
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
@@ -104,7 +104,7 @@ class Position:
     states: dict[int, States]  # of each worker, after the last batch of its that was yielded
     seed: int
     ended: bool
-    first: State | None = None  # what went on by itself in the workers, when the first of them were started
+    first: WatchedState | None = None  # what went on by itself in the workers, when the first of them were started
 
 
 @dataclass
@@ -128,7 +128,7 @@ class _Memory:
     states: dict[int, States] = field(default_factory=dict)
     own_start: Any = None
     seed: int = 0
-    first: State | None = None
+    first: WatchedState | None = None
     sampler: Any = None
     turns: _Turns = field(default_factory=lambda: _Turns(1))
     ahead: dict[int, int] = field(default_factory=dict)  # tasks that were sent for an epoch that was left: whose

@@ -34,7 +34,7 @@ _READ_AHEAD = 64 * MiB  # of text that a loop over lines has not come to
 _FORM = "delimiter doublequote escapechar lineterminator quotechar quoting skipinitialspace strict".split()
 _WRITER, _READER = type(csv.writer(io.StringIO())), type(csv.reader(()))
 
-_OUTPUT = "jupyter_gpufit.worker.streams.Stream"
+_OUTPUT = "jupyter_gpufit.worker.streams.CapturedStream"
 _TEE = "InteractiveShell._tee.<locals>.write"
 
 
@@ -246,19 +246,19 @@ def _path(file: Any) -> str:
 def reduce_csv(obj: Any, pickler: SnapshotPickler) -> Reduced:
     if isinstance(obj, _READER):
         lines = next(one for one in gc.get_referents(obj) if hasattr(one, "__next__"))
-        lines = lines.lines if isinstance(lines, Counted) else lines
+        lines = lines.lines if isinstance(lines, CountedFile) else lines
         return make_csv_reader, (lines, _form(obj), obj.line_num)
     write = next(one for one in gc.get_referents(obj) if callable(one) and hasattr(one, "__self__"))
     return make_csv_writer, (write.__self__, _form(obj))
 
 
-class Counted:
+class CountedFile:
     """The lines that are left, behind so many empty ones: a reader's line_num cannot be set, but it counts."""
 
     def __init__(self, lines: Any, read: int) -> None:
         self.lines, self._read = lines, read
 
-    def __iter__(self) -> Counted:
+    def __iter__(self) -> CountedFile:
         return self
 
     def __next__(self) -> Any:
@@ -277,7 +277,7 @@ def make_csv_writer(file: Any, form: dict[str, Any]) -> Any:
 
 
 def make_csv_reader(lines: Any, form: dict[str, Any], read: int) -> Any:
-    made = csv.reader(Counted(lines, read), **form)
+    made = csv.reader(CountedFile(lines, read), **form)
     for _ in range(read):
         next(made)
     return made

@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_gpufit.estimate.reckoning.allocator import Replay, replay, smallest_capacity
-from jupyter_gpufit.estimate.reckoning.options import DEFAULT, Options, parse_options
+from jupyter_gpufit.estimate.reckoning.options import DEFAULT, AllocatorOptions, parse_options
 from jupyter_gpufit.estimate.reckoning.record import Change
 from jupyter_gpufit.units import KiB, MiB
 
 from ..traces import Script, played
 
-EXPANDABLE = Options(expandable_segments=True)
+EXPANDABLE = AllocatorOptions(expandable_segments=True)
 
 
-def run(script: Script, options: Options = DEFAULT, capacity: int | None = None) -> Replay:
+def run(script: Script, options: AllocatorOptions = DEFAULT, capacity: int | None = None) -> Replay:
     return replay(*played(script), options, capacity)
 
 
@@ -229,7 +229,7 @@ def live(sizes: list[int], changes: list[Change]) -> int:
 @settings(deadline=None, max_examples=50)
 @given(histories(), OPTIONS)
 def test_reserves_what_it_allocates_and_allocates_what_lives(
-    history: tuple[list[int], list[Change]], options: Options
+    history: tuple[list[int], list[Change]], options: AllocatorOptions
 ) -> None:
     found = replay(*history, options)
 
@@ -239,7 +239,7 @@ def test_reserves_what_it_allocates_and_allocates_what_lives(
 @pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(histories(), OPTIONS)
-def test_runs_in_the_smallest_capacity(history: tuple[list[int], list[Change]], options: Options) -> None:
+def test_runs_in_the_smallest_capacity(history: tuple[list[int], list[Change]], options: AllocatorOptions) -> None:
     free_run = replay(*history, options)
     capacity = smallest_capacity(*history, options, free_run)
 
@@ -251,7 +251,7 @@ def test_runs_in_the_smallest_capacity(history: tuple[list[int], list[Change]], 
 @settings(deadline=None, max_examples=50)
 @given(histories(), OPTIONS)
 def test_gives_everything_back_once_everything_is_freed(
-    history: tuple[list[int], list[Change]], options: Options
+    history: tuple[list[int], list[Change]], options: AllocatorOptions
 ) -> None:
     sizes, changes = history
     alive = {change.block for change in changes if change.alive} - {c.block for c in changes if not c.alive}
@@ -266,6 +266,6 @@ def test_gives_everything_back_once_everything_is_freed(
 @settings(deadline=None, max_examples=50)
 @given(histories(), OPTIONS, st.integers(0, 600))
 def test_never_takes_more_than_the_capacity(
-    history: tuple[list[int], list[Change]], options: Options, capacity: int
+    history: tuple[list[int], list[Change]], options: AllocatorOptions, capacity: int
 ) -> None:
     assert replay(*history, options, capacity * MiB).reserved <= capacity * MiB

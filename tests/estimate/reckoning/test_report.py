@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from jupyter_gpufit.devices.cards import Context, find_card
-from jupyter_gpufit.estimate.asking.ask import Answer, Ask
+from jupyter_gpufit.estimate.asking.ask import Ask, TraceAnswer
 from jupyter_gpufit.estimate.reckoning.allocator import Replay, replay
 from jupyter_gpufit.estimate.reckoning.margins import margin_of
-from jupyter_gpufit.estimate.reckoning.record import Block, Change, Trace
+from jupyter_gpufit.estimate.reckoning.record import Change, Trace, TracedStorage
 from jupyter_gpufit.estimate.reckoning.report import Estimate, estimate_of
 from jupyter_gpufit.estimate.reckoning.timeline import bars, timeline
 from jupyter_gpufit.estimate.reckoning.verdict import fit_of, verdict_on, verdicts
 from jupyter_gpufit.estimate.showing import text
-from jupyter_gpufit.estimate.tracing.closed import Counted, estimate_without_trace
+from jupyter_gpufit.estimate.tracing.closed import CountedBytes, estimate_without_trace
 from jupyter_gpufit.lab.place import Room, Space, Taken
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB, MiB
@@ -161,7 +161,7 @@ def test_nothing_is_drawn_of_nothing() -> None:
 
 
 def test_without_a_trace_only_the_lower_bound_is_said() -> None:
-    counted = Counted(parameters=1 * GiB, trainable=1 * GiB, states=2)
+    counted = CountedBytes(parameters=1 * GiB, trainable=1 * GiB, states=2)
     estimate = estimate_without_trace(counted, Trace("timeout", where="line 3 of the cell", seconds=20), CARD, CONTEXT)
 
     assert (estimate.how, estimate.confidence) == ("closed form", "low")
@@ -173,7 +173,7 @@ def test_without_a_trace_only_the_lower_bound_is_said() -> None:
 
 
 def test_without_trace_and_models_it_says_that_it_cannot_tell() -> None:
-    estimate = estimate_without_trace(Counted(), Trace("completed"), CARD, CONTEXT)
+    estimate = estimate_without_trace(CountedBytes(), Trace("completed"), CARD, CONTEXT)
 
     assert estimate.how == "nothing"
     assert "cannot tell" in text.line(estimate)
@@ -181,10 +181,10 @@ def test_without_trace_and_models_it_says_that_it_cannot_tell() -> None:
 
 def test_survives_the_way_between_processes() -> None:
     estimate = estimated()
-    answer = Answer(estimate=estimate, timeline=timeline(TRACE, run_of(TRACE)), key="k")
+    answer = TraceAnswer(estimate=estimate, timeline=timeline(TRACE, run_of(TRACE)), key="k")
     ask = Ask(card=CARD, context=CONTEXT, values={"batch": 3})
 
-    assert Answer.decode(answer.encode()) == answer
+    assert TraceAnswer.decode(answer.encode()) == answer
     assert Ask.decode(ask.encode()) == ask
     assert Estimate.from_record(json.loads(estimate.to_json())) == estimate
 
@@ -198,7 +198,7 @@ def test_json_has_the_keys_that_programs_were_promised() -> None:
 
 
 def test_a_block_that_is_freed_leaves_the_table() -> None:
-    blocks: tuple[Block, ...] = (block(100 * MiB, "parameter"), block(50 * MiB), block(80 * MiB))
+    blocks: tuple[TracedStorage, ...] = (block(100 * MiB, "parameter"), block(50 * MiB), block(80 * MiB))
     changes = (Change(0, True), Change(1, True), Change(1, False), Change(2, True))
     found = estimated(Trace("stopped", steps=2, blocks=blocks, changes=changes)).by_kind
 

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.examine.lab.init import CannotInit, Found, NotRoot, Site, init, look, plan, site
-from jupyter_gpufit.examine.lab.places import Entry, open_to_swap, without_links
+from jupyter_gpufit.examine.lab.init import CannotInit, FoundSite, NotRoot, Site, init, look, plan, site
+from jupyter_gpufit.examine.lab.places import PlaceEntry, open_to_swap, without_links
 from jupyter_gpufit.lab import Request
 from jupyter_gpufit.lab.directory import file_system, unsound
-from jupyter_gpufit.lab.ledger import Reader, publish
+from jupyter_gpufit.lab.ledger import LedgerReader, publish
 
 ALICE = 61001
 LAB = Path("/run/gpufit")
 HERE = Site(LAB)
-SOUND = Found(
+SOUND = FoundSite(
     rule=HERE.rule_text,
-    directory=Entry("directory", 0, 0o1777),
-    mutex=Entry("file", 0, 0o666),
+    directory=PlaceEntry("directory", 0, 0o1777),
+    mutex=PlaceEntry("file", 0, 0o666),
     dead=0,
     file_system="tmpfs",
     swap="",
@@ -32,7 +32,7 @@ SOUND = Found(
 # The plan of `init`
 
 
-def deeds(found: Found) -> list[str]:
+def deeds(found: FoundSite) -> list[str]:
     return [step.deed for step in plan(found, HERE)]
 
 
@@ -42,16 +42,16 @@ def deeds(found: Found) -> list[str]:
         (SOUND, []),
         (replace(SOUND, rule=None), ["rule"]),
         (replace(SOUND, rule="d /run/gpufit 0777 root root -"), ["rule"]),
-        (replace(SOUND, directory=Entry("directory", 0, 0o777)), ["directory mode"]),
+        (replace(SOUND, directory=PlaceEntry("directory", 0, 0o777)), ["directory mode"]),
         (replace(SOUND, mutex=None), ["mutex"]),
-        (replace(SOUND, mutex=Entry("file", 0, 0o644)), ["mutex mode"]),
-        (replace(SOUND, mutex=Entry("file", ALICE, 0o666)), ["new mutex"]),
-        (replace(SOUND, mutex=Entry("link", 0, 0o777)), ["new mutex"]),
-        (replace(SOUND, mutex=Entry("file", 0, 0o600, links=2)), ["new mutex"]),
+        (replace(SOUND, mutex=PlaceEntry("file", 0, 0o644)), ["mutex mode"]),
+        (replace(SOUND, mutex=PlaceEntry("file", ALICE, 0o666)), ["new mutex"]),
+        (replace(SOUND, mutex=PlaceEntry("link", 0, 0o777)), ["new mutex"]),
+        (replace(SOUND, mutex=PlaceEntry("file", 0, 0o600, links=2)), ["new mutex"]),
         (replace(SOUND, dead=3), ["sweep"]),
     ],
 )
-def test_plans_only_what_is_missing(found: Found, expected: list[str]) -> None:
+def test_plans_only_what_is_missing(found: FoundSite, expected: list[str]) -> None:
     assert deeds(found) == expected
 
 
@@ -67,13 +67,13 @@ def test_opens_a_new_directory_when_the_mutex_is_in_it() -> None:
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (replace(SOUND, directory=Entry("directory", ALICE, 0o1777)), f"belongs to uid {ALICE}"),
-        (replace(SOUND, directory=Entry("link", 0, 0o777)), "there is a link already"),
+        (replace(SOUND, directory=PlaceEntry("directory", ALICE, 0o1777)), f"belongs to uid {ALICE}"),
+        (replace(SOUND, directory=PlaceEntry("link", 0, 0o777)), "there is a link already"),
         (replace(SOUND, swap="others can write to /run"), "others can write to /run.*only root decides"),
         (replace(SOUND, file_system="ext4"), "on ext4.*mount -t tmpfs .* gpufit /run/gpufit"),
     ],
 )
-def test_leaves_to_a_person_what_somebody_may_have_prepared(found: Found, why: str) -> None:
+def test_leaves_to_a_person_what_somebody_may_have_prepared(found: FoundSite, why: str) -> None:
     with pytest.raises(CannotInit, match=why):
         plan(found, HERE)
 
@@ -138,7 +138,7 @@ def test_repairs_modes_and_keeps_what_is_held(made: Site) -> None:
 
     assert unsound(made.directory) == ""
     assert made.mutex.stat().st_ino == mutex
-    assert [ticket.id for ticket in Reader(made.directory).read().tickets] == [held.id]
+    assert [ticket.id for ticket in LedgerReader(made.directory).read().tickets] == [held.id]
     assert not dropped.path.exists()
     assert any("removed: 1 files" in word for word in words)
     held.drop()

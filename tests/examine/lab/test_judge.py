@@ -12,9 +12,9 @@ import pytest
 
 from jupyter_gpufit.examine.findings import Finding
 from jupyter_gpufit.examine.lab import facts, judge
-from jupyter_gpufit.examine.lab.facts import Account, Contents, Directory, PolicyFile, Processes, Rules, hidepid_of
+from jupyter_gpufit.examine.lab.facts import Contents, Directory, OsAccount, PolicyFile, Processes, Rules, hidepid_of
 from jupyter_gpufit.examine.lab.init import Site
-from jupyter_gpufit.examine.lab.places import Entry
+from jupyter_gpufit.examine.lab.places import PlaceEntry
 from jupyter_gpufit.examine.lab.trial import Other, Tried
 from jupyter_gpufit.lab import Request
 from jupyter_gpufit.lab.ledger import publish
@@ -31,7 +31,7 @@ def levels(findings: Iterable[Finding]) -> list[str]:
 
 
 def test_a_directory_that_anybody_can_swap_is_bad() -> None:
-    found = Directory(LAB, Entry("directory", 0, 0o1777), "others can write to /run", "tmpfs", GiB, 10_000)
+    found = Directory(LAB, PlaceEntry("directory", 0, 0o1777), "others can write to /run", "tmpfs", GiB, 10_000)
 
     assert levels(judge.directory(found, INIT)) == ["ok", "bad", "ok"]
 
@@ -41,7 +41,7 @@ def test_a_directory_that_anybody_can_swap_is_bad() -> None:
     [(GiB, 10_000, 0), (0, 10_000, 1), (GiB, 5, 1), (None, None, 0)],
 )
 def test_a_full_file_system_is_bad(bytes_free: int | None, files_free: int | None, expected: int) -> None:
-    found = Directory(LAB, Entry("directory", 0, 0o1777), "", "tmpfs", bytes_free, files_free)
+    found = Directory(LAB, PlaceEntry("directory", 0, 0o1777), "", "tmpfs", bytes_free, files_free)
 
     assert levels(judge.directory(found, INIT)).count("bad") == expected
 
@@ -117,7 +117,7 @@ def test_reads_this_machine_without_complaint() -> None:
     assert facts.sysctls("fs.protected_hardlinks", "fs.no_such")["fs.no_such"] is None
 
 
-ANN = Account(1000, frozenset({"ann"}), frozenset({"ann"}), frozenset({"10.0.0.1"}))
+ANN = OsAccount(1000, frozenset({"ann"}), frozenset({"ann"}), frozenset({"10.0.0.1"}))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ ANN = Account(1000, frozenset({"ann"}), frozenset({"ann"}), frozenset({"10.0.0.1
         (replace(ANN, addresses=frozenset("abc")), "note", "logged in from 3 addresses"),
     ],
 )
-def test_sees_signs_of_a_shared_account(account: Account, expected: str, word: str) -> None:
+def test_sees_signs_of_a_shared_account(account: OsAccount, expected: str, word: str) -> None:
     (finding,) = judge.accounts((account,), True)
 
     assert finding.level == expected and word in finding.what

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit import __version__
-from jupyter_gpufit.devices.nvml import Driver
+from jupyter_gpufit.devices.nvml import DriverFacts
 from jupyter_gpufit.examine.findings import Finding
 from jupyter_gpufit.examine.user import judge
 from jupyter_gpufit.examine.user.environments import Kernel, Packages, Panel, ServerExtension
@@ -69,7 +69,7 @@ def test_judges_the_settings(found: SettingsFound, expected: list[str]) -> None:
     [
         (NO_GPU, ["bad"]),
         (
-            DevicesFound((fake_device(), fake_device(problem="GPU is lost.")), Driver("580", "13.0")),
+            DevicesFound((fake_device(), fake_device(problem="GPU is lost.")), DriverFacts("580", "13.0")),
             ["ok", "ok", "bad"],
         ),
         (DevicesFound((fake_device("cpu:0", label="cpu:0", kind="slot"),), None), ["ok"]),
