@@ -14,14 +14,15 @@ from ..jobs.events import WAITING, CouldNotSave, Saved, StateChange
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.paths import JobPaths
-from ..jobs.record import Record, read_record
+from ..jobs.record import read_record
 from ..jobs.state import LEFT, OVER
 from ..jobs.store import all_jobs, find_job
+from ..jobs.verbs import why_not
 from ..jobs.watch import changes
 from ..jobs.words import saved
 from ..settings import Settings
 
-Verb = Literal["checkpoint", "release", "move"]
+Wanted = Literal["checkpoint", "release", "move"]
 
 
 def running_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
@@ -34,20 +35,7 @@ def running_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
     raise NoJobMeant("runs")
 
 
-def why_not(verb: Verb, record: Record) -> str:
-    """Why this cannot be asked of the job now, as far as its record tells; empty: it can."""
-    if record.state in ("running", "saving") or (verb == "checkpoint" and record.state == "moving"):
-        return ""
-    if verb == "release" and record.checkpoint is not None and record.state in ("starting", "estimating", "queued"):
-        return ""
-    if record.state in OVER:
-        return f"it does not run: it is {record.state}."
-    if record.state in ("estimating", "queued", "starting"):
-        return f"it is {record.state}, so there is nothing to save yet (gpufit stop ends it)."
-    return f"it is {record.state}."
-
-
-async def asked(job: Job, paths: JobPaths, verb: Verb, to: str = "") -> AsyncIterator[str]:
+async def asked(job: Job, paths: JobPaths, verb: Wanted, to: str = "") -> AsyncIterator[str]:
     """Ask, and say what happens; raises NotNow where the job goes on as it was."""
     record = read_record(paths)
     if record.state in OVER:
@@ -62,7 +50,7 @@ async def asked(job: Job, paths: JobPaths, verb: Verb, to: str = "") -> AsyncIte
         yield words
 
 
-async def _outcome(job: Job, paths: JobPaths, verb: Verb, asked: dict[str, int]) -> AsyncIterator[str]:
+async def _outcome(job: Job, paths: JobPaths, verb: Wanted, asked: dict[str, int]) -> AsyncIterator[str]:
     reader = JournalReader(paths.journal, asked.get("after", 0))
     number = asked.get("number", 0)
     try:

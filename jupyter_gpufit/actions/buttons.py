@@ -4,56 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
-from ..errors import GpufitError, NoSuchHold, NoSuchJob, NotYourJob
+from ..errors import CannotNow, NoSuchHold, NoSuchJob, NotYourJob
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.store import all_jobs
+from ..jobs.verbs import WORDS, Verb
 from ..lab import open_lab
 from ..lab.ledger import LedgerLook, LedgerReader
 from ..settings import Settings
 from ..system.users import user_name
 from .ask import asked
-from .possible import Verb, why_not
+from .possible import why_not
 from .release import release
 from .resume import resume
 from .status import read_job
 from .stop import stop
-
-DONE = {
-    "checkpoint": "saved",
-    "release": "released",
-    "move": "moved",
-    "resume": "resumed",
-    "stop": "stopped",
-    "ask": "asked for",
-}
-
-
-@dataclass(eq=False)
-class CannotNow(GpufitError):
-    name: str
-    verb: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.name} cannot be {DONE[self.verb]} now. {self.why}"
-
-
-@dataclass(eq=False)
-class Busy(GpufitError):
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.count} actions are still under way. Wait until one of them has ended."
 
 
 async def on_job(settings: Settings, id: str, verb: Verb, to: str) -> AsyncIterator[str]:
     """Do it, saying each step."""
     job, paths = find_mine(settings, id)
     if why := why_not(read_job(job, paths), verb):
-        raise CannotNow(job.name, verb, why)
+        raise CannotNow(job.name, WORDS[verb].done, why)
     async for word in _steps(settings, job, paths, verb, to):
         yield word
 
@@ -76,7 +49,7 @@ async def ask(settings: Settings, claim: str) -> AsyncIterator[str]:
     if found is None:
         raise NoSuchHold(claim, tuple(one.id for one in snapshot.claims if one.uid != os.geteuid()))
     if found.uid == os.geteuid():
-        raise CannotNow(found.request.name, "ask", "It is yours: release it.")
+        raise CannotNow(found.request.name, "asked for", "It is yours: release it.")
     async for word in release(settings, claim, insist=False):
         yield word
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Literal
 
 from ..devices.device import Device
+from ..jobs import verbs
 from ..jobs.record import Record
-from ..jobs.state import OVER
+from ..jobs.verbs import Verb
 from ..units import format_bytes
-from . import ask, resume
 from .status import ClaimView, JobView, RoomView, Status
-
-Verb = Literal["checkpoint", "release", "move", "resume", "stop"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +50,7 @@ def possible(job: JobView, status: Status) -> Can:
 
 def why_not(job: JobView, verb: Verb) -> str:
     """Why this cannot be done with the job, as far as the job itself decides it; empty: it can."""
-    record = Record(state=job.state, since=job.since, checkpoint=job.checkpoint)
-    match verb:
-        case "resume":
-            return _sentence(resume.why_not(record))
-        case "stop":
-            return f"It is {job.state}." if job.state in OVER else ""
-    return _sentence(ask.why_not(verb, record))
-
-
-def _sentence(words: str) -> str:
+    words = verbs.why_not(verb, Record(state=job.state, since=job.since, checkpoint=job.checkpoint))
     return words[:1].upper() + words[1:]
 
 

@@ -27,6 +27,7 @@ from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, read_record
 from ..jobs.state import LEFT, OVER
 from ..jobs.store import all_jobs, find_job
+from ..jobs.verbs import why_not
 from ..jobs.watch import changes
 from ..lab.place import candidates, refuse_impossible
 from ..settings import Settings
@@ -64,15 +65,6 @@ class Resumption:
         )
 
 
-def why_not(record: Record) -> str:
-    """Why a job with this record cannot be resumed; empty: it can, if its checkpoint is whole."""
-    if record.state == "done":
-        return "it has ended well."
-    if record.state not in OVER:
-        return f"it is {record.state}."
-    return "" if record.checkpoint is not None else f"it is {record.state}, and left no checkpoint."
-
-
 def _instead(name: str, record: Record) -> str:
     """What to do with a job that cannot be resumed."""
     if record.state == "done":
@@ -86,7 +78,7 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | 
     """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
     job, paths = _chosen(settings, wanted)
     record = read_record(paths)
-    if why := why_not(record):
+    if why := why_not("resume", record):
         raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
     # lost: nobody holds the lock, also where its process was only stopped or cut off; suspended: it is to stay.

@@ -12,7 +12,8 @@ GpufitError
 │   ├── NameNotDefined         a name that neither the notebook nor the cell defines
 │   ├── CannotTravel           a variable that cannot go to the worker
 │   ├── NoRoomToTravel         the variables need more memory than is free
-│   └── CellFailedInTrial      an exception of the cell's own, while it was estimated
+│   ├── CellFailedInTrial      an exception of the cell's own, while it was estimated
+│   └── CellFailed             an exception of the cell's own, as its worker showed it
 ├── JobError
 │   ├── NoSuchJob
 │   │   ├── NoJobMeant         none was named, and there is none that could be meant
@@ -24,11 +25,20 @@ GpufitError
 │   ├── NotResumable           a job that runs, has ended well, or left no checkpoint
 │   ├── NotNow                 what a running job was asked for, and refused; it goes on
 │   ├── HasEnded               the verb needs a job that runs
+│   ├── CannotNow              a button's verb, which the job's state does not allow
+│   ├── TooManyActions         more verbs are under way than one server does at a time
 │   ├── CannotGoOn             a checkpoint could not be gone on from; it is still there
 │   ├── NotYours               files that another user could have written
 │   └── VersionDiffers         worker and front are of different versions
+├── LabError
+│   ├── LabUnsound             the directory that all users share cannot be relied on
+│   ├── LabBusy                somebody keeps its mutex
+│   ├── ClaimGone              a claim to be taken over that nobody holds any more
+│   ├── CannotInit             what stands where the lab is to be is not root's to take
+│   └── NotRoot                only root can make the lab
 ├── WorkerError
 │   ├── WorkerDied             the process ended without saying how
+│   ├── CannotSuspend          a process cannot be suspended or restored; the disk has its job
 │   ├── Unreachable            the control socket does not answer
 │   ├── CannotArrive           a variable that could not be opened at the other end
 │   └── PathTooLong            the control socket's path exceeds the system's limit
@@ -41,11 +51,6 @@ GpufitError
 │   └── WouldOverwrite         somebody else has written to a file that the training changes in place
 ├── NoEstimate             the process that estimates failed
 ├── StorageError           a directory of ours cannot be written
-├── LabUnsound             lab/directory.py: the directory that all users share cannot be relied on
-├── LabBusy                lab/mutex.py: somebody keeps its mutex
-├── ClaimGone              lab/grant.py: a claim to be taken over that nobody holds any more
-├── CannotSuspend          suspend/driver.py: a process cannot be suspended or restored; the disk has its job
-├── CellFailed             show.py: the cell's own exception, as its worker showed it
 └── DeviceError
     ├── NoDevice               neither GPU nor CPU slot here
     ├── NoSuchDevice
@@ -56,12 +61,23 @@ GpufitError
 """
 
 from .base import GpufitError, did_you_mean, first_of
-from .cells import CannotTravel, CellError, CellFailedInTrial, MagicInCell, NameNotDefined, NoEstimate, NoRoomToTravel
+from .cells import (
+    CannotTravel,
+    CellError,
+    CellFailed,
+    CellFailedInTrial,
+    MagicInCell,
+    NameNotDefined,
+    NoEstimate,
+    NoRoomToTravel,
+    cell_failure,
+)
 from .checkpoints import CannotSave, CheckpointBroken, CheckpointError, NotHere, NotSaved, TakenOver, WouldOverwrite
 from .devices import DeviceError, DeviceUnreadable, NeverFits, NoDevice, NoSuchCard, NoSuchDevice, NotOnASlot
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
 from .jobs import (
     CannotGoOn,
+    CannotNow,
     HasEnded,
     IsACommand,
     JobBusy,
@@ -75,9 +91,11 @@ from .jobs import (
     NotYours,
     SeveralMeant,
     StorageError,
+    TooManyActions,
     VersionDiffers,
 )
-from .workers import CannotArrive, PathTooLong, Unreachable, WorkerDied, WorkerError
+from .lab import CannotInit, ClaimGone, LabBusy, LabError, LabUnsound, NotRoot
+from .workers import CannotArrive, CannotSuspend, PathTooLong, Unreachable, WorkerDied, WorkerError
 
 __all__ = [
     "BadOption",
@@ -85,12 +103,17 @@ __all__ = [
     "BadSetting",
     "CannotArrive",
     "CannotGoOn",
+    "CannotInit",
+    "CannotNow",
     "CannotSave",
+    "CannotSuspend",
     "CannotTravel",
     "CellError",
+    "CellFailed",
     "CellFailedInTrial",
     "CheckpointBroken",
     "CheckpointError",
+    "ClaimGone",
     "CommandError",
     "DeviceError",
     "DeviceUnreadable",
@@ -99,6 +122,9 @@ __all__ = [
     "IsACommand",
     "JobBusy",
     "JobError",
+    "LabBusy",
+    "LabError",
+    "LabUnsound",
     "MagicInCell",
     "NameNotDefined",
     "NeverFits",
@@ -116,6 +142,7 @@ __all__ = [
     "NotNow",
     "NotOnASlot",
     "NotResumable",
+    "NotRoot",
     "NotSaved",
     "NotYourJob",
     "NotYours",
@@ -123,11 +150,13 @@ __all__ = [
     "SeveralMeant",
     "StorageError",
     "TakenOver",
+    "TooManyActions",
     "Unreachable",
     "VersionDiffers",
     "WorkerDied",
     "WorkerError",
     "WouldOverwrite",
+    "cell_failure",
     "did_you_mean",
     "first_of",
 ]

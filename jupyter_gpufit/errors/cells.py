@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .base import GpufitError, did_you_mean
 
@@ -82,3 +84,26 @@ class NoEstimate(GpufitError):
 
     def __str__(self) -> str:
         return f"The cell could not be estimated: {self.why} Run it with --memory, or without for a whole device."
+
+
+class CellFailed(CellError):
+    """The cell's own exception, as the worker showed it; IPython prints its traceback in place of ours."""
+
+    def __init__(self, ename: str, evalue: str, traceback: Sequence[str]) -> None:
+        Exception.__init__(self, evalue)
+        self.ename, self.evalue, self.traceback = ename, evalue, traceback
+
+    def __str__(self) -> str:
+        return self.evalue
+
+    def __reduce__(self) -> Any:
+        return cell_failure, (self.ename, self.evalue, self.traceback)
+
+    def _render_traceback_(self) -> list[str]:
+        return list(self.traceback)
+
+
+def cell_failure(ename: str, evalue: str, traceback: Sequence[str]) -> CellFailed:
+    """One whose type has the name of the user's exception."""
+    kind: type[CellFailed] = type(ename, (CellFailed,), {})
+    return kind(ename, evalue, traceback)

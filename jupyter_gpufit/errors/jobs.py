@@ -167,3 +167,21 @@ class StorageError(GpufitError):
             f"{self.path} cannot be written ({self.why})."
             f" Free or repair it, or choose another place with {self.setting}."
         )
+
+
+@dataclass(eq=False)
+class CannotNow(JobError):
+    name: str
+    done: str  # "released"
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name} cannot be {self.done} now. {self.why}"
+
+
+@dataclass(eq=False)
+class TooManyActions(JobError):
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.count} actions are still under way. Wait until one of them has ended."

@@ -51,3 +51,11 @@ class PathTooLong(WorkerError):
             f"The control socket {self.path} would have {len(self.path.encode())} bytes in its path, and the system"
             f" allows {self.limit}. Set GPUFIT_RUNTIME to a directory with a shorter name."
         )
+
+
+@dataclass(eq=False)
+class CannotSuspend(WorkerError):
+    why: str  # half a sentence
+
+    def __str__(self) -> str:
+        return f"The driver cannot hold the process off its device: {self.why}. Its checkpoint is on the disk."

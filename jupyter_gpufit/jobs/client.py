@@ -12,7 +12,7 @@ from anyio.abc import UNIXSocketStream
 
 from ..errors import Unreachable
 from .job import Job
-from .protocol import Answer, Verb, WorkerRequest
+from .protocol import Answer, WorkerRequest, WorkerVerb
 from .record import Record
 
 PATIENCE = 5.0  # seconds; an answer needs no user code, so it comes in milliseconds
@@ -26,7 +26,7 @@ class Connection:
     job: Job
     stream: UNIXSocketStream
 
-    async def ask(self, verb: Verb, to: str = "") -> Answer:
+    async def ask(self, verb: WorkerVerb, to: str = "") -> Answer:
         """One question, one answer."""
         patience = PATIENCE_TO_MOVE if verb == "move" else PATIENCE
         with self._patiently(patience):
@@ -77,7 +77,7 @@ async def connect(job: Job, record: Record) -> AsyncIterator[Connection]:
         yield Connection(job, stream)
 
 
-async def ask(job: Job, record: Record, verb: Verb, to: str = "") -> Answer:
+async def ask(job: Job, record: Record, verb: WorkerVerb, to: str = "") -> Answer:
     """One question on a connection of its own."""
     async with connect(job, record) as connection:
         return await connection.ask(verb, to)

@@ -17,7 +17,7 @@ from .events import Event, Note, StateChange
 from .job import Job
 from .journal import JournalReader
 from .paths import JobPaths
-from .protocol import Verb
+from .protocol import WorkerVerb
 from .record import Record, read_record
 from .state import LEFT, OVER
 from .watch import changes
@@ -173,7 +173,7 @@ async def _pass_on(followed: _Followed, interrupts: Interrupts, leaving: Leaving
                 record.worker.signal(signal.SIGKILL)
 
 
-async def _ask(followed: _Followed, verb: Verb, show: Show) -> None:
+async def _ask(followed: _Followed, verb: WorkerVerb, show: Show) -> None:
     await followed.reachable.wait()  # a press in the first moment is kept until somebody can hear it
     while True:
         epoch = followed.epoch

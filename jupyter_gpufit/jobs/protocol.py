@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 PROTOCOL = 1
-Verb = Literal[
+WorkerVerb = Literal[
     "state", "interrupt", "end", "follow", "collect", "collected", "checkpoint", "release", "move", "resume", "dismiss"
 ]
 
@@ -16,7 +16,7 @@ Verb = Literal[
 class WorkerRequest:
     """One question to a worker."""
 
-    verb: Verb
+    verb: WorkerVerb
     protocol: int = PROTOCOL
     to: str = ""  # of a move: the device's label, index or UUID, empty: the best other one; of a resume: its GoOn
 

@@ -8,6 +8,8 @@ State = Literal[
     "estimating", "queued", "starting", "running", "saving", "moving", "released", "done", "failed", "stopped", "lost"
 ]
 STATES: tuple[State, ...] = get_args(State)
+BEFORE: frozenset[State] = frozenset({"estimating", "queued", "starting"})  # nothing of it has run yet
+GOING: frozenset[State] = frozenset({"running", "saving", "moving"})  # it holds its device, and its cell runs
 ENDED: frozenset[State] = frozenset({"done", "failed", "stopped"})
 LEFT: frozenset[State] = ENDED | {"released"}  # its worker said so, and is gone
 OVER: frozenset[State] = LEFT | {"lost"}  # nobody trains it

@@ -11,9 +11,8 @@ processes   who holds it, before a signal is sent
 passing  who could start and does not             view     the whole of it, for a status to show
 """
 
-from .directory import Lab, LabUnsound, open_lab
-from .grant import ClaimGone, Granted, Held, adopt
-from .mutex import LabBusy
+from .directory import Lab, open_lab
+from .grant import Granted, Held, adopt
 from .queue import claim, claim_now
 from .reasons import Waiting
 from .record import Claim, Request, Ticket
@@ -21,12 +20,9 @@ from .view import LabView, view_lab
 
 __all__ = [
     "Claim",
-    "ClaimGone",
     "Granted",
     "Held",
     "Lab",
-    "LabBusy",
-    "LabUnsound",
     "LabView",
     "Request",
     "Ticket",

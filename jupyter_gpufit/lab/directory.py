@@ -17,7 +17,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import GpufitError, StorageError
+from ..errors import LabUnsound, StorageError
 from ..settings import Settings
 
 SHARED = Path("/run/gpufit")
@@ -31,18 +31,6 @@ class Lab:
     path: Path
     shared: bool
     remark: str = ""  # what the user must know about it
-
-
-@dataclass(eq=False)
-class LabUnsound(GpufitError):
-    path: str
-    why: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} cannot be the lab: {self.why}."
-            " `gpufit lab check` tells more, and `sudo gpufit lab init` makes a sound one."
-        )
 
 
 def open_lab(settings: Settings) -> Lab:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 
 from ..devices.device import Device
-from ..errors import GpufitError
+from ..errors import ClaimGone
 from .directory import Lab
 from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
@@ -53,15 +53,6 @@ class Held:
     def give_back(self) -> None:
         self.granted.mark()  # first: whoever sees the claim gone sees its use
         self.file.drop()
-
-
-@dataclass(eq=False)
-class ClaimGone(GpufitError):
-    id: str
-    lab: str
-
-    def __str__(self) -> str:
-        return f"The claim {self.id} is no longer in {self.lab}: somebody emptied the lab. Start the job again."
 
 
 @asynccontextmanager

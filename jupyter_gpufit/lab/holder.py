@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from ..errors import ClaimGone
 from ..system.users import user_name
-from .grant import ClaimGone, Granted
+from .grant import Granted
 from .reasons import device_words
 from .watch import LabWatch
 from .wishes import Wish, new_wishes

@@ -11,32 +11,16 @@ import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
-from ..errors import GpufitError
+from ..errors import LabBusy
 from ..system.users import user_name
-from ..units import format_duration
 from .directory import MUTEX
 from .owner import flock_holders, uid_of
 
 PATIENCE = 2.0  # seconds
-
-
-@dataclass(eq=False)
-class LabBusy(GpufitError):
-    path: str
-    seconds: float  # for which it was asked for
-    holder: str  # "bob's process 1234"; empty: unknown
-
-    def __str__(self) -> str:
-        who = self.holder or "another process"
-        return (
-            f"{who} has held {self.path} for over {format_duration(self.seconds)}, which takes others a millisecond."
-            " If it stays so, ask its owner or an administrator to end that process."
-        )
 
 
 @asynccontextmanager

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from ..devices.device import Device
-from ..errors import BadOption, DeviceError, StorageError
+from ..errors import BadOption, DeviceError, LabBusy, StorageError
 from .directory import Lab
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
 from .ledger import LedgerLook, Published, is_full, publish, sweep
-from .mutex import LabBusy, lab_mutex
+from .mutex import lab_mutex
 from .pause import gpufit_test_pause
 from .place import Placement, Space, refuse_impossible
 from .policy import load_policy

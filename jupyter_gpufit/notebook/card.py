@@ -16,7 +16,7 @@ import anyio
 from ipywidgets import HTML, Box, Button, Layout, ToggleButton, VBox
 
 from ..actions.buttons import on_job
-from ..actions.possible import Verb, why_not
+from ..actions.possible import why_not
 from ..actions.status import read_job
 from ..errors import GpufitError
 from ..jobs.curves import Curve, Curves
@@ -24,6 +24,7 @@ from ..jobs.events import Event, Metrics, ProgressMark, StateChange
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.picked import MOST, pick, picked, shown
+from ..jobs.verbs import VERBS, WORDS, Verb
 from ..jobs.words import StatusLine
 from ..settings import Settings
 from ..units import format_bytes, format_duration
@@ -31,13 +32,6 @@ from .pictures import figure, picture
 
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
 LONGEST_CHIP = 30  # characters of a number's name
-LABELS: dict[Verb, str] = {
-    "checkpoint": "Checkpoint",
-    "release": "Release",
-    "move": "Move",
-    "resume": "Resume",
-    "stop": "Stop",
-}
 
 
 class JobCard:
@@ -54,7 +48,7 @@ class JobCard:
         self._latest = _chip("latest only", "Draw the latest thousand points, and not the whole run.")
         self._latest.observe(lambda _: self.draw(), "value")
         self._choice = Box(layout=Layout(flex_flow="row wrap", display="none"))
-        self._buttons = {verb: self._button(verb) for verb in LABELS}
+        self._buttons = {verb: self._button(verb) for verb in VERBS}
         buttons = Box([*self._buttons.values()], layout=Layout(flex_flow="row wrap"))
         self.box = VBox(
             [self._head, self._choice, self._pictures, buttons, self._said],
@@ -89,7 +83,7 @@ class JobCard:
             _set(self._pictures, "".join(map(self._metric, names)) + self._memory(estimate))
             for verb, button in self._buttons.items():
                 why = why_not(view, verb)
-                button.disabled, button.tooltip = bool(why), why or _TELLS[verb]
+                button.disabled, button.tooltip = bool(why), why or WORDS[verb].tooltip
 
     # Curves -----------------------------------------------------------------------------------------------------------
 
@@ -140,13 +134,13 @@ class JobCard:
     # Buttons ----------------------------------------------------------------------------------------------------------
 
     def _button(self, verb: Verb) -> Button:
-        button = Button(description=LABELS[verb], tooltip=_TELLS[verb], layout=Layout(width="auto"))
+        button = Button(description=WORDS[verb].label, tooltip=WORDS[verb].tooltip, layout=Layout(width="auto"))
         button.on_click(lambda _: self._press(verb))
         return button
 
     def _press(self, verb: Verb) -> None:
         """In a thread: a handler that waits would hold up the kernel, and what it prints would be seen nowhere."""
-        self._say(f"{LABELS[verb]} …")
+        self._say(f"{WORDS[verb].label} …")
         thread = threading.Thread(target=_do, args=(self._job, verb, self._settings, self._say, self.draw))
         thread.daemon = True
         thread.start()
@@ -156,15 +150,6 @@ class JobCard:
             self._said,
             f'<span role="status" style="font-size:90%;line-height:1.5;opacity:.8">{_sentence(text)}</span>',
         )
-
-
-_TELLS: dict[Verb, str] = {
-    "checkpoint": "Save it at its next safe point; it goes on.",
-    "release": "Save it, and let it leave its device.",
-    "move": "Let it go on on the best other device.",
-    "resume": "Let it go on from its newest checkpoint.",
-    "stop": "Interrupt it; what was not saved is lost.",
-}
 
 
 def _do(job: Job, verb: Verb, settings: Settings, say: Callable[[str], None], after: Callable[[], None]) -> None:

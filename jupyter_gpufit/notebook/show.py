@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import BadSetting, GpufitError
+from ..errors import BadSetting, CellFailed, cell_failure
 from ..jobs.events import (
     Clear,
     CouldNotSave,
@@ -30,27 +30,9 @@ if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPyt
     from ..jobs.follow import Show
 
 
-class CellFailed(GpufitError):
-    """The cell's own exception, as the worker showed it; IPython prints its traceback in place of ours."""
-
-    def __init__(self, failure: Failure) -> None:
-        Exception.__init__(self, failure.evalue)
-        self.failure = failure
-
-    def __str__(self) -> str:
-        return self.failure.evalue
-
-    def __reduce__(self) -> Any:
-        return cell_failed, (self.failure,)
-
-    def _render_traceback_(self) -> list[str]:
-        return list(self.failure.traceback)
-
-
 def cell_failed(failure: Failure) -> CellFailed:
     """An exception whose type has the name of the user's, for whoever reads the notebook's error reply."""
-    kind: type[CellFailed] = type(failure.ename, (CellFailed,), {})
-    return kind(failure)
+    return cell_failure(failure.ename, failure.evalue, failure.traceback)
 
 
 class EventCard(Protocol):

@@ -15,9 +15,9 @@ from typing import Literal
 
 import anyio
 
-from ..actions.buttons import Busy, ask, on_job
-from ..actions.possible import Verb
-from ..errors import GpufitError, first_of
+from ..actions.buttons import ask, on_job
+from ..errors import GpufitError, TooManyActions, first_of
+from ..jobs.verbs import Verb
 from ..settings import Settings
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Actions:
         deed = self._deeds.get((id, verb))
         if deed is None:
             if len(self._deeds) >= MOST:
-                raise Busy(len(self._deeds))
+                raise TooManyActions(len(self._deeds))
             deed = self._deeds[id, verb] = Deed()
             self._start(id, verb, deed, steps)
             self._stirred()

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, get_args
+from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
 
 from ..actions.buttons import find_mine
-from ..actions.possible import Verb
 from ..errors import GpufitError, NoSuchHold, NoSuchJob, NotYourJob
 from ..jobs.picked import pick
+from ..jobs.verbs import VERBS
 from ..system.background import aside
 from ..system.version import version
 from . import schema, wire
@@ -26,7 +26,6 @@ from .journals import MOST_ENTRIES, read_stretch
 from .service import Service
 
 LARGEST_BODY = 4096  # bytes
-VERBS: tuple[str, ...] = get_args(Verb)
 
 
 class Unreadable(Exception):
@@ -90,7 +89,7 @@ class ActionHandler(Handler):
             if action not in VERBS:
                 raise Missing(f"There is no action {action[:40]!r}. It is one of {', '.join(VERBS)}.")
             body = _body(self.request.body)
-            return wire.WireSaid(said=await self.service.actions.on_job(id, action, body.to))  # type: ignore[arg-type]
+            return wire.WireSaid(said=await self.service.actions.on_job(id, action, body.to))
 
         await self.answer(find, 202)
 

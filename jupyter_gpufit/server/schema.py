@@ -16,10 +16,12 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..actions.possible import Can, Target, Verb
+from ..actions.possible import Can, Target
 from ..actions.status import ClaimView, RoomView, TicketView
 from ..jobs import live
 from ..jobs.record import LastCheckpoint
+from ..jobs.state import BEFORE, GOING, LEFT, OVER, RESUMABLE, STATES, State
+from ..jobs.verbs import WORDS, Verb
 from . import wire
 
 TARGET = Path(__file__).parents[2] / "labextension" / "src" / "schema.ts"
@@ -40,6 +42,14 @@ _TOP = (
     *MESSAGES,
     *(wire.FollowFrom, Can, Target),
 )
+
+_SETS: Mapping[str, tuple[frozenset[State], str]] = {
+    "BEFORE": (BEFORE, "Nothing of the job has run yet."),
+    "GOING": (GOING, "It holds its device, and its cell runs."),
+    "LEFT": (LEFT, "Its worker said how it left."),
+    "OVER": (OVER, "Nobody trains it."),
+    "RESUMABLE": (RESUMABLE, "With a checkpoint, it can go on."),
+}
 
 _ABOUT = """\
 What the panel of jupyter_gpufit reads and does. Below the base URL of a Jupyter server, at `jupyter-gpufit/api/`.
@@ -229,7 +239,30 @@ def typescript() -> str:
     interfaces = [_interface(name, cls) for name, cls in classes().items()]
     kinds = "".join(f"\n  | {name_of(cls)}" for cls in MESSAGES)
     message = f"/** What comes over the WebSocket. */\nexport type Message ={kinds};\n"
-    return "\n".join([head, *interfaces, message])
+    return "\n".join([head, *interfaces, message, _words(), _states()])
+
+
+def _words() -> str:
+    """The verbs as people read them."""
+    lines = [
+        f"  {verb}: {{\n    label: '{words.label}',\n    command: '{words.command}'\n  }}"
+        for verb, words in WORDS.items()
+    ]
+    return (
+        "/** The verbs, in the words that every front has for them. */\nexport const WORDS = {\n"
+        + ",\n".join(lines)
+        + "\n};\n"
+    )
+
+
+def _states() -> str:
+    """The sets of states that fronts ask for."""
+    return "\n".join(
+        f"/** {tells} */\nexport const {name} = new Set<string>([\n"
+        + ",\n".join(f"  '{state}'" for state in STATES if state in states)
+        + "\n]);\n"
+        for name, (states, tells) in _SETS.items()
+    )
 
 
 def _interface(name: str, cls: type) -> str:

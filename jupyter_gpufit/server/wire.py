@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ..actions.possible import Can, Verb, possible
+from ..actions.possible import Can, possible
 from ..actions.status import ClaimView, JobView, RoomView, TicketView
 from ..actions.status import Status as Reading
 from ..devices.device import Device as BareDevice
 from ..jobs.events import Entry as JournalEntry
+from ..jobs.verbs import Verb
 
 Sample = tuple[float, int | None, int]  # seconds since 1970, percent busy, bytes used
 UnderWay = Mapping[str, tuple[Verb, ...]]  # by the job's id

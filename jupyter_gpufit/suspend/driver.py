@@ -9,22 +9,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import IO
 
 import anyio
 
-from ..errors import GpufitError
+from ..errors import CannotSuspend
 
 PATIENCE = 300.0  # seconds; 80 GiB were seen to take a quarter of a minute each way, untuned set-ups a whole one
-
-
-@dataclass(eq=False)
-class CannotSuspend(GpufitError):
-    why: str  # half a sentence
-
-    def __str__(self) -> str:
-        return f"The driver cannot hold the process off its device: {self.why}. Its checkpoint is on the disk."
 
 
 class Driver:

@@ -30,7 +30,7 @@ from ..jobs.handover import KEPT, Handover, kept, receive
 from ..jobs.job import Job
 from ..jobs.live import Memory
 from ..jobs.paths import JobPaths, socket_path
-from ..jobs.protocol import Answer, Verb
+from ..jobs.protocol import Answer, WorkerVerb
 from ..jobs.record import LastCheckpoint, read_record, unlock
 from ..jobs.result import descriptors, save
 from ..jobs.state import ENDED, LEFT
@@ -329,7 +329,7 @@ class Worker:
             self._end(Finished("stopped", "ended on request"))
         os._exit(1)
 
-    async def ask(self, verb: Verb, to: str) -> Answer:
+    async def ask(self, verb: WorkerVerb, to: str) -> Answer:
         """Have the job saved: what will happen, or why not."""
         from . import wishes, woken
 
@@ -349,7 +349,7 @@ class Worker:
         if isinstance(self._given_up, Released):
             self._before_the_cell.cancel()
 
-    def _ask_before(self, verb: Verb) -> Answer:
+    def _ask_before(self, verb: WorkerVerb) -> Answer:
         name, state = self.job.name, self.account.record.state
         if verb == "release" and self.account.record.checkpoint is not None and state not in ENDED:
             from .wishes import released

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import SocketAttribute, UNIXSocketStream
 
-from ..jobs.protocol import PROTOCOL, Answer, Verb, WorkerRequest
+from ..jobs.protocol import PROTOCOL, Answer, WorkerRequest, WorkerVerb
 
 LONGEST_REQUEST = 64 << 10  # bytes
 ACCEPT_AGAIN = 0.2  # seconds after a front could not be let in
@@ -30,7 +30,7 @@ class Controlled(Protocol):
     def end(self) -> None: ...
     def result(self) -> tuple[list[int], list[int]] | None: ...
     def collected(self) -> None: ...
-    async def ask(self, verb: Verb, to: str) -> Answer: ...
+    async def ask(self, verb: WorkerVerb, to: str) -> Answer: ...
     def answered(self) -> None: ...  # what was asked may now end this very socket
 
 

@@ -21,7 +21,7 @@ from ..actions.request import request_for
 from ..devices.device import Device
 from ..devices.here import read_devices_async
 from ..devices.slots import parse_slots
-from ..errors import CannotGoOn, GpufitError
+from ..errors import CannotGoOn, CannotSuspend, ClaimGone, GpufitError
 from ..estimate.asking import for_job
 from ..estimate.need import Needed
 from ..estimate.reckoning.pace import Pace
@@ -30,14 +30,13 @@ from ..jobs.events import Note, StateChange, Why
 from ..jobs.handover import Handover, HeldClaim, become, note_start
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
-from ..lab import ClaimGone, Granted, Lab, Request, Waiting, adopt, claim, open_lab
+from ..lab import Granted, Lab, Request, Waiting, adopt, claim, open_lab
 from ..lab.holder import keep
 from ..program import Program, hidden
 from ..settings import Settings
 from ..snapshot.kinds.loaders import remembered
 from ..snapshot.libraries import trackers
 from ..surroundings import generators, modes
-from ..suspend.driver import CannotSuspend
 from ..system.trust import check_trusted
 from ..train import Finished, Moved, Outcome, Released, Report
 from .children import end_children

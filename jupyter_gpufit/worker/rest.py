@@ -18,13 +18,13 @@ import psutil
 
 from ..checkpoint.staging import free_memory
 from ..devices.cards import context_of
-from ..errors import GpufitError
+from ..errors import CannotSuspend, GpufitError
 from ..jobs.epoch import current_epoch
 from ..jobs.events import Note
 from ..lab import Granted
 from ..snapshot.libraries import trackers
 from ..suspend.decide import KEPT_FREE, LeftAsleep, is_elsewhere, way_back, why_not
-from ..suspend.driver import CannotSuspend, Driver
+from ..suspend.driver import Driver
 from ..units import format_bytes, format_duration
 from .on_device import for_torch
 

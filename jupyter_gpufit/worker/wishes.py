@@ -9,14 +9,14 @@ from ..devices.device import Device, find_device
 from ..devices.here import read_devices_async
 from ..errors import NotNow
 from ..jobs.events import StateChange
-from ..jobs.protocol import Answer, Verb
+from ..jobs.protocol import Answer, WorkerVerb
 from ..lab import Granted, Waiting, claim_now, open_lab
 from ..train import Moved, Released
 from .machine import WorkerMachine
 from .saving import labels
 
 
-async def answer(machine: WorkerMachine, verb: Verb, to: str, began: dict[str, int]) -> Answer:
+async def answer(machine: WorkerMachine, verb: WorkerVerb, to: str, began: dict[str, int]) -> Answer:
     """Have it done: what will happen, and, beside where the journal `began`, the wish's number in it."""
     name = machine.name
     if verb == "checkpoint":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import GpufitError
 from ..jobs.epoch import current_epoch
 from ..jobs.handover import note_start, noted_start
-from ..jobs.protocol import Answer, Verb
+from ..jobs.protocol import Answer, WorkerVerb
 from ..jobs.record import lock
 from ..suspend.waking import GoOn, of_a_worker
 from .account import Account
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .machine import WorkerMachine
 
 
-def answer(machine: WorkerMachine, account: Account, fd: int, verb: Verb, to: str) -> Answer:
+def answer(machine: WorkerMachine, account: Account, fd: int, verb: WorkerVerb, to: str) -> Answer:
     """Go on (resume) or end (dismiss); `fd`: of the job's lock, which a resting worker does not hold."""
     rest, state = machine.rest, account.record.state
     if rest is None or state != "released":

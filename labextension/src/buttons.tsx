@@ -6,10 +6,8 @@ import * as React from 'react';
 import { Action } from './api';
 import { Button } from './common';
 import { Deed } from './model';
-import { Job, Target } from './schema';
+import { Job, RESUMABLE, Target, WORDS } from './schema';
 import { deviceWords } from './units';
-
-export const RESUMABLE = new Set(['released', 'failed', 'stopped', 'lost']);
 
 export function Buttons(props: {
   job: Job;
@@ -21,10 +19,10 @@ export function Buttons(props: {
   const sent = deed?.phase === 'sent' ? deed.action : null;
   const run = (command: string, to = '') =>
     void commands.execute(`gpufit:${command}`, { job: id, to });
-  const button = (action: Exclude<Action, 'move'>, text: string) => (
+  const button = (action: Exclude<Action, 'move'>) => (
     <Button
-      text={text}
-      name={`${text} ${name}`}
+      text={WORDS[action].label}
+      name={`${WORDS[action].label} ${name}`}
       why={can[action]}
       busy={sent === action || under_way.includes(action)}
       kind={action === 'stop' ? 'danger' : undefined}
@@ -35,8 +33,8 @@ export function Buttons(props: {
   const going = !resumable && state !== 'done';
   return (
     <div className="jp-gpufit-buttons" role="group" aria-label={`Do with ${name}`}>
-      {going && button('checkpoint', 'Checkpoint')}
-      {going && button('release', 'Release')}
+      {going && button('checkpoint')}
+      {going && button('release')}
       {going && (
         <Move
           name={name}
@@ -45,8 +43,8 @@ export function Buttons(props: {
           onMove={to => run('move', to)}
         />
       )}
-      {resumable && button('resume', 'Resume')}
-      {going && button('stop', 'Stop')}
+      {resumable && button('resume')}
+      {going && button('stop')}
       <Button
         text="Log"
         name={`Open log of ${name}`}
@@ -104,7 +102,7 @@ function Move(props: {
         title={why}
         onClick={() => !busy && !why && setOpen(!open)}
       >
-        Move <span aria-hidden>▾</span>
+        {WORDS.move.label} <span aria-hidden>▾</span>
       </button>
       {open && (
         <ul

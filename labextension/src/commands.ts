@@ -14,18 +14,18 @@ import { Action } from './api';
 import { hasEnded } from './jobs';
 import { GpufitModel } from './model';
 import { contentsPath } from './paths';
-import { Job } from './schema';
+import { Job, WORDS } from './schema';
 import { deviceWords, formatDuration, stepWords } from './units';
 
 const CATEGORY = 'GPUs and jobs';
 type Arguments = ReadonlyPartialJSONObject; // {job: its id, to: a device}; without a job, the user is asked
 
 const LABELS: Record<Action | 'log', string> = {
-  checkpoint: 'Checkpoint a Job',
-  release: 'Release the Device of a Job',
-  move: 'Move a Job to Another Device',
-  resume: 'Resume a Job',
-  stop: 'Stop a Job',
+  checkpoint: WORDS.checkpoint.command,
+  release: WORDS.release.command,
+  move: WORDS.move.command,
+  resume: WORDS.resume.command,
+  stop: WORDS.stop.command,
   log: 'Open the Log of a Job'
 };
 

@@ -5,7 +5,7 @@ import * as React from 'react';
 
 import { Span } from './api';
 import { GpufitModel } from './model';
-import { Job, Curves as Known } from './schema';
+import { Curves as Known, GOING, Job } from './schema';
 import { formatBytes, formatFigure, outOf, stepWords } from './units';
 
 const INTERVAL = 3000; // ms between two questions while the job goes on
@@ -13,7 +13,6 @@ const RESTING = 60_000; // ms while nothing new is written
 const LONGEST = 60_000; // ms between two tries while the server fails
 const WIDTH = 260;
 const HEIGHT = 48;
-const GOING = new Set(['running', 'saving', 'moving']);
 
 type Point = [number, number | null];
 

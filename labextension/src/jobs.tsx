@@ -3,11 +3,11 @@
 import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
-import { Buttons, RESUMABLE } from './buttons';
+import { Buttons } from './buttons';
 import { Arrow, memo, Outcome, Section, Sentence, Since } from './common';
 import { Curves } from './curves';
 import { Deed, GpufitModel } from './model';
-import { Claim, Job, JobMemory, Progress, Status, Ticket } from './schema';
+import { Claim, GOING, Job, JobMemory, OVER, Progress, RESUMABLE, Status, Ticket } from './schema';
 import {
   deviceWords,
   formatBytes,
@@ -21,13 +21,15 @@ import {
 } from './units';
 
 const MOST_ENDED = 20; // shown; `gpufit jobs` lists all
-const ENDED = new Set(['done', 'failed', 'stopped', 'lost']);
-const RUNNING = new Set(['running', 'saving', 'moving', 'released']);
 const INEXACT =
   "Its checkpoint is not exact: in the middle of an epoch, the library's own resume goes on from there.";
 
 export function hasEnded({ state }: Job): boolean {
-  return ENDED.has(state);
+  return OVER.has(state) && state !== 'released'; // which waits to go on
+}
+
+function hasRun({ state }: Job): boolean {
+  return GOING.has(state) || state === 'released';
 }
 
 /** Its state; or what the server is about to make of it, since a worker takes a moment to start, and to end. */
@@ -122,8 +124,8 @@ const Card = memo(
             <Sentence text={reason} />
           </p>
         )}
-        {RUNNING.has(job.state) && <Figures job={job} />}
-        {(RUNNING.has(job.state) || job.memory) && (
+        {hasRun(job) && <Figures job={job} />}
+        {(hasRun(job) || job.memory) && (
           <Drawn job={job} model={model} here={here} />
         )}
         {askers && (

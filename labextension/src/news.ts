@@ -1,6 +1,6 @@
 /** What there is to tell when one reading follows another; pure. */
 
-import { Job, Status } from './schema';
+import { BEFORE, Job, Status } from './schema';
 import { Rules } from './settings';
 import { deviceWords, formatDuration } from './units';
 
@@ -10,7 +10,6 @@ export interface News {
   text: string;
 }
 
-const BEFORE = new Set(['estimating', 'queued', 'starting']);
 const MINUTE = 60; // seconds
 const AT_ONCE = 10; // seconds after which whoever started it may look elsewhere
 

@@ -257,3 +257,66 @@ export type Message =
   | EntriesMessage
   | SaidMessage
   | ProblemMessage;
+
+/** The verbs, in the words that every front has for them. */
+export const WORDS = {
+  checkpoint: {
+    label: 'Checkpoint',
+    command: 'Checkpoint a Job'
+  },
+  release: {
+    label: 'Release',
+    command: 'Release the Device of a Job'
+  },
+  move: {
+    label: 'Move',
+    command: 'Move a Job to Another Device'
+  },
+  resume: {
+    label: 'Resume',
+    command: 'Resume a Job'
+  },
+  stop: {
+    label: 'Stop',
+    command: 'Stop a Job'
+  }
+};
+
+/** Nothing of the job has run yet. */
+export const BEFORE = new Set<string>([
+  'estimating',
+  'queued',
+  'starting'
+]);
+
+/** It holds its device, and its cell runs. */
+export const GOING = new Set<string>([
+  'running',
+  'saving',
+  'moving'
+]);
+
+/** Its worker said how it left. */
+export const LEFT = new Set<string>([
+  'released',
+  'done',
+  'failed',
+  'stopped'
+]);
+
+/** Nobody trains it. */
+export const OVER = new Set<string>([
+  'released',
+  'done',
+  'failed',
+  'stopped',
+  'lost'
+]);
+
+/** With a checkpoint, it can go on. */
+export const RESUMABLE = new Set<string>([
+  'released',
+  'failed',
+  'stopped',
+  'lost'
+]);

@@ -14,7 +14,6 @@ import anyio
 import pytest
 
 from jupyter_gpufit.actions import resume
-from jupyter_gpufit.actions.ask import why_not
 from jupyter_gpufit.actions.clean import clean
 from jupyter_gpufit.actions.status import read_jobs
 from jupyter_gpufit.actions.table import jobs as table_of
@@ -33,6 +32,7 @@ from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, read_record, take_lock, write_record
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
+from jupyter_gpufit.jobs.verbs import why_not
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.identity import ProcessId
 from jupyter_gpufit.units import GiB
@@ -67,7 +67,7 @@ def a_job(settings: Settings, name: str, state: State, checkpoint: LastCheckpoin
 def test_a_job_with_a_checkpoint_that_does_not_run_can_be_resumed(
     state: State, checkpoint: LastCheckpoint | None, why: str
 ) -> None:
-    found = resume.why_not(Record(state=state, since=0.0, checkpoint=checkpoint))
+    found = why_not("resume", Record(state=state, since=0.0, checkpoint=checkpoint))
     assert why in found and bool(why) == bool(found)
 
 

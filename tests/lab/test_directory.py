@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.lab import Lab, LabUnsound, open_lab
+from jupyter_gpufit.errors import LabUnsound
+from jupyter_gpufit.lab import Lab, open_lab
 from jupyter_gpufit.lab import directory as lab_module
 from jupyter_gpufit.lab.directory import file_system, unsound
 from jupyter_gpufit.settings import Settings

@@ -20,7 +20,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from jupyter_gpufit.lab import Lab, LabBusy, view_lab
+from jupyter_gpufit.errors import LabBusy
+from jupyter_gpufit.lab import Lab, view_lab
 from jupyter_gpufit.lab.ledger import LedgerReader, publish
 from jupyter_gpufit.lab.mutex import lab_mutex
 from jupyter_gpufit.lab.owner import this_process

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.actions.possible import Verb
 from jupyter_gpufit.errors import BadSetting, JobBusy
 from jupyter_gpufit.jobs.curves import LATEST, OLDER
 from jupyter_gpufit.jobs.events import Event, Metrics, ProgressMark, StateChange, Text
@@ -19,6 +18,7 @@ from jupyter_gpufit.jobs.live import Progress as Far
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, take_lock, write_record
 from jupyter_gpufit.jobs.store import create_job_files
+from jupyter_gpufit.jobs.verbs import Verb
 from jupyter_gpufit.notebook import card as widget
 from jupyter_gpufit.notebook.show import wants_card, with_card
 from jupyter_gpufit.settings import Settings

@@ -11,8 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from jupyter_gpufit.actions.buttons import Busy
-from jupyter_gpufit.errors import GpufitError, JobBusy
+from jupyter_gpufit.errors import GpufitError, JobBusy, TooManyActions
 from jupyter_gpufit.server import actions as actions_module
 from jupyter_gpufit.server.actions import Actions
 from jupyter_gpufit.settings import Settings
@@ -167,7 +166,7 @@ def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(actions: Actions, heard: Heard) -> None:
         await actions.on_job("a", "stop", "")
         await actions.on_job("b", "stop", "")
-        with pytest.raises(Busy):
+        with pytest.raises(TooManyActions):
             await actions.on_job("c", "stop", "")
 
     acting(verb, monkeypatch, test)

@@ -12,10 +12,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from jupyter_gpufit.errors import CannotSuspend
 from jupyter_gpufit.examine.user import facts, judge
 from jupyter_gpufit.examine.user.facts import SuspendFound
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.suspend.driver import CannotSuspend, Driver
+from jupyter_gpufit.suspend.driver import Driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 

@@ -14,7 +14,7 @@ from jupyter_gpufit.jobs import record
 from jupyter_gpufit.jobs.epoch import next_epoch
 from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
 from jupyter_gpufit.jobs.paths import JobPaths
-from jupyter_gpufit.jobs.protocol import Answer, Verb
+from jupyter_gpufit.jobs.protocol import Answer, WorkerVerb
 from jupyter_gpufit.jobs.record import Record, take_lock, unlock
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.suspend.decide import LeftAsleep
@@ -43,7 +43,7 @@ class Stage:
     def go_on_from_rest(self, epoch: int, **told: Any) -> None:
         self.went_on = {"epoch": epoch, **told}
 
-    def ask(self, lock: int, verb: Verb = "resume", settings: Settings = HERE) -> Answer:
+    def ask(self, lock: int, verb: WorkerVerb = "resume", settings: Settings = HERE) -> Answer:
         wanted = GoOn("cpu:1", 5, "needs 5 bytes", 3, of_a_worker(settings))
         return woken.answer(cast(Any, self), cast(Any, self), lock, verb, wanted.to_json())
 

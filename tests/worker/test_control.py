@@ -20,7 +20,7 @@ from jupyter_gpufit.errors import PathTooLong, StorageError, Unreachable
 from jupyter_gpufit.jobs.client import Connection, ask
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import socket_path
-from jupyter_gpufit.jobs.protocol import Answer, Verb, WorkerRequest
+from jupyter_gpufit.jobs.protocol import Answer, WorkerRequest, WorkerVerb
 from jupyter_gpufit.jobs.record import Record
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.directories import runtime_dir
@@ -51,7 +51,7 @@ class Recorded:
     def collected(self) -> None:
         self.asked.append("collected")
 
-    async def ask(self, verb: Verb, to: str) -> Answer:
+    async def ask(self, verb: WorkerVerb, to: str) -> Answer:
         self.asked.append(f"{verb} {to}".strip())
         return Answer(verb != "release", "what will happen, or why not")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ...errors import GpufitError
+from ...errors import CannotInit, NotRoot
 from ...lab.directory import MUTEX, SHARED, file_system, unsound
 from ...lab.ledger import sweep
 from ...system.files import write_whole
@@ -78,24 +78,6 @@ def site(lab: str, root: str = "") -> Site:
     base = Path(root or "/").resolve()
     inside = without_links(base / (Path(lab or SHARED).absolute()).relative_to("/"))
     return Site(Path("/") / inside.relative_to(base), base)
-
-
-@dataclass(eq=False)
-class CannotInit(GpufitError):
-    path: str
-    why: str
-    mend: str
-
-    def __str__(self) -> str:
-        return f"{self.path} cannot become the lab: {self.why}. {self.mend}"
-
-
-@dataclass(eq=False)
-class NotRoot(GpufitError):
-    command: str
-
-    def __str__(self) -> str:
-        return f"Only root can make the lab that all users share. Run: {self.command}"
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,12 @@ import anyio
 import pytest
 
 from jupyter_gpufit.actions.commands import parse
-from jupyter_gpufit.errors import BadOption
+from jupyter_gpufit.errors import BadOption, LabBusy
 from jupyter_gpufit.examine.findings import Finding
 from jupyter_gpufit.examine.lab import judge
 from jupyter_gpufit.examine.lab.check import check_lab
 from jupyter_gpufit.examine.lab.init import Site, init
 from jupyter_gpufit.examine.lab.trial import Other, Tried, try_lab
-from jupyter_gpufit.lab import LabBusy
 
 ALICE = 61001
 INIT, CHECK = "sudo gpufit lab init", "sudo gpufit lab check"

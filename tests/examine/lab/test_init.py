@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.examine.lab.init import CannotInit, FoundSite, NotRoot, Site, init, look, plan, site
+from jupyter_gpufit.errors import CannotInit, NotRoot
+from jupyter_gpufit.examine.lab.init import FoundSite, Site, init, look, plan, site
 from jupyter_gpufit.examine.lab.places import PlaceEntry, open_to_swap, without_links
 from jupyter_gpufit.lab import Request
 from jupyter_gpufit.lab.directory import file_system, unsound
