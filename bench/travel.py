@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from common import write_results
 
-from jupyter_gpufit.graph import Reply, SharedMemory, receive, ship
+from jupyter_gpufit.graph import GraphMemory, Reply, receive, ship
 
 Times = dict[str, list[float]]
 
@@ -77,7 +77,7 @@ def one_round(tensors: list[torch.Tensor], ask: Callable[..., tuple[dict[str, An
     found |= answer["times"]
     found["in, together"] = found["in: ship"] + found["in: receive"]
     found["in, together, and touched"] = found["in, together"] + found["in: first touch of every page"]
-    reply = Reply(answer["graph"], SharedMemory(fds))
+    reply = Reply(answer["graph"], GraphMemory(fds))
     with timed(found, "out, trained in place: bring_back"):
         shipment.bring_back(reply, namespace)
     found["out, trained in place, together"] = found["out: reply"] + found["out, trained in place: bring_back"]
@@ -88,7 +88,7 @@ def one_round(tensors: list[torch.Tensor], ask: Callable[..., tuple[dict[str, An
     del reply
     answer, fds = ask({"new": len(tensors)}, [])
     found |= answer["times"]
-    reply = Reply(answer["graph"], SharedMemory(fds))
+    reply = Reply(answer["graph"], GraphMemory(fds))
     with timed(found, "out, new tensors: bring_back"):
         shipment.bring_back(reply, namespace)
     found["out, new tensors, together"] = found["out, new tensors: reply"] + found["out, new tensors: bring_back"]
@@ -137,7 +137,7 @@ def work(link_fd: int) -> None:
             if "graph" in message:
                 namespace: dict[str, Any] = {}
                 with timed(times, "in: receive"):
-                    arrival = receive(message["graph"], SharedMemory(fds), namespace)
+                    arrival = receive(message["graph"], GraphMemory(fds), namespace)
                 with timed(times, "in: first touch of every page"):
                     for t in namespace["tensors"]:
                         t[::1024].sum()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
+from ..system.processes import start
 from .request import WriterAnswer, WriterRequest
 
 PATIENCE = 10.0  # seconds that it has to end by itself
@@ -53,16 +53,5 @@ class Writing:
 
 
 def _start(link: int, memory: int, directory: Path) -> subprocess.Popen[bytes]:
-    from ..system.processes import with_our_package
-
     arguments = [str(link), str(memory), str(os.getpid()), str(directory)]
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "jupyter_gpufit.checkpoint.writer_process", *arguments],
-        pass_fds=[link, memory],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        process_group=0,  # a Ctrl-C in a terminal is for the training
-        cwd="/",
-        env=with_our_package(os.environ),
-    )
+    return start("checkpoint.writer_process", *arguments, descriptors=[link, memory], directory="/")

@@ -18,7 +18,8 @@ from ..jobs.handover import Handover, note_start, send
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.record import Record, read_left, take_lock, write_record
-from ..system.processes import reproducible, with_our_package, with_quick_copies
+from ..system import processes
+from ..system.processes import reproducible, with_quick_copies
 
 
 @dataclass
@@ -56,14 +57,15 @@ class WaitingWorker:
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()
         with theirs:
-            process = subprocess.Popen(
-                [python, "-m", "jupyter_gpufit.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+            process = processes.start(
+                *("worker", str(theirs.fileno())),
+                python=python,
+                env=with_quick_copies(reproducible(env)),
+                descriptors=[theirs.fileno()],
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
-                env=with_quick_copies(with_our_package(reproducible(env))),
+                own_session=True,
+                finds_the_notebooks=True,
             )
         return cls(Started(process, log), ours, dict(env))
 

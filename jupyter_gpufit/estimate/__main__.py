@@ -36,12 +36,12 @@ def _take_place(program: EstimatedProgram) -> None:
 
 
 def _opener(program: EstimatedProgram) -> Callable[[], dict[str, object]]:
-    from ..graph.memory import SharedMemory
+    from ..graph.memory import GraphMemory
     from .asking.look import main_module, opened_privately
 
     if program.script:
         return lambda: main_module(__file__=program.script)
-    memory = SharedMemory(program.memory)
+    memory = GraphMemory(program.memory)
     graph = Path(f"/proc/self/fd/{program.graph}").read_bytes()
     return lambda: opened_privately(graph, memory, main_module())
 

@@ -15,7 +15,7 @@ the kernel's very objects get the results. `bring_into` opens a saved reply in a
     reply      what comes back                           back      and how it is put in place
 """
 
-from .memory import SharedMemory
+from .memory import GraphMemory
 from .travel.arrival import Arrival, receive
 from .travel.back import Returned, bring_into
 from .travel.reply import LeftBehind, Reply
@@ -25,7 +25,7 @@ from .unavailable import Unavailable
 __all__ = [
     "Arrival",
     "LeftBehind",
-    "SharedMemory",
+    "GraphMemory",
     "Reply",
     "Returned",
     "Shipment",

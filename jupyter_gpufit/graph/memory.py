@@ -37,7 +37,7 @@ class Piece:
     offset: int
 
 
-class SharedMemory:
+class GraphMemory:
     """A run of bytes in one or more files, mapped and saved as one. It owns the files and closes them with itself."""
 
     def __init__(self, fds: Sequence[int]) -> None:
@@ -47,7 +47,7 @@ class SharedMemory:
         self._closed = weakref.finalize(self, _close_all, self.fds)
 
     @classmethod
-    def create(cls, size: int) -> SharedMemory:
+    def create(cls, size: int) -> GraphMemory:
         parts = max(1, min(4, os.cpu_count() or 1, size // _PART))
         part = -(-size // parts // PAGE) * PAGE
         fds = [os.memfd_create("gpufit", os.MFD_CLOEXEC) for _ in range(parts)]
@@ -56,7 +56,7 @@ class SharedMemory:
         return cls(fds)
 
     @classmethod
-    def open(cls, path: Path) -> SharedMemory:
+    def open(cls, path: Path) -> GraphMemory:
         return cls([os.open(path, os.O_RDONLY | os.O_CLOEXEC)])
 
     def write(self, pieces: Iterable[Piece]) -> None:
@@ -164,7 +164,7 @@ def _mmap(address: int | None, nbytes: int, protection: int, flags: int, fd: int
     return found
 
 
-def _unmap(base: int, length: int, holes: list[tuple[int, int, int]], memory: SharedMemory) -> None:
+def _unmap(base: int, length: int, holes: list[tuple[int, int, int]], memory: GraphMemory) -> None:
     _libc.munmap(base, length)
     if memory._closed.alive:
         for fd, offset, size in holes:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .memory import Buffer, SharedMemory
+from .memory import Buffer, GraphMemory
 from .spans import FILES, INPUT, LARGE, MEMORY, Place, Region
 
 
@@ -20,7 +20,7 @@ class ByteSource(Protocol):
 class Whole:
     """All of a Memory in one mapping: for a worker, and for a kernel that opens the input again."""
 
-    def __init__(self, memory: SharedMemory, *, private: bool = False) -> None:
+    def __init__(self, memory: GraphMemory, *, private: bool = False) -> None:
         self.buffer = memory.map(0, memory.size, private=private)
         self.address = ctypes.addressof(self.buffer)
         self.size = memory.size
@@ -39,7 +39,7 @@ class Adopted:
     A small region is copied out, lest one number keep the whole memory; a large one frees its bytes when it goes.
     """
 
-    def __init__(self, memory: SharedMemory, extents: Sequence[tuple[int, int]], *, private: bool) -> None:
+    def __init__(self, memory: GraphMemory, extents: Sequence[tuple[int, int]], *, private: bool) -> None:
         self._memory, self._extents, self._private = memory, extents, private
         self._mapped: dict[int, Buffer] = {}
 

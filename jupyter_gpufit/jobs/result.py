@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from ..graph import Reply, SharedMemory
+from ..graph import GraphMemory, Reply
 from ..system.trust import check_trusted
 from .paths import JobPaths
 
@@ -23,13 +23,13 @@ def descriptors(reply: Reply) -> tuple[list[int], list[int]]:
 
 def from_descriptors(
     found: Sequence[int], counts: Sequence[int], paths: JobPaths, *, has_objects: bool
-) -> tuple[Reply, SharedMemory]:
+) -> tuple[Reply, GraphMemory]:
     """The reply behind the descriptors, which belong to it from here on, and the input's memory.
 
     A kernel that has the job's objects puts the input's bytes into them; another one opens the input beside the reply.
     """
-    graph, memory = found[0], SharedMemory(found[1 : 1 + counts[1]])
-    input_memory = SharedMemory(found[1 + counts[1] :])
+    graph, memory = found[0], GraphMemory(found[1 : 1 + counts[1]])
+    input_memory = GraphMemory(found[1 + counts[1] :])
     with open(graph, "rb") as file:
         file.seek(0)
         read = file.read()

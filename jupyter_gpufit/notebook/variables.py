@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..errors import CannotTravel, StorageError
-from ..graph import Reply, Returned, SharedMemory, Shipment, bring_into, ship
+from ..graph import GraphMemory, Reply, Returned, Shipment, bring_into, ship
 from ..jobs.events import Event, Note
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
@@ -151,7 +151,7 @@ class JobVariables:
 
     def _leave_bytes(self) -> None:
         if self._shipment is not None:
-            self._shipment = replace(self._shipment, memory=SharedMemory([]))
+            self._shipment = replace(self._shipment, memory=GraphMemory([]))
 
     def _bring_back(self, reply: Reply) -> None:
         returned = self._put_in_place(reply)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..graph import Arrival, SharedMemory
+from ..graph import Arrival, GraphMemory
 from ..graph.kind import Kind, kind_of, no_state, unchanged
 from ..graph.opening import Opener, Whole
 from ..graph.spans import MEMORY
@@ -50,7 +50,7 @@ def needed_of(arrival: Arrival, changed: list[Any], written: Mapping[int, Any]) 
 
 
 def arrival_again(
-    needed: NeededAgain, namespace: Namespace, before: Namespace, memory: SharedMemory, whole: Whole, began: float
+    needed: NeededAgain, namespace: Namespace, before: Namespace, memory: GraphMemory, whole: Whole, began: float
 ) -> Arrival:
     """`before`: what the namespace held before the snapshot was opened."""
     header, _ = split(needed.graph)

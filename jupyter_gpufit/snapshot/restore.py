@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CannotArrive, NotResumable
-from ..graph import Arrival, SharedMemory
+from ..graph import Arrival, GraphMemory
 from ..graph.opening import Opener, Whole
 from ..graph.sources import make_known
 from ..graph.stream import GraphUnpickler, Namespace, without_collecting
@@ -36,7 +36,7 @@ def restore(
     program: Any,
     namespace: Namespace,
     *,
-    memory: SharedMemory | None = None,
+    memory: GraphMemory | None = None,
     left: LeftFiles | None = None,
 ) -> Restored:
     """Open a snapshot in `namespace`; `read(i, view)` fills a view with the bytes of blob i.
@@ -77,10 +77,10 @@ def restore(
     return found
 
 
-def _input_memory(header: dict[str, Any], memory: SharedMemory | None) -> SharedMemory:
+def _input_memory(header: dict[str, Any], memory: GraphMemory | None) -> GraphMemory:
     if memory is not None and memory.size != header["input size"]:
         raise CannotArrive("", "the kernel's memory is not the one that this training was started with.")
-    return memory or SharedMemory.create(header["input size"])
+    return memory or GraphMemory.create(header["input size"])
 
 
 def _open(

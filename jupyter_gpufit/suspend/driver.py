@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
-from typing import IO
+from typing import IO, Any
 
 import anyio
 
 from ..errors import CannotSuspend
+from ..system.processes import start
 
 PATIENCE = 300.0  # seconds; 80 GiB were seen to take a quarter of a minute each way, untuned set-ups a whole one
 
@@ -21,15 +21,8 @@ PATIENCE = 300.0  # seconds; 80 GiB were seen to take a quarter of a minute each
 class Driver:
     """The driver, as far as it suspends processes. Ends with `close`, or with the process that made it."""
 
-    def __init__(self, env: Mapping[str, str], log: IO[str] | int = subprocess.DEVNULL) -> None:
-        self._asker = subprocess.Popen(
-            [sys.executable, "-P", "-m", "jupyter_gpufit.suspend"],  # no cuda.py of the notebook's directory
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=dict(env),
-            text=True,
-        )
+    def __init__(self, env: Mapping[str, str], log: IO[Any] | int = subprocess.DEVNULL) -> None:
+        self._asker = start("suspend", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
     async def probe(self, patience: float = 60.0) -> None:
         """Raise CannotSuspend where this machine's driver does no such thing."""
@@ -68,7 +61,7 @@ class Driver:
     def _exchange(self, question: str) -> str:
         assert self._asker.stdin is not None and self._asker.stdout is not None
         try:
-            self._asker.stdin.write(question + "\n")
+            self._asker.stdin.write(question.encode() + b"\n")
             self._asker.stdin.flush()
             answer: str = json.loads(self._asker.stdout.readline())
         except (OSError, ValueError):  # closed, or died: of the driver, or of somebody

@@ -1,12 +1,71 @@
-"""The environment of a Python process of ours."""
+"""Starting a Python process of ours: the one way, whatever it is for."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from ..units import MiB
+
+if TYPE_CHECKING:
+    from anyio.abc import Process
+
+
+Stream = IO[Any] | int | None
+
+
+def start(
+    module: str,
+    *arguments: str,
+    python: str = sys.executable,
+    env: Mapping[str, str] | None = None,
+    descriptors: Sequence[int] = (),
+    stdin: Stream = subprocess.DEVNULL,
+    stdout: Stream = subprocess.DEVNULL,
+    stderr: Stream = subprocess.DEVNULL,
+    directory: str | None = None,
+    own_session: bool = False,
+    finds_the_notebooks: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Run `python -m jupyter_gpufit.<module>` in a group of its own: a Ctrl-C is for whoever started it.
+
+    `own_session`: it outlives a terminal. `finds_the_notebooks`: it imports from the working directory, as a kernel
+    does; otherwise a module of the user's could stand in the place of one of ours.
+    """
+    return subprocess.Popen(
+        _command(module, arguments, python, finds_the_notebooks),
+        pass_fds=descriptors,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=directory,
+        start_new_session=own_session,
+        process_group=None if own_session else 0,
+        env=with_our_package(os.environ if env is None else env),
+    )
+
+
+async def start_asking(module: str, *, descriptors: Sequence[int] = (), stderr: Stream = None) -> Process:
+    """The same for an event loop: a process in a session of its own, which is asked on its stdin."""
+    import anyio  # here: the command line starts faster without
+
+    return await anyio.open_process(
+        _command(module, (), sys.executable, False),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        pass_fds=tuple(descriptors),
+        env=with_our_package(os.environ),
+        start_new_session=True,
+    )
+
+
+def _command(module: str, arguments: Sequence[str], python: str, finds_the_notebooks: bool) -> list[str]:
+    return [python, *([] if finds_the_notebooks else ["-P"]), "-m", f"jupyter_gpufit.{module}", *arguments]
 
 
 def reproducible(env: Mapping[str, str]) -> dict[str, str]:

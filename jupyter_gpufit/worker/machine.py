@@ -25,7 +25,7 @@ from ..errors import CannotGoOn, CannotSuspend, ClaimGone, GpufitError
 from ..estimate.asking import for_job
 from ..estimate.need import Needed
 from ..estimate.reckoning.pace import Pace
-from ..graph import Arrival, Reply, SharedMemory, receive
+from ..graph import Arrival, GraphMemory, Reply, receive
 from ..jobs.events import Note, StateChange, Why
 from ..jobs.handover import Handover, HeldClaim, become, note_start
 from ..jobs.job import Job
@@ -79,7 +79,7 @@ class WorkerMachine:
     _cell: Future[Finished] | None = None  # it runs, or stands still, in the main thread
 
     def __post_init__(self) -> None:
-        self.memory = SharedMemory(self.handover.memory)  # the variables' tensor bytes
+        self.memory = GraphMemory(self.handover.memory)  # the variables' tensor bytes
         self.program = Program(self.shell.user_ns)
         self.program.scratch = str(self.paths.root)
         self.shell.program = self.program

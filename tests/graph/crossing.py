@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jupyter_gpufit.graph import Reply, Returned, SharedMemory, Shipment, receive, ship
+from jupyter_gpufit.graph import GraphMemory, Reply, Returned, Shipment, receive, ship
 
 from . import worker
 
@@ -61,7 +61,7 @@ class Worker:
         found, fds = worker.take(self._link)
         if "error" in found:
             raise AssertionError(f"the worker failed:\n{found['error']}")
-        return Reply(found["graph"], SharedMemory(fds))
+        return Reply(found["graph"], GraphMemory(fds))
 
     def cross(self, namespace: dict[str, Any], cell: str, *names: str) -> Crossing:
         shipment = ship(names or defined(namespace), namespace)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_gpufit.errors import CannotArrive, NoRoomToTravel
-from jupyter_gpufit.graph import Reply, SharedMemory, bring_into, receive, ship
+from jupyter_gpufit.graph import GraphMemory, Reply, bring_into, receive, ship
 from jupyter_gpufit.graph.travel.reply import split
 
 from .crossing import Worker, cross_here, defined, notebook
@@ -230,7 +230,7 @@ def test_a_saved_reply_also_comes_back_into_the_kernel_that_sent_it(tmp_path: Pa
 
     assert namespace["w"] is w is namespace["d"]["w"] and w.sum() == 1_000_000 and namespace["v"][3] == 1
     namespace["d"]["new"] += 1
-    assert SharedMemory.open(tmp_path / "reply.memory").read(0, 4) == np.float32(1).tobytes()
+    assert GraphMemory.open(tmp_path / "reply.memory").read(0, 4) == np.float32(1).tobytes()
 
 
 def test_the_text_of_a_cell_goes_with_its_functions_both_ways(worker: Worker) -> None:

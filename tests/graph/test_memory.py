@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.graph.memory import PAGE, Piece, SharedMemory, copy_differences
+from jupyter_gpufit.graph.memory import PAGE, GraphMemory, Piece, copy_differences
 from jupyter_gpufit.units import MiB
 
 
 @pytest.fixture
-def parts() -> SharedMemory:
+def parts() -> GraphMemory:
     """Three files of one, two and one page."""
     fds = [os.memfd_create("test") for _ in range(3)]
     for fd, pages in zip(fds, (1, 2, 1), strict=True):
         os.ftruncate(fd, pages * PAGE)
-    return SharedMemory(fds)
+    return GraphMemory(fds)
 
 
-def test_what_is_written_across_files_is_read_and_mapped_as_one(parts: SharedMemory) -> None:
+def test_what_is_written_across_files_is_read_and_mapped_as_one(parts: GraphMemory) -> None:
     data = os.urandom(3 * PAGE)
     source = ctypes.create_string_buffer(data, len(data))
 
@@ -34,32 +34,32 @@ def test_what_is_written_across_files_is_read_and_mapped_as_one(parts: SharedMem
     assert parts.read(100 + PAGE, 1) == b"!"
 
 
-def test_a_private_mapping_changes_nobody_else(parts: SharedMemory) -> None:
+def test_a_private_mapping_changes_nobody_else(parts: GraphMemory) -> None:
     mapped = parts.map(0, parts.size, private=True)
     mapped[0] = b"x"
 
     assert parts.read(0, 1) == b"\0"
 
 
-def test_saved_and_opened_it_is_the_same(parts: SharedMemory, tmp_path: Path) -> None:
+def test_saved_and_opened_it_is_the_same(parts: GraphMemory, tmp_path: Path) -> None:
     source = ctypes.create_string_buffer(b"abc", 3)
     parts.write([Piece(ctypes.addressof(source), 3, PAGE - 1)])
     parts.save(tmp_path / "memory")
 
-    saved = SharedMemory.open(tmp_path / "memory")
+    saved = GraphMemory.open(tmp_path / "memory")
 
     assert saved.size == parts.size and saved.read(PAGE - 1, 3) == b"abc"
     assert bytes(saved.map(PAGE - 1, 3, private=True)) == b"abc"
 
 
 def test_large_memory_is_in_several_files_and_small_in_one() -> None:
-    assert len(SharedMemory.create(100).fds) == 1
-    large = SharedMemory.create(1 << 30)  # nothing is written, so nothing is used
+    assert len(GraphMemory.create(100).fds) == 1
+    large = GraphMemory.create(1 << 30)  # nothing is written, so nothing is used
     assert large.size == 1 << 30 and len(large.fds) == min(4, os.cpu_count() or 1)
 
 
 def test_files_are_closed_with_the_memory() -> None:
-    memory = SharedMemory.create(10)
+    memory = GraphMemory.create(10)
     (fd,) = memory.fds
     del memory
 

@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import Any
 
-from jupyter_gpufit.graph import SharedMemory, receive
+from jupyter_gpufit.graph import GraphMemory, receive
 
 Message = dict[str, Any]
 
@@ -32,7 +32,7 @@ def take(link: socket.socket) -> tuple[Message, list[int]]:
 def answer(message: Message, fds: list[int]) -> tuple[Message, list[int]]:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     try:
-        arrival = receive(message["graph"], SharedMemory(fds), namespace)
+        arrival = receive(message["graph"], GraphMemory(fds), namespace)
         exec(compile(message["cell"], "<cell>", "exec"), namespace)
         reply = arrival.reply()
         if message["save"]:

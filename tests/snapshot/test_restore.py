@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.errors import CannotArrive, NotResumable
-from jupyter_gpufit.graph import SharedMemory, receive, ship
+from jupyter_gpufit.graph import GraphMemory, receive, ship
 from jupyter_gpufit.graph.travel.reply import split
 from jupyter_gpufit.program import Program
 from jupyter_gpufit.snapshot import modules
@@ -35,7 +35,7 @@ def taken(cell: str) -> Snapshot:
     return take(Standing(there), receive(nothing.graph, nothing.memory, there), there)
 
 
-def through(cell: str, namespace: dict[str, Any] | None = None, *, memory: SharedMemory | None = None) -> Restored:
+def through(cell: str, namespace: dict[str, Any] | None = None, *, memory: GraphMemory | None = None) -> Restored:
     """Take a snapshot of what a cell made, and open it in a second namespace of this process."""
     snapshot = taken(cell)
     copies = [bytearray(blob.nbytes) for blob in snapshot.blobs]
@@ -61,7 +61,7 @@ def test_variables_come_into_the_namespace() -> None:
 
 def test_another_memory_is_refused() -> None:
     with pytest.raises(CannotArrive, match="not the one that this training was started with"):
-        through("a = 1", memory=SharedMemory.create(1 << 20))
+        through("a = 1", memory=GraphMemory.create(1 << 20))
 
 
 def test_a_snapshot_of_another_version_is_refused() -> None:

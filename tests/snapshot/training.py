@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jupyter_gpufit.errors import GpufitError
-from jupyter_gpufit.graph import SharedMemory, Shipment, receive, ship
+from jupyter_gpufit.graph import GraphMemory, Shipment, receive, ship
 from jupyter_gpufit.worker.streams import CapturedStream
 from jupyter_gpufit.worker.texts import Event, WrittenText
 from tests.graph.worker import send, take
@@ -145,7 +145,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
         stack.enter_context(remembered())
         said = io.StringIO()
         stack.enter_context(redirect_stdout(_stdout(said)))
-        memory = SharedMemory(list(map(os.dup, fds))) if fds and not asked.get("fresh") else None
+        memory = GraphMemory(list(map(os.dup, fds))) if fds and not asked.get("fresh") else None
         if "of" in asked:
             saved = Path(asked["of"])
             restored = restore(

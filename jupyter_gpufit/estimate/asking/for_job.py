@@ -6,6 +6,7 @@ A job must never fail because its estimate did, nor wait for one that could tell
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import TypeAlias
 
 from ...devices.cards import remember_context, sheet_of
 from ...devices.device import Device, Kind
-from ...graph.memory import SharedMemory
+from ...graph.memory import GraphMemory
 from ...graph.travel.reply import split
 from ...jobs.job import Job, Options
 from ...lab import Granted, Request
@@ -56,7 +57,7 @@ class Cell:
 
     source: str  # after IPython's transformer
     graph: bytes
-    memory: SharedMemory  # the variables' tensor bytes
+    memory: GraphMemory  # the variables' tensor bytes
 
     @property
     def is_given_nothing(self) -> bool:
@@ -182,9 +183,8 @@ def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
 
 def _ran_out(error: BaseException | None) -> bool:
     """Whether the cell ended because it had too little memory on its device."""
-    import torch
-
-    return isinstance(error, torch.OutOfMemoryError)
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)
 
 
 def pace_of(found: Found, device: Device) -> Pace:

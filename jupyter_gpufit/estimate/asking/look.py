@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ...graph.memory import SharedMemory
+from ...graph.memory import GraphMemory
 from ...graph.opening import Whole
 from ...graph.travel.arrival import open_graph
 from ...graph.travel.reply import split
@@ -80,7 +80,7 @@ class _Counting:
         os.close(self._write)
 
 
-def opened_privately(graph: bytes, memory: SharedMemory, namespace: Namespace) -> Namespace:
+def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) -> Namespace:
     """A shipment's variables; whatever is done to them stays in this process, also to what is mapped from a file."""
     header, stream = split(graph)
     header["files"] = [(path, False) for path, _ in header["files"]]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +15,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ...errors import NoEstimate
-from ...system.processes import with_our_package
+from ...system.processes import start_asking
 from .ask import Ask, EstimatedProgram, TraceAnswer
 
 MOST_ANSWER = 1 << 28  # bytes
@@ -53,15 +51,7 @@ class Tracer:
 async def tracing(program: EstimatedProgram, descriptors: Sequence[int] = ()) -> AsyncIterator[Tracer]:
     """Start a process for a program; `descriptors` are those it names."""
     with tempfile.TemporaryFile() as log:
-        process = await anyio.open_process(
-            [sys.executable, "-P", "-m", "jupyter_gpufit.estimate"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            pass_fds=tuple(descriptors),
-            env=with_our_package(os.environ),
-            start_new_session=True,  # a Ctrl-C is for the one who asks
-        )
+        process = await start_asking("estimate", descriptors=descriptors, stderr=log)
         try:
             assert process.stdin is not None and process.stdout is not None
             with suppress(anyio.BrokenResourceError):  # its last words are read when it is asked

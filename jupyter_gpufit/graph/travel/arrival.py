@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import CannotArrive
 from ..kind import Kind, kind_of, no_state, unchanged
-from ..memory import SharedMemory
+from ..memory import GraphMemory
 from ..opening import ByteSource, Opener, Whole
 from ..paths import where
 from ..sources import make_known
@@ -63,7 +63,7 @@ def open_graph(
     return OpenedGraph(header, unpickler.objects(), opener)
 
 
-def receive(graph: bytes, memory: SharedMemory, namespace: Namespace, *, private: bool = False) -> Arrival:
+def receive(graph: bytes, memory: GraphMemory, namespace: Namespace, *, private: bool = False) -> Arrival:
     """Open a shipment in a worker's namespace. Its tensors stand on the shared memory itself; nothing is copied.
 
     `private`: what is written to them stays in this process, which only tries something out.
@@ -82,7 +82,7 @@ class Arrival:
     """What came, as it came: a reply tells the difference."""
 
     graph: bytes
-    memory: SharedMemory
+    memory: GraphMemory
     namespace: Namespace
     opened: OpenedGraph = field(repr=False)
     whole: Whole = field(repr=False)
@@ -109,7 +109,7 @@ class Arrival:
             changed = [(obj, kind) for obj, kind in changed if all(obj is not one.obj for one in broken)]
         pickler, recorder = written
         layout = recorder.lay_out()
-        memory = SharedMemory.create(layout.size)
+        memory = GraphMemory.create(layout.size)
         memory.write(layout.pieces)
         for foreign in layout.foreign:
             foreign.write(memory.map(foreign.offset, foreign.nbytes))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ..memory import SharedMemory, copy_differences
+from ..memory import GraphMemory, copy_differences
 from ..opening import Adopted, ByteSource, Opener, Whole
 from ..paths import search, where
 from ..sources import make_known
@@ -106,7 +106,7 @@ def _told(lost: list[Lost], bound: list[str], namespace: Namespace) -> Iterator[
         yield LeftBehind(name, path, one.why)
 
 
-def restore_bytes(memory: SharedMemory, regions: Sequence[Region]) -> list[Region]:
+def restore_bytes(memory: GraphMemory, regions: Sequence[Region]) -> list[Region]:
     """Copy the worker's bytes over the kernel's where they differ; the regions where they did."""
     whole = Whole(memory, private=True)
     start = ctypes.addressof(whole.buffer)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..memory import SharedMemory
+from ..memory import GraphMemory
 from ..refusals import INSIDE
 
 
@@ -30,9 +30,9 @@ class Reply:
     """A worker's answer. With the input beside it, a kernel that never saw the objects can open it, too."""
 
     graph: bytes
-    memory: SharedMemory
+    memory: GraphMemory
     input_graph: bytes | None = None
-    input_memory: SharedMemory | None = None  # the input's bytes as the worker left them
+    input_memory: GraphMemory | None = None  # the input's bytes as the worker left them
 
     @property
     def left_behind(self) -> tuple[LeftBehind, ...]:
@@ -51,9 +51,9 @@ class Reply:
         """Read a saved reply. Opening one runs code from it: the caller checks first that nobody else wrote it."""
         return cls(
             (directory / "reply.graph").read_bytes(),
-            SharedMemory.open(directory / "reply.memory"),
+            GraphMemory.open(directory / "reply.memory"),
             (directory / "input.graph").read_bytes(),
-            SharedMemory.open(directory / "input.memory"),
+            GraphMemory.open(directory / "input.memory"),
         )
 
 

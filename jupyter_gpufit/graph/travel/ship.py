@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import CannotTravel, NoRoomToTravel
-from ..memory import SharedMemory
+from ..memory import GraphMemory
 from ..opening import Opener, Original
 from ..paths import where
 from ..spans import MEMORY, Recorder, Region, SpanLayout
@@ -25,7 +25,7 @@ class Shipment:
     """Variables on their way to a worker. It keeps the kernel's objects alive, so that they can be found again."""
 
     graph: bytes
-    memory: SharedMemory
+    memory: GraphMemory
     names: tuple[str, ...]  # those asked for and those that their functions use
     sizes: dict[str, int]  # bytes per name; what two names share counts for the first
     _values: Namespace = field(repr=False)  # what the names had
@@ -76,7 +76,7 @@ def _ship(names: list[str], namespace: Namespace) -> Shipment:
         raise _cannot_travel(pickler)
     layout = recorder.lay_out()
     _check_room(layout.size, sizes)
-    memory = SharedMemory.create(layout.size)
+    memory = GraphMemory.create(layout.size)
     memory.write(layout.pieces)
     header = {
         "format": FORMAT,
