@@ -305,13 +305,13 @@ def test_another_pid_namespace_sees_the_same(lab: Lab, players: list[Player]) ->
         pytest.skip("NOT TESTED: pid namespaces, because unshare is not allowed here.")
     program = f"""if True:
         from pathlib import PosixPath
-        from jupyter_gpufit.lab.ledger import Reader, publish
+        from jupyter_gpufit.lab.ledger import LedgerReader, publish
         from jupyter_gpufit.lab.record import Hold
         from tests.lab.values import request
         import sys
-        print(len(Reader({lab.path!r}).read().claims), flush=True)
+        print(len(LedgerReader({lab.path!r}).read().claims), flush=True)
         publish({lab.path!r}, request(), Hold(devices=("cpu:1",), bytes=1, alone=False))
-        print(len(Reader({lab.path!r}).read().claims), flush=True)
+        print(len(LedgerReader({lab.path!r}).read().claims), flush=True)
         sys.stdin.readline()
     """
     outside = start(players, holder(lab, request(4 * GiB), ONE))
