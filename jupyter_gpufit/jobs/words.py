@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..units import format_bytes, format_duration
-from .events import Event, ProgressMark, Saved, StateChange, step_words
+from .events import CouldNotSave, Event, Gap, Note, ProgressMark, Saved, StateChange, step_words
 from .job import Job
 from .state import ENDED, LEFT
 
@@ -18,9 +18,18 @@ def saved(event: Saved) -> str:
     )
 
 
-def not_saved(job: Job, reason: str) -> str:
-    """What became of a checkpoint that came to nothing."""
-    return f"{job.name} was not saved, and goes on: {reason}"
+def told(job: Job, event: Event) -> str:
+    """An event in our own words, for all who show it; empty where it is the cell's own output, or a state."""
+    match event:
+        case Note(text):
+            return text
+        case Saved():
+            return f"{job.name} is {saved(event)}"
+        case CouldNotSave(_, reason):
+            return f"{job.name} was not saved, and goes on: {reason}"
+        case Gap(missed, why):
+            return f"{missed:,} outputs are missing here: {why}."
+    return ""
 
 
 class StatusLine:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..errors import BadSetting, CellFailed, cell_failure
 from ..jobs.events import (
     Clear,
-    CouldNotSave,
     Display,
     Event,
     Failure,
-    Gap,
     Note,
     Result,
     Saved,
@@ -22,7 +20,7 @@ from ..jobs.events import (
     Text,
 )
 from ..jobs.job import Job
-from ..jobs.words import StatusLine, not_saved, saved
+from ..jobs.words import StatusLine, told
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
@@ -89,14 +87,8 @@ class NotebookShow:
                 self._shell.display_pub.clear_output(wait)
             case Failure():
                 self.failure = event  # raised by the magic at the end, so that it is this cell's error
-            case Note(text) if _is_news(event, self._said):
-                self._publish(text, {})
-            case Saved() if event.why != "automatic":  # those stand in the status line only
-                self._publish(f"{self._job.name} is {saved(event)}", {})
-            case CouldNotSave(_, reason):
-                self._publish(not_saved(self._job, reason), {})
-            case Gap(missed, why):
-                self._publish(f"{missed:,} outputs are missing here: {why}.", {})
+            case _ if _is_news(event, self._said) and (words := told(self._job, event)):
+                self._publish(words, {})
 
     def _show_status(self) -> None:
         self._publish(self._status.line(), {"display_id": self._display_id}, update=self._begun)
@@ -128,21 +120,21 @@ class WidgetShow:
                 self._output.outputs = ()
             case Failure(_, _, traceback):
                 self._output.append_stderr("\n".join(traceback) + "\n")
-            case Note(text) if _is_news(event, self._said):
-                self._output.append_stderr(f"{text}\n")
-            case Saved() if event.why != "automatic":
-                self._output.append_stderr(f"{self._job.name} is {saved(event)}\n")
-            case CouldNotSave(_, reason):
-                self._output.append_stderr(f"{not_saved(self._job, reason)}\n")
             case StateChange():
                 self._output.append_stderr(f"{self._status.line()}\n")
+            case _ if _is_news(event, self._said) and (words := told(self._job, event)):
+                self._output.append_stderr(f"{words}\n")
 
 
-def _is_news(note: Note, said: set[str]) -> bool:
-    """Whether to show a note where `said` was shown, to which it is added if once is enough."""
-    news = note.text not in said
-    if note.once:
-        said.add(note.text)
+def _is_news(event: Event, said: set[str]) -> bool:
+    """Whether to say it here, where `said` was said, to which it is added if once is enough."""
+    if isinstance(event, Saved):
+        return event.why != "automatic"  # those stand in the status line only
+    if not isinstance(event, Note):
+        return True
+    news = event.text not in said
+    if event.once:
+        said.add(event.text)
     return news
 
 

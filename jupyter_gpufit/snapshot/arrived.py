@@ -17,7 +17,7 @@ from ..graph.opening import Opener, Whole
 from ..graph.spans import MEMORY
 from ..graph.stream import Namespace
 from ..graph.travel.arrival import OpenedGraph
-from ..graph.travel.reply import split
+from ..graph.wire import split
 from .libraries.figures import made_anew
 
 

@@ -12,7 +12,7 @@ from ..graph import Arrival, GraphMemory
 from ..graph.opening import Opener, Whole
 from ..graph.sources import make_known
 from ..graph.stream import GraphUnpickler, Namespace, without_collecting
-from ..graph.travel.reply import split
+from ..graph.wire import OtherFormat, split
 from ..surroundings import process
 from . import modules
 from .arrived import NeededAgain, arrival_again
@@ -46,9 +46,11 @@ def restore(
     The program has the records then, and puts the settings in place when the cell has come to where it stood.
     """
     left = left or LeftFiles()
-    header, stream = split(graph)
-    if header.get("version") != VERSION:
-        raise NotResumable(left.job, "another version of jupyter_gpufit saved it. Resume it with that version.")
+    try:
+        header, stream = split(graph, version=VERSION)
+    except OtherFormat:
+        why = "another version of jupyter_gpufit saved it. Resume it with that version."
+        raise NotResumable(left.job, why) from None
     process.Surroundings(**header["surroundings"]).put()
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
     make_known(header["sources"])

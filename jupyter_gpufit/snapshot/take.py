@@ -21,7 +21,6 @@ Objects that cannot be saved are named, all at once (CannotSave); what can be sa
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -34,7 +33,7 @@ from ..graph import Arrival
 from ..graph.paths import where
 from ..graph.stream import NOT_OURS, Namespace, Refusal, a_thing, deeply, without_collecting
 from ..graph.travel.arrival import _HISTORY
-from ..graph.travel.reply import split
+from ..graph.wire import seal, split
 from ..program.values import FrameRecord, hidden
 from ..surroundings import process
 from ..surroundings.past_modes import past_modes
@@ -46,8 +45,7 @@ from .libraries import trackers
 from .pickler import SnapshotPickler, Unready
 from .users_files import Look, Written
 
-FORMAT = 1  # of any graph's header
-VERSION = 2  # of what a snapshot's has in it: a resume reads no other
+VERSION = 3  # of what a snapshot's has in it: a resume reads no other
 _OF_DYNAMO = re.compile(r"G__.*|torch_dynamo_resume_in_.*|.*_fn_\d+")  # names that compiling leaves in the namespace
 Skip = Callable[[str], bool]
 
@@ -112,7 +110,7 @@ class _Whole:
         parts, header = self._laid_out(pickler, names)
         files = (*header["looks"], *header["written"])
         remarks += [*pickler.remarks, *hazards.threads_left_behind(), *hazards.finalizers_left_behind()]
-        return Snapshot(pickle.dumps(header, 5) + graph, parts.blobs, tuple(remarks), files)
+        return Snapshot(seal(header, graph, version=VERSION), parts.blobs, tuple(remarks), files)
 
     def problems(self) -> tuple[Problem, ...]:
         try:
@@ -207,8 +205,6 @@ class _Whole:
         extents = split(self.arrival.graph)[0]["extents"]
         parts = gather(layout, devices, self.arrival.whole, extents, self._roots(), self.arrival.began)
         return parts, {
-            "format": FORMAT,
-            "version": VERSION,
             "names": names,
             "table": layout.table,
             "files": layout.files,

@@ -6,19 +6,15 @@ import time
 from typing import TextIO
 
 from ..jobs.events import (
-    CouldNotSave,
     Display,
     Event,
     Failure,
-    Gap,
-    Note,
     Result,
-    Saved,
     StateChange,
     Text,
 )
 from ..jobs.job import Job
-from ..jobs.words import StatusLine, not_saved, saved
+from ..jobs.words import StatusLine, told
 
 
 class TerminalShow:
@@ -40,16 +36,10 @@ class TerminalShow:
             case Failure(_, _, traceback):
                 self.failure = event
                 self._print(self._err, "\n".join(traceback) + "\n")
-            case Note(text):
-                self._print(self._err, f"{text}\n")
-            case Saved():
-                self._print(self._err, f"{self._job.name} is {saved(event)}\n")
-            case CouldNotSave(_, reason):
-                self._print(self._err, f"{not_saved(self._job, reason)}\n")
-            case Gap(missed, why):
-                self._print(self._err, f"{missed:,} outputs are missing here: {why}.\n")
             case StateChange():
                 self._print(self._err, f"{self._status.line()}\n")
+            case _ if words := told(self._job, event):
+                self._print(self._err, f"{words}\n")
 
     def _print(self, stream: TextIO, text: str) -> None:
         stream.write(text)

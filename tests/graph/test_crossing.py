@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from jupyter_gpufit.errors import CannotArrive, NoRoomToTravel
 from jupyter_gpufit.graph import GraphMemory, Reply, bring_into, receive, ship
-from jupyter_gpufit.graph.travel.reply import split
+from jupyter_gpufit.graph.wire import split
 
 from .crossing import Worker, cross_here, defined, notebook
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from .crossing import Worker, notebook
+from .names import unnamed
 
 pytestmark = pytest.mark.slow
 
@@ -63,4 +64,5 @@ def test_comes_back_as_itself(case: Case, worker: Worker) -> None:
     crossing = worker.cross(namespace, case.cell)
 
     assert crossing.returned.left_behind == ()
+    assert unnamed(crossing.shipment.graph + crossing.reply.graph) == set(), "give them names in graph/wire.py"
     exec(compile(case.after, "<after>", "exec"), namespace)

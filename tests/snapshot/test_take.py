@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.graph.names import unnamed
+
 from .training import Trainings
 
 pytestmark = pytest.mark.slow
@@ -37,6 +39,7 @@ def test_ends_as_one_that_was_not_left(cell: str, slot: bool, trainings: Trainin
     at = 1 + whole.points // 3
     left = trainings.run(cell, directory=tmp_path / "left", slot=slot, at=at, save=first)
     assert not left.error
+    assert unnamed((first / "graph").read_bytes()) == set(), "give them names in graph/wire.py"
     left = trainings.run(cell, of=first, slot=slot, at=at, save=second)
     assert not left.error
 

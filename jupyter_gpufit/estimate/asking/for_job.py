@@ -16,7 +16,7 @@ from typing import TypeAlias
 from ...devices.cards import remember_context, sheet_of
 from ...devices.device import Device, Kind
 from ...graph.memory import GraphMemory
-from ...graph.travel.reply import split
+from ...graph.wire import split
 from ...jobs.job import Job, Options
 from ...lab import Granted, Request
 from ...lab.place import Space, candidates

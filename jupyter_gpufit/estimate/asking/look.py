@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...graph.memory import GraphMemory
 from ...graph.opening import Whole
 from ...graph.travel.arrival import open_graph
-from ...graph.travel.reply import split
+from ...graph.wire import seal, split
 from ...surroundings import generators, modes
 from ..reckoning.allocator import replay
 from ..reckoning.learned import signature
@@ -84,7 +84,7 @@ def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) ->
     """A shipment's variables; whatever is done to them stays in this process, also to what is mapped from a file."""
     header, stream = split(graph)
     header["files"] = [(path, False) for path, _ in header["files"]]
-    open_graph(pickle.dumps(header, 5) + stream, Whole(memory, private=True), namespace, namespace)
+    open_graph(seal(header, stream), Whole(memory, private=True), namespace, namespace)
     generators.arrived(namespace)
     modes.arrived(namespace)
     return namespace

@@ -14,6 +14,7 @@ from typing import Any
 
 from cloudpickle.cloudpickle import _should_pickle_by_reference
 
+from .. import wire
 from ..kind import Kind, Pickler, Reduced
 from .instances import find_in_module
 
@@ -23,6 +24,8 @@ _OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of
 
 
 def reduce_function(fn: FunctionType, pickler: Pickler) -> Reduced:
+    if (ours := wire.reference(fn)) is not None:
+        return ours
     home: Any = fn.__globals__
     if "_torchdynamo_orig_callable" in fn.__dict__:
         from .compiled import reduce_compiled_function
@@ -92,6 +95,8 @@ def fill_cell(cell: CellType, state: tuple[Any, ...]) -> None:
 
 
 def reduce_class(cls: type, pickler: Pickler) -> Reduced:
+    if (ours := wire.reference(cls)) is not None:
+        return ours
     if cls.__module__ != "__main__" and not _should_pickle_by_reference(cls):
         name = pickler.name_in_module(cls, cls.__module__)
         if name is not None:  # as the enums of compiled modules, which are not found under their own names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 import time
@@ -28,7 +27,8 @@ from ..stream import (
     origins_by_id,
     without_collecting,
 )
-from .reply import Reply, split
+from ..wire import seal, split
+from .reply import Reply
 
 _HISTORY = re.compile(r"__.*|_|_\d+|_i+|_i\d+|_[iod]h")  # dunder names, and what IPython keeps of earlier cells
 
@@ -114,7 +114,6 @@ class Arrival:
         for foreign in layout.foreign:
             foreign.write(memory.map(foreign.offset, foreign.nbytes))
         header = {
-            "format": 1,
             "bound": list(bound),
             "deleted": deleted,
             "changes": len(changed),
@@ -126,7 +125,7 @@ class Arrival:
             "path": list(sys.path),
             "sources": pickler.sources,
         }
-        graph = pickle.dumps(header, 5) + pickler.stream.getvalue()
+        graph = seal(header, pickler.stream.getvalue())
         return Reply(graph, memory, self.graph, self.memory)
 
     def _is_new(self, name: str, value: Any, skip: Callable[[str], bool]) -> bool:

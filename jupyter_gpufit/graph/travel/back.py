@@ -17,8 +17,9 @@ from ..sources import make_known
 from ..spans import Region
 from ..stream import Namespace, without_collecting
 from ..unavailable import Unavailable
+from ..wire import split
 from .arrival import open_graph
-from .reply import LeftBehind, Reply, split
+from .reply import LeftBehind, Reply
 from .values import Lost, read_values
 
 

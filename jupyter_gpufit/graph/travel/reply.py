@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..memory import GraphMemory
 from ..refusals import INSIDE
+from ..wire import split
 
 
 @dataclass(frozen=True)
@@ -55,11 +53,3 @@ class Reply:
             (directory / "input.graph").read_bytes(),
             GraphMemory.open(directory / "input.memory"),
         )
-
-
-def split(graph: bytes) -> tuple[dict[str, Any], bytes]:
-    """A graph's header, and the stream that follows it."""
-    stream = io.BytesIO(graph)
-    header: dict[str, Any] = pickle.load(stream)
-    assert header["format"] == 1, f"the graph has format {header['format']}"
-    return header, stream.read()

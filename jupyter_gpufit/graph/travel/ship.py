@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -14,10 +13,9 @@ from ..opening import Opener, Original
 from ..paths import where
 from ..spans import MEMORY, Recorder, Region, SpanLayout
 from ..stream import GraphPickler, Namespace, Refusal, a_thing, deeply, without_collecting
+from ..wire import seal
 from .back import Returned, apply_reply, parted, restore_bytes
 from .reply import Reply
-
-FORMAT = 1  # of a graph's header
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,6 @@ def _ship(names: list[str], namespace: Namespace) -> Shipment:
     memory = GraphMemory.create(layout.size)
     memory.write(layout.pieces)
     header = {
-        "format": FORMAT,
         "names": tuple(sizes),
         "table": layout.table,
         "files": layout.files,
@@ -89,7 +86,7 @@ def _ship(names: list[str], namespace: Namespace) -> Shipment:
         "sources": pickler.sources,
     }
     origins = [obj for _, obj in sorted(pickler.memo.copy().values(), key=lambda numbered: numbered[0])]
-    graph = pickle.dumps(header, 5) + pickler.stream.getvalue()
+    graph = seal(header, pickler.stream.getvalue())
     values = {name: namespace[name] for name in sizes}
     return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout)
 

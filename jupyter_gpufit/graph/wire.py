@@ -1,0 +1,134 @@
+"""How a graph begins, and by which names what is in it is made: this is what a later version has to read.
+
+A graph is a line of JSON with the format, a pickled header, and the pickle stream of the objects. The line is read
+before anything is unpickled. In both pickles our own functions and classes stand under names of this table, not under
+those of modules, so that a file of ours can move without making a checkpoint unreadable.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from importlib import import_module
+from typing import Any
+
+FORMAT = 2
+_OURS = __name__.partition(".")[0]
+
+_HOMES: dict[
+    str, tuple[str, str]
+] = {  # by the first part of the name: a module of ours, and what of it stands in graphs
+    "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
+    "compiled": ("graph.kinds.compiled", "compile_again"),
+    "containers": (
+        "graph.kinds.containers",
+        "fill_array fill_bytes fill_container fill_dict fill_list fill_set make_array make_container",
+    ),
+    "directories": ("graph.kinds.directories", "DirectoryEntry make_read"),
+    "exceptions": ("graph.kinds.exceptions", "fill_error fill_own_way make_error"),
+    "frames": ("graph.kinds.frames", "fill_frame fill_index"),
+    "functions": (
+        "graph.kinds.functions",
+        "fill_cell fill_class fill_function make_cached make_cached_property make_cell make_function",
+    ),
+    "instances": (
+        "graph.kinds.instances",
+        "fill_generic fill_instance fill_storable find_in_module make_instance set_state",
+    ),
+    "odd": (
+        "graph.kinds.odd",
+        (
+            "fill_namespace fill_weak find_match find_nth_match find_stream make_closed_file make_dict_view make_flat"
+            " make_namespace make_pairwise make_reference make_weak"
+        ),
+    ),
+    "tensors": (
+        "graph.kinds.tensors",
+        (
+            "fill_generator fill_loader fill_storage fill_tensor find_default_generator make_meta make_optimizer"
+            " make_storage make_tensor make_typed"
+        ),
+    ),
+    "unavailable": ("graph.unavailable", "Unavailable unavailable"),
+    "iterators": ("program.running.iterators", "Matches"),
+    "generators": ("program.running.generators", "create expressed prime"),
+    "delegates": ("program.running.delegates", "Delegate"),
+    "managers": ("program.running.managers", "Again Entered NumpyErrors Recipe"),
+    "program": ("program.values", "FrameRecord GeneratorRecord Unit"),
+    "slot": ("cuda.slot.streams", "SlotEvent SlotStream"),
+    "saved.arrived": ("snapshot.arrived", "NeededAgain"),
+    "saved.autograd": ("snapshot.kinds.autograd", "look_at split_again"),
+    "saved.caches": ("snapshot.kinds.caches", "fill_cached make_cached"),
+    "saved.loaders": ("snapshot.kinds.loaders", "fill_remembering"),
+    "saved.workers": ("snapshot.loader_workers", "Carried"),
+    "saved.files": (
+        "snapshot.kinds.opened_files",
+        "find_method make_csv_reader make_csv_writer make_raw make_text redirect_again seek",
+    ),
+    "saved.suspended": ("snapshot.kinds.suspended", "prime_later"),
+    "saved.tensors": (
+        "snapshot.kinds.tensors",
+        (
+            "fill_attributes fill_generator fill_scaler fill_storage fill_tensor find_default_generator"
+            " make_device_storage make_event make_generator make_storage make_stream make_tensor"
+        ),
+    ),
+    "saved.figures": ("snapshot.libraries.figures", "fill_transform"),
+    "saved.mlflow": ("snapshot.libraries.mlflow_runs", "Autologging take_up tell_autologging"),
+    "saved.reporters": (
+        "snapshot.libraries.reporters",
+        "fill_bar fill_csv_writer fill_handler fill_rich_bar make_bar make_summary",
+    ),
+    "saved.wandb": ("snapshot.libraries.wandb_runs", "fill_ended fill_run take_up"),
+    "saved.looks": ("snapshot.users_files", "Look Written"),
+}
+NAMES = {f"{first}.{name}": (home, name) for first, (home, names) in _HOMES.items() for name in names.split()}
+_KNOWN = {place: name for name, place in NAMES.items()}
+
+
+class OtherFormat(Exception):
+    """A graph that another version wrote."""
+
+
+def seal(header: dict[str, Any], stream: bytes, *, version: int = 0) -> bytes:
+    """A graph of this format; `version`: of what the header holds."""
+    body = io.BytesIO()
+    _HeaderPickler(body, 5).dump(header)
+    return json.dumps({"format": FORMAT, "version": version}).encode() + b"\n" + body.getvalue() + stream
+
+
+def split(graph: bytes, *, version: int = 0) -> tuple[dict[str, Any], bytes]:
+    """A graph's header, and the stream that follows it; raises OtherFormat before anything is unpickled."""
+    line, _, rest = graph.partition(b"\n")
+    try:
+        found = json.loads(line)
+        is_ours = found["format"] == FORMAT and found["version"] == version
+    except (ValueError, KeyError, TypeError):
+        is_ours = False
+    if not is_ours:
+        raise OtherFormat
+    stream = io.BytesIO(rest)
+    header: dict[str, Any] = pickle.load(stream)
+    return header, stream.read()
+
+
+def reference(thing: Any) -> Any:
+    """What a pickler's reducer returns for a function or class of ours; None: it is not, or has no name here."""
+    home = getattr(thing, "__module__", None)
+    if not isinstance(home, str) or not home.startswith(f"{_OURS}."):
+        return None
+    name = _KNOWN.get((home.removeprefix(f"{_OURS}."), thing.__qualname__))
+    return None if name is None else (made_by, (name,))
+
+
+def made_by(name: str) -> Any:
+    """What stands under a name in a graph."""
+    home, own = NAMES[name]
+    return getattr(import_module(f"{_OURS}.{home}"), own)
+
+
+class _HeaderPickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        found = reference(obj) if isinstance(obj, type) or callable(obj) else None
+        return NotImplemented if found is None else found
