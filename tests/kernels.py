@@ -147,8 +147,8 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_kernel(env: Mapping[str, str], cwd: Path) -> Iterator[Kernel]:
-    """A kernel with the extension loaded."""
+def running_kernel(env: Mapping[str, str], cwd: Path, *, extension: bool = True) -> Iterator[Kernel]:
+    """A kernel, with the extension loaded."""
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(env=dict(env), cwd=str(cwd))
     client = manager.client()
@@ -156,7 +156,8 @@ def running_kernel(env: Mapping[str, str], cwd: Path) -> Iterator[Kernel]:
     try:
         client.wait_for_ready(timeout=TIMEOUT)
         kernel = Kernel(manager, client)
-        kernel.check("%load_ext jupyter_gpufit")
+        if extension:
+            kernel.check("%load_ext jupyter_gpufit")
         yield kernel
     finally:
         client.stop_channels()

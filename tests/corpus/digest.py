@@ -1,0 +1,126 @@
+"""What a notebook's variables are, bit by bit: a text that a kernel runs, and what differs between two of them.
+
+Where a tensor lies is not looked at: a plain kernel says cpu where one with the stand-in says cuda:0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+MARK = "digest:"
+
+# One function with all its imports inside, so that nothing of it stays among the notebook's names.
+SOURCE = (
+    '''
+def __digest__(space):
+    import hashlib, io, json, random, sys, types
+    np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    seen = {}
+
+    def sha(raw):
+        return hashlib.sha256(raw).hexdigest()[:16]
+
+    def of_tensor(t):
+        with torch.no_grad():
+            t = t.detach().cpu()
+            t = t.to_dense() if t.layout != torch.strided else t
+            t = torch.view_as_real(t) if t.is_complex() else t
+            flat = t.contiguous().reshape(-1)
+            raw = bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
+        return f"{t.dtype} {tuple(t.shape)} {sha(raw)}"
+
+    def of(value, depth=0):
+        if isinstance(value, (int, str, bytes, bool, type(None), complex)) and not hasattr(value, "__dict__"):
+            return repr(value) if len(repr(value)) < 200 else sha(repr(value).encode())
+        if isinstance(value, float):
+            return value.hex()
+        if id(value) in seen:
+            return f"<{seen[id(value)]}>"
+        seen[id(value)] = len(seen)
+        if depth > 12:
+            return type(value).__name__
+        if torch is not None and isinstance(value, torch.Tensor):
+            grad = value.grad if value.is_leaf else None
+            return of_tensor(value) + ("" if grad is None else " grad " + of_tensor(grad))
+        if torch is not None and isinstance(value, torch.device):
+            return "a device"
+        if torch is not None and isinstance(value, torch.Generator):
+            return sha(value.get_state().numpy().tobytes())
+        if np is not None and isinstance(value, np.ndarray):
+            if value.dtype == object:
+                return [of(v, depth + 1) for v in value.ravel().tolist()]
+            return f"{value.dtype} {value.shape} {sha(value.tobytes())}"
+        if np is not None and isinstance(value, np.generic):
+            return f"{value.dtype} {sha(value.tobytes())}"
+        if isinstance(value, dict):
+            return {str(k)[:80]: of(v, depth + 1) for k, v in value.items()}
+        if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
+            return [of(v, depth + 1) for v in value]
+        if isinstance(value, (set, frozenset)):
+            return sorted(map(str, (of(v, depth + 1) for v in value)))
+        if isinstance(value, random.Random):
+            return sha(repr(value.getstate()).encode())
+        if torch is not None and isinstance(value, torch.nn.Module):
+            state = {k: of_tensor(v) for k, v in value.state_dict().items() if isinstance(v, torch.Tensor)}
+            return {"state": state, "training": value.training}
+        if hasattr(value, "state_dict") and not isinstance(value, type):
+            try:
+                return of(value.state_dict(), depth + 1)
+            except Exception:
+                return type(value).__name__
+        if isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
+            return getattr(value, "__qualname__", type(value).__name__)
+        if type(value).__module__ == "__main__" and hasattr(value, "__dict__"):
+            return {k: of(v, depth + 1) for k, v in vars(value).items()}
+        return type(value).__name__
+
+    hidden = {"In", "Out", "exit", "quit", "get_ipython", "open"}
+    found = {}
+    for name, value in sorted(space.items()):
+        if not name.startswith("_") and name not in hidden:
+            seen.clear()
+            found[name] = of(value)
+    found["random"] = sha(repr(random.getstate()).encode())
+    if np is not None:
+        found["numpy.random"] = sha(repr([np.random.get_state()[1].tolist(), *np.random.get_state()[2:]]).encode())
+    if torch is not None:
+        found["torch.random"] = sha(torch.get_rng_state().numpy().tobytes())
+    print("'''
+    + MARK
+    + """" + json.dumps(found))
+"""
+)
+CALL = f"{SOURCE}\n__digest__(dict(globals()))\ndel __digest__"
+
+
+def read_digest(stdout: str) -> dict[str, object]:
+    """What the text printed."""
+    [line] = [line for line in stdout.splitlines() if line.startswith(MARK)]
+    found: dict[str, object] = json.loads(line.removeprefix(MARK))
+    return found
+
+
+def differences(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    """The names whose values differ, each with the place within it."""
+    names = sorted({*one, *other})
+    return [
+        place
+        for name in names
+        if one.get(name) != other.get(name)
+        for place in [_place(name, one.get(name), other.get(name))]
+    ]
+
+
+def _place(at: str, one: object, other: object) -> str:
+    """The innermost part of a value that differs."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            if one.get(key) != other.get(key):
+                return _place(f"{at}[{key!r}]", one.get(key), other.get(key))
+    if isinstance(one, list) and isinstance(other, list):
+        for number, (left, right) in enumerate(zip(one, other, strict=False)):
+            if left != right:
+                return _place(f"{at}[{number}]", left, right)
+        return f"{at}: {len(one)} and {len(other)} items"
+    return f"{at}: {str(one)[:60]} and {str(other)[:60]}"

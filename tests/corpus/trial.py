@@ -1,0 +1,222 @@
+"""One program, tried: plain twice, under the magic, estimated, and killed in its loop and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.corpus.digest import CALL, differences, read_digest
+from tests.corpus.program import Program
+from tests.kernels import Kernel, Ran, environment, running_kernel
+
+NAME = "tried"  # of the job
+PATIENCE = 240.0  # seconds for one cell
+
+
+@dataclass
+class Trial:
+    """What became of a program; a text that is empty says that all was well."""
+
+    name: str
+    plain: str = ""  # why it does not run without us
+    same: str = ""  # the first difference between plain and under the magic
+    estimate: str = ""  # why there is no number
+    resumed: str = ""  # the first difference after a kill and a resume, or why there was none
+    need: int | None = None  # bytes
+    confidence: str = ""
+    inexact: list[str] = field(default_factory=list)  # names that differ between two plain runs
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)  # what the user was told
+
+    @property
+    def ended_first(self) -> bool:
+        """It was over before a checkpoint was asked for."""
+        return self.resumed == ENDED
+
+
+ENDED = "ended before it could be saved"
+
+
+@dataclass
+class _Seen:
+    """One run of a whole program."""
+
+    digest: dict[str, object]
+    ran: Ran  # the training cell
+    seconds: float
+
+
+class _Broken(Exception):
+    """A cell that ought to have run did not."""
+
+
+def try_program(program: Program, home: Path, *, estimate: bool = True, resume: bool = True) -> Trial:
+    """Try all of it; `home` is an empty directory."""
+    trial = Trial(program.name)
+    try:
+        first, second = (_run(program, home / f"plain-{number}", "") for number in (1, 2))
+    except _Broken as error:
+        trial.plain = str(error)
+        return trial
+    trial.seconds["plain"] = first.seconds
+    unsure = {place.split(":")[0].split("[")[0] for place in differences(first.digest, second.digest)}
+    trial.inexact = sorted(unsure)
+    says = first.ran.stdout == second.ran.stdout
+    trial.same = _tried(program, home / "magic", first, unsure, says, trial)
+    if estimate:
+        _estimate(program, home / "estimate", trial)
+    if resume:
+        trial.resumed = _resume(program, home / "resume", first, unsure, trial)
+    return trial
+
+
+def _tried(program: Program, home: Path, plain: _Seen, unsure: set[str], says: bool, trial: Trial) -> str:
+    try:
+        seen = _run(program, home, f"%%gpufit train --name {NAME}\n")
+    except _Broken as error:
+        return str(error)
+    trial.seconds["magic"] = seen.seconds
+    trial.notes += [line for line in seen.ran.shown.splitlines() if line.strip()]
+    return _difference(plain, seen, unsure, says)
+
+
+def _difference(plain: _Seen, seen: _Seen, unsure: set[str], says: bool) -> str:
+    found = [
+        place for place in differences(plain.digest, seen.digest) if place.split(":")[0].split("[")[0] not in unsure
+    ]
+    if found:
+        return found[0]
+    one, other = (_without_devices(run.ran.stdout) for run in (plain, seen))
+    if says and one != other:
+        lines = zip(one.splitlines(), other.splitlines(), strict=False)
+        apart = next(((left, right) for left, right in lines if left != right), ("", "more or less lines"))
+        return f"stdout: {apart[0][:60]!r} and {apart[1][:60]!r}"
+    return ""
+
+
+def _without_devices(text: str) -> str:
+    return re.sub(r"cuda(:0)?|, device='[^']*'", "cpu", text).replace("cpu:0", "cpu")
+
+
+def _estimate(program: Program, home: Path, trial: Trial) -> None:
+    with _kernel(home, ours=True) as kernel:
+        try:
+            _setup(kernel, program)
+        except _Broken as error:
+            trial.estimate = str(error)
+            return
+        began = time.monotonic()
+        ran = kernel.run(f"%%gpufit estimate --json\n{program.train}", PATIENCE)
+        trial.seconds["estimate"] = time.monotonic() - began
+    try:
+        record = json.loads(ran.shown)
+    except ValueError:
+        trial.estimate = (ran.evalue or ran.shown or "nothing was said").strip()[:300]
+        return
+    trial.need, trial.confidence = record["need"], record["confidence"]
+    if record.get("status", "") in ("failed", "died"):
+        trial.estimate = "; ".join(record.get("reasons", []))[:300]
+    elif trial.confidence == "none":
+        trial.estimate = "; ".join(map(str, record.get("reasons", [])))[:300]
+
+
+def _resume(program: Program, home: Path, plain: _Seen, unsure: set[str], trial: Trial) -> str:
+    """Kill it once it is saved, resume it, and compare with the plain run."""
+    with _kernel(home, ours=True) as kernel:
+        try:
+            _setup(kernel, program)
+            sent = kernel.send(f"%%gpufit train --name {NAME}\n{program.train}")
+            saved = _saved(home, trial)
+            if saved:
+                kernel.finish(sent, PATIENCE)
+                return saved
+            kernel.finish(sent, PATIENCE)
+            began = time.monotonic()
+            ran = kernel.run(f"%gpufit resume {NAME}", PATIENCE)
+            trial.seconds["resumed"] = time.monotonic() - began
+            if not ran.ok:
+                return f"the resume failed: {ran.ename}: {ran.evalue[:300]}"
+            for cell in program.after:
+                _check(kernel, cell)
+            digest = read_digest(kernel.check(CALL).stdout)
+        except (_Broken, AssertionError) as error:
+            return f"{type(error).__name__}: {error}"[:300]
+    seen = _Seen(digest, Ran(stdout=plain.ran.stdout), 0.0)  # what is printed again after a kill is compared elsewhere
+    return _difference(plain, seen, unsure, says=False)
+
+
+def _saved(home: Path, trial: Trial) -> str:
+    """Have the job saved and killed; why not, if not."""
+    env = _env(home)
+    until = time.monotonic() + PATIENCE
+    while (record := _record(env)) is None or record["state"] in ("estimating", "queued", "starting"):
+        if time.monotonic() > until:
+            return "it never began"
+        time.sleep(0.02)  # the state is in a file of another process
+    began = time.monotonic()
+    done = _gpufit(env, "checkpoint", NAME)
+    trial.seconds["saved"] = time.monotonic() - began
+    record = _record(env)
+    if record is None or record["state"] in ("done", "failed", "stopped"):
+        return ENDED if done.returncode else "ended right after it was saved"
+    if done.returncode:
+        _gpufit(env, "stop", NAME)
+        return f"not saved: {(done.stderr or done.stdout).strip()[-300:]}"
+    os.kill(int(record["pid"]), signal.SIGKILL)
+    return ""
+
+
+def _record(env: Mapping[str, str]) -> dict[str, Any] | None:
+    found = json.loads(_gpufit(env, "jobs", "--json").stdout or "[]")
+    mine = [job for job in found if job["name"] == NAME]
+    return mine[-1] if mine else None
+
+
+def _gpufit(env: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "jupyter_gpufit.terminal.cli", *arguments]
+    return subprocess.run(command, env=dict(env), capture_output=True, text=True, timeout=PATIENCE)
+
+
+def _run(program: Program, home: Path, magic: str) -> _Seen:
+    with _kernel(home, ours=bool(magic)) as kernel:
+        _setup(kernel, program)
+        began = time.monotonic()
+        ran = _check(kernel, magic + program.train)
+        taken = time.monotonic() - began
+        for cell in program.after:
+            _check(kernel, cell)
+        return _Seen(read_digest(kernel.check(CALL).stdout), ran, taken)
+
+
+def _setup(kernel: Kernel, program: Program) -> None:
+    for cell in program.before:
+        _check(kernel, cell)
+
+
+def _check(kernel: Kernel, cell: str) -> Ran:
+    ran = kernel.run(cell, PATIENCE)
+    if not ran.ok:
+        raise _Broken(f"{ran.ename}: {ran.evalue}"[:300])
+    return ran
+
+
+def _env(home: Path) -> dict[str, str]:
+    return environment(home, GPUFIT_DEVICES="cpu:2x4GiB", PYTHONHASHSEED="0", OMP_NUM_THREADS="1", MPLBACKEND="Agg")
+
+
+@contextmanager
+def _kernel(home: Path, *, ours: bool) -> Any:
+    work = home / "work"
+    work.mkdir(parents=True)
+    with running_kernel(_env(home), work, extension=ours) as kernel:
+        yield kernel
