@@ -26,7 +26,7 @@ accuracy: .venv/installed  ## estimates beside all published measurements: the t
 
 # POINTS=5: that many of each cell, spread evenly.
 POINTS ?=
-soak: .venv/installed  ## kill and resume at every safe point; prints the table and writes bench/results/soak.json
+soak: .venv/installed  ## kill and resume at every safe point (table in bench/results/soak.json); hostile users for ten minutes
 	SOAK_POINTS=$(POINTS) $(PYTEST) -m soak -s
 
 check: .venv/installed lint  ## lint, types and the fast tests

@@ -232,7 +232,7 @@ def _claims(
             job=claim.request.job_id,
             name=claim.request.name,
             label=claim.request.label,
-            devices=tuple(labels.get(uuid, uuid) for uuid in claim.hold.devices),
+            devices=tuple(labels.get(uuid, uuid) for uuid in claim.hold.devices or claim.hold.among(labels)),
             bytes=claim.hold.bytes,
             alone=claim.hold.alone,
             since=claim.since / 1e9,

@@ -34,7 +34,7 @@ class LabBusy(LabError):
         who = self.holder or "another process"
         return (
             f"{who} has held {self.path} for over {format_duration(self.seconds)}, which takes others a millisecond."
-            " If it stays so, ask its owner or an administrator to end that process."
+            " Jobs start without it, a little later; an administrator can end that process."
         )
 
 

@@ -3,7 +3,7 @@
     /run/gpufit         root, 1777, tmpfs       made by `gpufit lab init`
       mutex             root, 0666              never created by us: whoever creates it would own it
       q.<uid>.<nonce>   0644, born locked       a ticket
-      c.<uid>.<nonce>   0644, born locked       a claim
+      c.<uid>.<nonce>   0644, born locked       a claim; the nonce ends with the marks of its devices
       u.<uid>.<nonce>   0644, append-only       what the user has used
       w.<uid>.<claim's nonce>.<nonce>   0644    the user would like the claim released
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 
 from ..devices.device import Device
-from ..errors import ClaimGone
+from ..errors import ClaimGone, DeviceError
 from .directory import Lab
 from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
@@ -87,8 +87,14 @@ async def memory_is_there(held: Held, look: Look, report: Report) -> bool:
         return True
     deadline, pause = anyio.current_time() + VANISHING, 0.05
     reader, told = LedgerReader(held.granted.lab.path), None
-    while short := await _short(held.granted, reader, look):
-        waiting = _memory_missing(short)
+    while True:
+        try:
+            short = await _short(held.granted, reader, look)
+            if not short:
+                return True
+            waiting = _memory_missing(short)
+        except (DeviceError, OSError) as error:  # it may pass: our claim is worth more than a quick end
+            waiting = Waiting(0, 0, "trouble", remark=str(error).rstrip("."))
         if waiting != told:
             report(waiting)
             told = waiting
@@ -96,7 +102,6 @@ async def memory_is_there(held: Held, look: Look, report: Report) -> bool:
             return False
         await anyio.sleep(pause)
         pause = min(2.0, pause * 1.5)
-    return True
 
 
 async def _short(granted: Granted, reader: LedgerReader, look: Look) -> list[Room]:

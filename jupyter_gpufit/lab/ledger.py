@@ -2,32 +2,40 @@
 
 A file counts while the lock its writer took is held. So a process that dies in whatever way, at whatever step, leaves
 nothing behind that counts, and nobody needs to clean up for the others.
+
+Whatever happens on one file is a fact about that file: it is strange, its owner is named, and it is passed over. Only a
+claim is more than that, since its devices are in use: held and not to be read, it takes what its name has the marks of.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import functools
+import operator
 import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from .owner import flock_holders, held_by_owner, pid_view, this_process, uid_of
+from .locks import Lock, LockList, lock_for_life, lock_on
+from .owner import held_by_owner, pid_view, started, this_process, uid_of
 from .pause import gpufit_test_pause
-from .record import LONGEST, Claim, Hold, Request, Ticket, TicketWriter, decode, encode
+from .record import LONGEST, Claim, Hold, Request, Ticket, TicketWriter, UnreadHold, decode, device_mark, encode
 
 Kind = Literal["q", "c"]  # a ticket (in the queue), a claim
 _NAME = re.compile(r"([qc])\.([0-9]{1,10})\.([0-9a-f]{16})")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO in our way must not make us wait
-_GONE = {errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR}  # nothing that one of us published
 _Key = tuple[str, int]  # name and inode
+MOST_TICKETS = 500  # of one user, that count
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}  # of ours or the machine's, and no fact about a file
 
 
 @dataclass
@@ -46,6 +54,11 @@ class Published:
         value = _Entry(request, this_process(), hold).value(self.id, os.fstat(self.fd))
         assert isinstance(value, Claim)
         return value
+
+    @property
+    def since(self) -> int:
+        """ns since 1970: the time by which it is ordered."""
+        return os.fstat(self.fd).st_ctime_ns
 
     @property
     def still_there(self) -> bool:
@@ -80,12 +93,12 @@ class Published:
 def publish(lab: Path, request: Request, hold: Hold | None = None) -> Published:
     """Make a ticket, or with `hold` a claim, that nobody ever sees unlocked."""
     kind: Kind = "q" if hold is None else "c"
-    name = f"{kind}.{os.geteuid()}.{secrets.token_hex(8)}"
+    name = f"{kind}.{os.geteuid()}.{secrets.token_hex(8) if hold is None else _nonce_with_marks(hold)}"
     directory = os.open(lab, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=directory)
         try:
-            _fill(fd, kind, encode(request, this_process(), hold))
+            _fill(fd, kind, request, hold)
             os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=directory, follow_symlinks=True)
         except BaseException:
             os.close(fd)
@@ -96,14 +109,28 @@ def publish(lab: Path, request: Request, hold: Hold | None = None) -> Published:
     return Published(lab / name, fd)
 
 
-def _fill(fd: int, kind: Kind, text: bytes) -> None:
+def _nonce_with_marks(hold: Hold) -> str:
+    marks = functools.reduce(operator.or_, map(device_mark, hold.devices), 0)
+    return f"{secrets.token_hex(4)}{marks:08x}"
+
+
+def _fill(fd: int, kind: Kind, request: Request, hold: Hold | None) -> None:
     gpufit_test_pause(f"{kind}:created")
-    os.write(fd, text)
+    writer = replace(this_process(), write_lock=lock_for_life(fd))
+    os.write(fd, encode(request, writer, hold))
     gpufit_test_pause(f"{kind}:written")
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     # Against the umask; and before the link, since a later change would move the time by which it is ordered.
     os.fchmod(fd, 0o644)
     gpufit_test_pause(f"{kind}:locked")
+
+
+@dataclass(frozen=True, order=True)
+class Strange:
+    """A file that none of us would leave there: what nobody can read, and somebody keeps."""
+
+    name: str
+    uid: int  # whose it is; the kernel's word
+    why: str
 
 
 @dataclass(frozen=True)
@@ -113,7 +140,7 @@ class LedgerLook:
     tickets: tuple[Ticket, ...] = ()
     claims: tuple[Claim, ...] = ()
     changed: float = 0.0  # seconds since 1970: when the directory last changed, the same for everybody who looks
-    strange: tuple[str, ...] = ()  # files that are held, and say nothing we can read
+    strange: tuple[Strange, ...] = ()
 
 
 @dataclass
@@ -122,73 +149,140 @@ class LedgerReader:
 
     lab: Path
     _dead: set[_Key] = field(default_factory=set)  # what is dead stays dead
-    _known: dict[_Key, _Entry | None] = field(default_factory=dict)
+    _known: dict[_Key, _Entry] = field(default_factory=dict)
 
     def read(self) -> LedgerLook:
         """What counts now."""
         changed = os.stat(self.lab).st_mtime_ns / 1e9
-        held = dict(self._held())
-        self._known = {key: entry for key, entry in self._known.items() if key in held}
-        for name in self._kept_by_strangers(held):
-            del held[name]
         tickets: list[Ticket] = []
         claims: list[Claim] = []
-        for key, found in held.items():
-            entry = self._known[key]
-            if entry is not None:
-                value = entry.value(key[0], found)
+        strange: list[Strange] = []
+        known, locks = {}, LockList()
+        for key, sight in self._sights():
+            held = _held(key[0], sight, locks)
+            if held and sight.entry is not None:
+                known[key] = sight.entry
+                value = sight.entry.value(key[0], sight.found)
                 claims.append(value) if isinstance(value, Claim) else tickets.append(value)
-        strange = [key[0] for key in held if self._known[key] is None]
-        return LedgerLook(
-            tuple(sorted(tickets, key=_age)), tuple(sorted(claims, key=_age)), changed, tuple(sorted(strange))
-        )
+                continue
+            if held and (claim := _unread_claim(key[0], sight.found, locks)) is not None:
+                claims.append(claim)
+            if held or (sight.lock == "unseen" and sight.entry is None):
+                strange.append(Strange(key[0], sight.found.st_uid, sight.why))
+            elif sight.lock != "unseen":
+                self._dead.add(key)
+        self._known = known
+        tickets, too_many = _bounded(sorted(tickets, key=_age))
+        return LedgerLook(tuple(tickets), tuple(sorted(claims, key=_age)), changed, tuple(sorted(strange + too_many)))
 
-    def _kept_by_strangers(self, held: Mapping[_Key, os.stat_result]) -> list[_Key]:
-        """Files whose owner is dead, and on which somebody else took a lock to keep them."""
-        doubtful = [
-            (key, found, entry)
-            for key, found in held.items()
-            if (entry := self._known[key]) is not None and uid_of(entry.writer.pid) != found.st_uid
-        ]
-        if not doubtful:
-            return []  # the usual case: the list of all locks is long, and to print it the kernel stops all locking
-        holders, view = flock_holders(), pid_view()
-        return [
-            key
-            for key, found, entry in doubtful
-            if not held_by_owner(entry.writer, found.st_uid, holders.get((found.st_dev, found.st_ino), []), view=view)
-        ]
-
-    def _held(self) -> Iterator[tuple[_Key, os.stat_result]]:
-        """The files on which somebody holds a lock."""
+    def _sights(self) -> Iterator[tuple[_Key, _Sight]]:
+        """The files that may count."""
         with os.scandir(self.lab) as entries:
             there = {(entry.name, entry.inode()) for entry in entries}
         self._dead &= there
         seen = set()  # a hard link would show one file twice
         for key in sorted(there - self._dead):
             if key[1] not in seen and (key in self._known or _NAME.fullmatch(key[0])):
-                found = self._look(key)
-                if found is not None:
+                sight = self._look(key)
+                if sight is not None:
                     seen.add(key[1])
-                    yield key, found
+                    yield key, sight
 
-    def _look(self, key: _Key) -> os.stat_result | None:
+    def _look(self, key: _Key) -> _Sight | None:
         try:
             fd = os.open(f"{self.lab}/{key[0]}", _READ)
         except OSError as error:
-            if error.errno not in _GONE:
-                raise  # too many open files, say: not to know is not the same as free
-            return None
+            if error.errno in _EXHAUSTED:
+                raise  # not to know is not the same as free
+            return self._look_from_outside(key, error)
         try:
             found = os.fstat(fd)
-            if not (key in self._known or _sound(key[0], found)) or not _locked(fd):
+            lock = lock_on(fd) if key in self._known or _ours(key[0], found) else "none"
+            if lock == "none":
                 self._dead.add(key)
                 return None
-            if key not in self._known:
-                self._known[key] = _read_entry(key[0], fd)
-            return found
+            if key in self._known:
+                return _Sight(found, lock, self._known[key])
+            if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return _Sight(found, lock, None, "can be written to by others")
+            entry = _read_entry(key[0], fd)
+            return _Sight(found, lock, entry, "" if entry else "is held and says nothing we can read")
         finally:
             os.close(fd)
+
+    def _look_from_outside(self, key: _Key, error: OSError) -> _Sight | None:
+        """A file that cannot be opened: without permission, under a lease, or nothing that one of us made."""
+        try:
+            found = os.lstat(f"{self.lab}/{key[0]}")
+        except OSError:
+            return None
+        if _ours(key[0], found):
+            return _Sight(found, "unseen", self._known.get(key), f"cannot be opened ({error.strerror})")
+        self._dead.add(key)
+        return None
+
+
+def _bounded(tickets: list[Ticket]) -> tuple[list[Ticket], list[Strange]]:
+    """Each user's first ones; whoever enters thousands must not make everybody reckon with them."""
+    kept, more, count = [], [], Counter[int]()
+    for ticket in tickets:
+        count[ticket.uid] += 1
+        if count[ticket.uid] <= MOST_TICKETS:
+            kept.append(ticket)
+        else:
+            more.append(Strange(ticket.id, ticket.uid, f"is more than the {MOST_TICKETS} tickets that count"))
+    return kept, more
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """A file that may count, at one look."""
+
+    found: os.stat_result
+    lock: Lock | Literal["unseen"]
+    entry: _Entry | None  # None: it says nothing that we can read
+    why: str = ""  # what is strange about it
+
+
+def _held(name: str, sight: _Sight, locks: LockList) -> bool:
+    """Does its owner hold it?"""
+    found, writer = sight.found, sight.entry.writer if sight.entry is not None else None
+    inode = found.st_dev, found.st_ino
+    if sight.lock == "write":
+        return True
+    if sight.lock == "unseen":
+        if writer is None and name[0] == "q":
+            return False  # it has no place in the queue, held or not
+        if locks.write_locked(inode):
+            return True
+        if inode not in locks.flocks:
+            return False
+    if writer is None:
+        return not (pids := locks.flocks.get(inode)) or any(uid_of(pid) in (found.st_uid, None) for pid in pids)
+    if writer.write_lock:
+        return False  # a stranger's flock, to keep it
+    if uid_of(writer.pid) == found.st_uid and started(writer.pid) == writer.start_time:
+        return True  # the usual case
+    return held_by_owner(writer, found.st_uid, locks.flocks.get(inode, []), view=pid_view())
+
+
+def _unread_claim(name: str, found: os.stat_result, locks: LockList) -> Claim | None:
+    """What a claim takes that is held, and that nobody can read: the whole of the devices that its name speaks of."""
+    match = _NAME.fullmatch(name)
+    assert match is not None
+    marks = int(match[3][8:], 16) if match[1] == "c" else 0
+    if not marks:
+        return None
+    pids = locks.flocks.get((found.st_dev, found.st_ino), [])
+    return Claim(
+        id=name,
+        uid=found.st_uid,
+        since=found.st_ctime_ns,
+        tie=found.st_ino,
+        pid=pids[0] if pids else 0,
+        request=Request(job_id="", name="unreadable claim"),
+        hold=UnreadHold(devices=(), bytes=0, alone=True, share=float(marks.bit_count()), marks=marks),
+    )
 
 
 @dataclass
@@ -219,24 +313,10 @@ def _age(ticket: Ticket) -> tuple[int, int]:
     return ticket.since, ticket.tie
 
 
-def _sound(name: str, found: os.stat_result) -> bool:
-    """Could one of us have published it? A hard link made by somebody else does not take that away."""
+def _ours(name: str, found: os.stat_result) -> bool:
+    """Could one of us have made it? A hard link made by somebody else does not take that away."""
     match = _NAME.fullmatch(name)
-    return (
-        match is not None
-        and stat.S_ISREG(found.st_mode)
-        and int(match[2]) == found.st_uid
-        and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    )
-
-
-def _locked(fd: int) -> bool:
-    """Does anybody hold the lock? Asked with a shared one, so that those who ask are not in each other's way."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
+    return match is not None and stat.S_ISREG(found.st_mode) and int(match[2]) == found.st_uid
 
 
 def _read_entry(name: str, fd: int) -> _Entry | None:
@@ -251,7 +331,7 @@ def _read_entry(name: str, fd: int) -> _Entry | None:
 def sweep(lab: Path, *, everyone: bool = False) -> int:
     """Remove our own dead files (or, as root, everybody's), and return how many. Nothing depends on it but order."""
     removed = 0
-    with os.scandir(lab) as entries:
+    with suppress(OSError), os.scandir(lab) as entries:
         for entry in entries:
             match = _NAME.fullmatch(entry.name)
             if match and (everyone or int(match[2]) == os.geteuid()) and _is_dead(lab / entry.name):
@@ -267,10 +347,19 @@ def _is_dead(path: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _locked(fd)
+        lock = lock_on(fd)
+        if lock != "flock":
+            return lock == "none"
+        entry = _read_entry(path.name, fd)
+        return entry is not None and entry.writer.write_lock  # a stranger's flock, to keep it
     finally:
         os.close(fd)
 
 
 def is_full(error: OSError) -> bool:
     return error.errno in _FULL
+
+
+def is_exhausted(error: OSError) -> bool:
+    """Is it for want of descriptors or memory, here or on the machine?"""
+    return error.errno in _EXHAUSTED

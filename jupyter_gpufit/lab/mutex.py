@@ -1,7 +1,7 @@
 """The lab's mutex: held for a moment around look, decide and publish, and never while a driver is asked.
 
 Anybody can hold it, since everybody must be able to. So it is asked for without waiting, up to a deadline, and whoever
-has it then is named.
+has it then is named. It only makes things simple: claims do not collide without it either (see queue).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,28 +19,32 @@ import anyio
 from ..errors import LabBusy
 from ..system.users import user_name
 from .directory import MUTEX
-from .owner import flock_holders, uid_of
+from .locks import flock_holders
+from .owner import started, uid_of
+from .processes import processes_with
 
-PATIENCE = 2.0  # seconds
+PATIENCE = 1.0  # seconds
+_COARSE = 5  # CLOCK_REALTIME_COARSE, by which the kernel dates files
+MOST_TICKS = 100  # of 2 ms: a clock that was set back moves late
 
 
 @asynccontextmanager
-async def lab_mutex(lab: Path, *, patience: float = PATIENCE) -> AsyncIterator[None]:
+async def lab_mutex(lab: Path, *, patience: float = PATIENCE, name_holder: bool = True) -> AsyncIterator[None]:
     """Keep everybody else from claiming. Do not await inside: the others wait."""
-    fd = await _take(lab / MUTEX, anyio.current_time() + patience, patience)
+    fd = await _take(lab / MUTEX, patience, name_holder)
     try:
         yield
     finally:
         os.close(fd)
 
 
-async def _take(path: Path, deadline: float, patience: float) -> int:
-    fd = None
+async def _take(path: Path, patience: float, name_holder: bool) -> int:
+    fd, deadline = None, anyio.current_time() + patience
     while fd is None:
         fd = _try(path)
         if fd is None:
             if anyio.current_time() > deadline:
-                raise LabBusy(str(path), patience, _holder(path))
+                raise LabBusy(str(path), patience, _holder(path) if name_holder else "")
             # Uneven steps: a crowd that woke together must not go on meeting.
             await anyio.sleep(random.uniform(0.0002, 0.005))
     return fd
@@ -62,8 +67,21 @@ def _try(path: Path) -> int | None:
 
 
 def _holder(path: Path) -> str:
+    """Who has it, by the kernel's list; where that names a dead process, the child that has it, if we may look."""
     found = os.stat(path)
-    for pid in flock_holders().get((found.st_dev, found.st_ino), []):
-        uid = uid_of(pid)
-        return f"process {pid}" if uid is None else f"{user_name(uid)}'s process {pid}"
-    return ""
+    named = flock_holders().get((found.st_dev, found.st_ino), [])
+    for pid in named:
+        if started(pid) is not None and (uid := uid_of(pid)) is not None:
+            return f"{user_name(uid)}'s process {pid}"
+    for process in processes_with(path) if named else []:
+        if (uid := uid_of(process.pid)) is not None:
+            return f"{user_name(uid)}'s process {process.pid}"
+    return f"process {named[0]}, or a child of it if that has ended," if named else ""
+
+
+async def clock_moved(since: int) -> None:
+    """Wait until a file that is made now gets a later time than this one, which is a few milliseconds."""
+    for _ in range(MOST_TICKS):
+        if time.clock_gettime_ns(_COARSE) > since:
+            return
+        await anyio.sleep(0.002)

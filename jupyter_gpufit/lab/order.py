@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from heapq import heapify, heappop, heapreplace
 from math import log
 
 from .policy import Policy
@@ -21,15 +22,20 @@ def fair_order(tickets: Iterable[Ticket], used: Mapping[int, float], policy: Pol
     for ticket in sorted(tickets, key=lambda ticket: (ticket.since, ticket.tie), reverse=True):
         waiting[ticket.uid].append(ticket)
     turn = _turn(waiting, spent, policy)
+    # Only who was served has another turn than before: so it is a heap, and a queue of thousands costs what it is long.
+    turns = [(turn(uid), uid) for uid in waiting]
+    heapify(turns)
     order = []
-    while waiting:
-        uid = min(waiting, key=turn)
+    while turns:
+        uid = turns[0][1]
         ticket = waiting[uid].pop()
         order.append(ticket)
         # As if it had been served: the next of this user's comes after the others' first.
         spent[uid] += policy.entry_penalty * ticket.request.count
-        if not waiting[uid]:
-            del waiting[uid]
+        if waiting[uid]:
+            heapreplace(turns, (turn(uid), uid))
+        else:
+            heappop(turns)
     return order
 
 
@@ -57,7 +63,7 @@ def used_by_user(
     used = defaultdict(float, past)
     for claim in claims:
         seconds = decayed_seconds(claim.since / 1e9, now, half_life=policy.half_life, now=now)
-        used[claim.uid] += claim.hold.share * seconds + policy.entry_penalty * len(claim.hold.devices)
+        used[claim.uid] += claim.hold.share * seconds + policy.entry_penalty * claim.hold.count
     return used
 
 

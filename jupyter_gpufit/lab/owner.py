@@ -36,44 +36,49 @@ def _namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino
 
 
-def flock_holders() -> dict[tuple[int, int], list[int]]:
-    """Who holds a flock: pids by (device, inode). Not all: what changes while a long list is read may be missing."""
-    return parse_locks(Path("/proc/locks").read_text())
-
-
-def parse_locks(text: str) -> dict[tuple[int, int], list[int]]:
-    """Read lines such as "1: FLOCK  ADVISORY  WRITE 29749 00:1b:18434 0 EOF"; a waiter has "->" as second word."""
-    held: dict[tuple[int, int], list[int]] = {}
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) >= 6 and words[1] == "FLOCK":
-            major, minor, inode = words[5].split(":")
-            held.setdefault((os.makedev(int(major, 16), int(minor, 16)), int(inode)), []).append(int(words[4]))
-    return held
-
-
 def uid_of(pid: int) -> int | None:
     """Whose process it is; None where it is gone or hidden."""
     try:
-        return os.stat(f"/proc/{pid}").st_uid
+        uid = os.stat(f"/proc/{pid}").st_uid
+        if uid != 0:
+            return uid
+        # Root's, or one that may not be looked into, as after a change of user.
+        return int(Path(f"/proc/{pid}/status").read_text().partition("\nUid:")[2].split()[0])
+    except (OSError, IndexError):
+        return None
+
+
+def started(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None where it is gone or hidden."""
+    try:
+        return start_time_of(pid)
     except OSError:
         return None
 
 
 def held_by_owner(
-    writer: TicketWriter, uid: int, pids: list[int], *, view: int, uid_of: Callable[[int], int | None] = uid_of
+    writer: TicketWriter,
+    uid: int,
+    pids: list[int],
+    *,
+    view: int,
+    uid_of: Callable[[int], int | None] = uid_of,
+    started: Callable[[int], int | None] = started,
 ) -> bool:
-    """Is the lock on a file of `uid`, which somebody holds, the one its writer took?
+    """Is the flock on a file of `uid`, which these processes took, the one its writer took? (Where that is all it has.)
 
     Anybody who may read the file can lock it after its owner's death, and so keep a dead claim. That is the only case
     to answer no, and it needs proof: a holder that the kernel does not name (in another pid namespace) is the owner.
     """
     if not pids:
         return True
-    if view and view == writer.view:
+    if not view or view != writer.view:
+        return any(uid_of(pid) in (uid, None) for pid in pids)
+    if writer.pid not in pids:
         # The kernel goes on naming the process that took the lock when that is dead and a child still has it.
-        return writer.pid in pids
-    return any(uid_of(pid) in (uid, None) for pid in pids)
+        return False
+    # Somebody else's process that was given its number is not its writer.
+    return uid_of(writer.pid) in (uid, None) or started(writer.pid) in (writer.start_time, None)
 
 
 def covered(pids: Iterable[int], holders: Mapping[int, str]) -> dict[int, str]:

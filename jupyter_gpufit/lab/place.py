@@ -68,6 +68,9 @@ class Room:
     def fits(self, request: Request) -> bool:
         return not (request.alone and self.taken) and self.free >= least(request, self.space)
 
+    def admits(self, placement: Placement) -> bool:
+        return not (placement.alone and self.taken) and self.free >= placement.bytes
+
     def with_(self, taken: Taken) -> Room:
         return Room(self.space, (*self.taken, taken))
 
@@ -108,7 +111,7 @@ def _measure_one(device: Device, claims: Sequence[Claim], ours: Mapping[int, str
         if process.pid in ours:
             used[ours[process.pid]] = used.get(ours[process.pid], 0) + (process.bytes or 0)
     # Beyond its claim, a job's use is nobody's either: it must not be given away a second time.
-    held = sum(min(used.get(claim.id, 0), claim.hold.bytes) for claim in claims if device.uuid in claim.hold.devices)
+    held = sum(min(used.get(claim.id, 0), claim.hold.bytes) for claim in claims if claim.hold.among([device.uuid]))
     strangers = tuple(process for process in device.processes if process.pid not in ours)
     return Space(device, max(0, device.used - held), strangers)
 
@@ -117,9 +120,8 @@ def rooms(spaces: Iterable[Space], claims: Iterable[Claim]) -> dict[str, Room]:
     """What the claims leave of each device."""
     left = {space.device.uuid: Room(space) for space in spaces}
     for claim in claims:
-        for uuid in claim.hold.devices:
-            if uuid in left:  # else somebody has devices that we do not see
-                left[uuid] = left[uuid].with_(Taken(claim.hold.bytes, claim.hold.alone))
+        for uuid in claim.hold.among(left.keys()):  # somebody may have devices that we do not see
+            left[uuid] = left[uuid].with_(Taken(claim.hold.bytes, claim.hold.alone))
     return left
 
 
@@ -188,26 +190,54 @@ def _busy(room: Room) -> tuple[int, int, int, int]:
     return (room.device.utilisation or 0) // 10, len(room.taken), room.free, room.device.index
 
 
-def harmless(extra: int, room: Room, wanted: Sequence[int]) -> bool:
-    """Could `extra` bytes more on this device never delay jobs before us that want so many bytes of it?
+class Spare:
+    """How much more may be taken of a device without ever delaying jobs before us that want so many bytes of it.
 
-    They start when enough of what is taken now comes back, in an order that nobody knows. So `extra` must fit into what
-    is left over in every case: for whichever of the taken parts came back and whichever of the jobs came here.
+    They start when enough of what is taken now comes back, in an order that nobody knows. So what is spare must be left
+    over in every case: for whichever of the taken parts came back and whichever of the jobs came here. The jobs are
+    added one by one, and each look costs what is new: a status asks it for thousands.
     """
-    if not wanted:
-        return True
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._most: int | None = None  # bytes; None: there is no case in which it is missed
+        self._left: set[int] | None = None  # free bytes, for whichever of the taken parts came back
+        self._after: set[int] = set()  # what remains of that when some of those jobs are here, too
+
+    def covers(self, extra: int) -> bool:
+        return self._most is None or extra <= self._most
+
+    def add(self, need: int) -> None:
+        """One more job waits, and wants so many bytes."""
+        if self._most is not None and self._most <= 0:
+            return  # nothing is
+        if self._left is None:
+            self._left = _sums(self._room)
+        # Where less than nothing would remain, they are not here together.
+        more = {free - need for free in self._left | self._after if free >= need}
+        if not self._left or len(more) > MOST_SUMS:
+            self._most = 0
+            return
+        self._after |= more
+        if more:
+            self._most = min(more) if self._most is None else min(self._most, *more)
+
+
+def _sums(room: Room) -> set[int]:
+    """What can be free of a device, for whichever of its taken parts came back; empty: too many cases."""
     if any(taken.alone for taken in room.taken):
-        return False
+        return set()
     left = {room.free}
     for part in (*(taken.bytes for taken in room.taken), room.space.foreign):
         left |= {free + part for free in left}
         if len(left) > MOST_SUMS:
-            return False
-    # What remains of that when some of those jobs are here, too; where less than nothing does, they are not.
-    after: set[int] = set()
+            return set()
+    return left
+
+
+def harmless(extra: int, room: Room, wanted: Sequence[int]) -> bool:
+    """Could `extra` bytes more on this device never delay jobs before us that want so many bytes of it?"""
+    spare = Spare(room)
     for need in wanted:
-        more = {free - need for free in left | after if free >= need}
-        if len(more) > MOST_SUMS or any(free < extra for free in more):
-            return False
-        after |= more
-    return True
+        spare.add(need)
+    return spare.covers(extra)

@@ -6,11 +6,12 @@ What a file says of its writer would not do: somebody could write another's proc
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from ..system.identity import ProcessId
-from .owner import parse_locks
+from .locks import parse_flocks
 
 
 def processes_holding(file: Path, uid: int) -> list[ProcessId]:
@@ -19,13 +20,31 @@ def processes_holding(file: Path, uid: int) -> list[ProcessId]:
         wanted = os.stat(file, follow_symlinks=False)
     except FileNotFoundError:
         return []
-    found = []
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        process = ProcessId.of(pid)  # first: were the pid given to another process meanwhile, this one is not alive
-        taker = _taker(pid, wanted) if process is not None and _real_uid(pid) == uid else None
-        if process is not None and taker is not None:
-            found.append((taker != pid, process))
+    found = [
+        (taker != process.pid, process) for process, taker in _with_lock_on(wanted) if _real_uid(process.pid) == uid
+    ]
     return [process for _, process in sorted(found, key=lambda pair: (pair[0], pair[1].pid))]
+
+
+def processes_with(file: Path) -> list[ProcessId]:
+    """The processes, anybody's as far as we may see, that have a lock on the file: root sees all, others their own."""
+    return [process for process, _ in _with_lock_on(os.stat(file, follow_symlinks=False))]
+
+
+def _with_lock_on(wanted: os.stat_result) -> Iterator[tuple[ProcessId, int]]:
+    """Each process, and the pid of the one that took the lock."""
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        process = _process(pid)  # first: were the pid given to another process meanwhile, this one is not alive
+        taker = _taker(pid, wanted) if process is not None else None
+        if process is not None and taker is not None:
+            yield process, taker
+
+
+def _process(pid: int) -> ProcessId | None:
+    try:
+        return ProcessId.of(pid)
+    except OSError:  # it may not be looked into
+        return None
 
 
 def _real_uid(pid: int) -> int | None:
@@ -51,6 +70,6 @@ def _taker(pid: int, wanted: os.stat_result) -> int | None:
 
 def _flock(fdinfo: str) -> int | None:
     """The pid in a line such as "lock:  1: FLOCK  ADVISORY  WRITE 31637 00:1b:5736 0 EOF"."""
-    lines = [line.removeprefix("lock:") for line in fdinfo.splitlines() if line.startswith("lock:") and "WRITE" in line]
-    held = parse_locks("\n".join(lines))
+    lines = [line.removeprefix("lock:") for line in fdinfo.splitlines() if line.startswith("lock:")]
+    held = parse_flocks("\n".join(lines))
     return next((pids[0] for pids in held.values()), None)

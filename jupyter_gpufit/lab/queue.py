@@ -2,6 +2,8 @@
 
     look at the lab -> whose turn? -> look at the devices -> mutex, look again, publish -> are the bytes really there?
 
+Whoever keeps the mutex stops nobody: a claim is then published without it, and withdrawn if an older one is in its way.
+
 A waiter sleeps until the lab changes. Only one who sees its turn asks the driver, so a crowd that wakes together costs
 each of them a reading of the directory and no more.
 """
@@ -9,24 +11,28 @@ each of them a reading of the directory and no more.
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 
 from ..devices.device import Device
 from ..errors import BadOption, DeviceError, LabBusy, StorageError
+from .debts import Memory
 from .directory import Lab
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
-from .ledger import LedgerLook, Published, is_full, publish, sweep
-from .mutex import lab_mutex
+from .ledger import MOST_TICKETS, LedgerLook, Published, is_exhausted, publish, sweep
+from .mutex import clock_moved, lab_mutex
 from .pause import gpufit_test_pause
-from .place import Placement, Space, refuse_impossible
+from .place import Space, refuse_impossible, rooms
 from .policy import load_policy
 from .reasons import Waiting, explain
-from .record import Hold, Request
+from .record import Hold, Request, Ticket
+from .room import lab_trouble
 from .stalled import Passing
 from .turn import Go, Wait, limit_exceeded, whose_turn
 from .view import LabReader
@@ -35,6 +41,10 @@ from .watch import LabWatch
 AT_ONCE = 3.0  # seconds in which a move's claim must be decided: somebody waits for the answer
 SLOW = 20.0  # seconds between two looks when nothing happens: processes outside the lab make no event
 RETRY = 1.0  # seconds after a trouble
+MUTEX_PATIENCE = 1.0  # seconds
+LEISURE = 4  # times as long as a look that came to nothing, before the next one
+LONGEST_PAUSE = 0.1  # seconds
+IMPATIENCE = 0.02  # seconds, with who kept it before
 
 
 def ignore(_: Waiting) -> None:
@@ -44,18 +54,20 @@ def ignore(_: Waiting) -> None:
 @asynccontextmanager
 async def claim(lab: Lab, request: Request, look: Look, report: Report = ignore) -> AsyncIterator[Granted]:
     """Wait for devices where the job fits, and hold them until the end of the block or of this process."""
-    devices = await look()
+    devices: Sequence[Device] | None = await look()
+    assert devices is not None
     refuse_impossible(request, devices)
     sweep(lab.path)
+    queueing = _Queueing(lab, request, look, report)
     while True:
-        held = await _Queueing(lab, request, look, report).win(devices)
+        held = await queueing.win(devices)
         try:
             if await memory_is_there(held, look, report):
                 yield held.granted
                 return
         finally:
             held.give_back()
-        devices = await look()
+        devices = None
 
 
 async def claim_now(lab: Lab, request: Request, look: Look, leaving: Granted) -> Held | Waiting:
@@ -67,7 +79,10 @@ async def claim_now(lab: Lab, request: Request, look: Look, leaving: Granted) ->
     refuse_impossible(request, devices)
     sweep(lab.path)
     queueing = _Queueing(lab, request, look, ignore, leaving=leaving.claim.id)
-    held = await queueing.win_now(devices)
+    try:
+        held = await queueing.win_now(devices)
+    except OSError as error:
+        held, queueing.reason = None, Waiting(0, 0, "trouble", remark=lab_trouble(lab, error))
     if held is None:
         return queueing.reason or Waiting(0, 0, "turn", remark="somebody was faster")
     waits: list[Waiting] = []
@@ -91,43 +106,70 @@ class _Queueing:
     reason: Waiting | None = None
     told: Waiting | None = None
     trouble: bool = False
+    mutex_kept: bool = False  # somebody does not give it back
     in_the_way: float | None = None  # since when only processes outside the lab are
     passing: Passing = field(default_factory=Passing)
 
-    def __post_init__(self) -> None:
-        self.reader = LabReader(self.lab)
+    ticket: Published | None = None
+    patience: float = field(default_factory=lambda: MUTEX_PATIENCE)  # with whoever has the mutex
 
-    async def win(self, devices: Sequence[Device]) -> Held:
-        """Wait until the claim is ours; `devices` is what the driver showed just now."""
-        self.ticket = self._enter()
+    def __post_init__(self) -> None:
+        self.reader, self.debts = LabReader(self.lab), Memory(self.lab.path)
+
+    async def win(self, devices: Sequence[Device] | None) -> Held:
+        """Wait until the claim is ours; `devices` is what the driver showed just now, if it was asked."""
         try:
-            self.spaces = sort_out(devices, self.reader.snapshot().claims)
+            self._enter_first()
             # A device is free, most often: then nothing else needs to be set up, or read twice.
-            return await self._in_trouble(self._publish) or await self._wait()
+            return await self._in_trouble(partial(self._at_once, devices)) or await self._wait()
         finally:
-            self.ticket.drop()
+            self._leave()
 
     async def win_now(self, devices: Sequence[Device]) -> Held | None:
         """Claim at once or not at all."""
-        self.ticket = self._enter()
         try:
-            self.spaces = sort_out(devices, self.reader.snapshot().claims)
-            return await self._in_trouble(self._publish)
+            self._enter()
+            return await self._in_trouble(partial(self._at_once, devices))
         finally:
-            self.ticket.drop()
+            self._leave()
+
+    def _enter_first(self) -> None:
+        try:
+            self._enter()
+        except OSError as error:
+            # In a lab that all share, others may have filled it: then we wait. In our own nobody makes room for us.
+            if not self.lab.shared and not is_exhausted(error):
+                raise StorageError(str(self.lab.path), error.strerror or str(error), "GPUFIT_LAB") from error
 
     def _enter(self) -> Published:
-        try:
-            return publish(self.lab.path, self.request)
-        except OSError as error:
-            raise StorageError(str(self.lab.path), error.strerror or str(error), "GPUFIT_LAB") from error
+        """Our ticket, which is there."""
+        if self.ticket is None or not self.ticket.still_there:  # somebody emptied the lab
+            self._leave()
+            self.ticket = publish(self.lab.path, self.request)
+        return self.ticket
+
+    def _leave(self) -> None:
+        if self.ticket is not None:
+            self.ticket.drop()
+            self.ticket = None
+
+    async def _at_once(self, devices: Sequence[Device] | None) -> Held | None:
+        self._enter()
+        if devices is None:
+            self.spaces = None
+            return None
+        self.spaces = sort_out(devices, self.reader.snapshot().claims)
+        return await self._publish()
 
     async def _wait(self) -> Held:
         with LabWatch(self.lab.path) as watch:
             while True:
+                began = anyio.current_time()
                 held = await self._in_trouble(self._try)
                 if held is not None:
                     return held
+                # Whoever makes files all the time must not have every waiter look all the time.
+                await anyio.sleep(min(LONGEST_PAUSE, LEISURE * (anyio.current_time() - began)))
                 if not await watch.changed(self._patience()):
                     self.spaces = None  # where nothing happened in the lab, something may have outside it
                 elif self.reason is not None:
@@ -142,22 +184,22 @@ class _Queueing:
         try:
             held = await attempt()
             self.trouble = False
-        except (LabBusy, DeviceError, StorageError) as error:
+        except DeviceError as error:
             held, self.reason = None, self._troubled(str(error))
         except OSError as error:
-            if not is_full(error) and not isinstance(error, FileNotFoundError):
-                raise
-            held, self.reason = None, self._troubled(f"{self.lab.path} cannot be used ({error.strerror})")
-        if held is None and self.reason is not None and self.reason != self.told:
-            self.told = self.reason
-            self.report(self.reason)  # not under the mutex: whoever listens may take its time
+            held, self.reason = None, self._troubled(lab_trouble(self.lab, error))
+        if held is None and self.reason is not None:
+            self._tell(self.reason)  # not under the mutex: whoever listens may take its time
         return held
+
+    def _tell(self, reason: Waiting) -> None:
+        if reason != self.told:
+            self.told = reason
+            self.report(reason)
 
     async def _try(self) -> Held | None:
         """Claim if it is our turn; else say why it is not."""
-        if not self.ticket.still_there:  # somebody emptied the lab
-            self.ticket.drop()
-            self.ticket = self._enter()
+        self._enter()
         known = self.spaces is not None
         if self.spaces is None:
             self.spaces = await self._ask_driver()
@@ -172,42 +214,97 @@ class _Queueing:
         return sort_out(await self.look(), self.reader.snapshot().claims)
 
     async def _publish(self) -> Held | None:
-        assert self.spaces is not None
-        async with lab_mutex(self.lab.path):
-            gpufit_test_pause("mutex")
-            decision = self._decide(self.reader.snapshot(), self.spaces)
-            return self._take(decision.placement) if isinstance(decision, Go) else None  # None: somebody was faster
+        try:
+            async with lab_mutex(self.lab.path, patience=self.patience, name_holder=not self.mutex_kept):
+                gpufit_test_pause("mutex")
+                file = self._take()
+                # Somebody may have gone on without the mutex, while it was not to be had.
+                return self._hold(file) if file is not None and self._is_first(file, before=file.since) else None
+        except LabBusy as error:
+            if not self.mutex_kept:  # once is enough to know
+                self.mutex_kept, self.patience = True, IMPATIENCE
+                self._tell(self._troubled(str(error)))
+        return await self._publish_without_mutex()
 
-    def _take(self, placement: Placement) -> Held:
-        hold = Hold(
+    async def _publish_without_mutex(self) -> Held | None:
+        """Claim although somebody keeps the mutex: the older of two claims that do not go together stands.
+
+        Whoever publishes later sees the earlier one, and gives up its own; by the time of the file, which the kernel
+        sets. Where the clock has not moved between them, the one without the mutex gives up.
+        """
+        file = self._take()
+        if file is None:
+            return None
+        with anyio.CancelScope(shield=True):
+            await clock_moved(file.since)
+        if self._is_first(file, before=file.since + 1):
+            return self._hold(file)
+        await anyio.sleep(random.uniform(0.01, 0.1))  # another one who gave up for us must not meet us again
+        return None
+
+    def _take(self) -> Published | None:
+        """Publish what our turn allows us; None: somebody was faster."""
+        assert self.spaces is not None
+        decision = self._decide(self.reader.snapshot(), self.spaces)
+        if not isinstance(decision, Go):
+            return None
+        placement = self.placement = decision.placement
+        self.taken = Hold(
             devices=tuple(device.uuid for device in placement.devices),
             bytes=placement.bytes,
             alone=placement.alone,
             share=placement.share,
         )
-        file = publish(self.lab.path, self.request, hold)
-        self.ticket.drop()
-        file.lower()
-        claim = file.as_claim(self.request, hold)
+        return publish(self.lab.path, self.request, self.taken)
+
+    def _is_first(self, file: Published, *, before: int) -> bool:
+        """Do the claims of before that time leave what this one takes? Else it is given back."""
+        assert self.spaces is not None
+        try:
+            claims = [c for c in self.reader.snapshot().claims if c.id not in (file.id, self.leaving)]
+            left = rooms(self.spaces, [claim for claim in claims if claim.since < before])
+            if all(left[device.uuid].admits(self.placement) for device in self.placement.devices):
+                return True
+        except BaseException:
+            file.drop()
+            raise
+        file.drop()
+        return False
+
+    def _hold(self, file: Published) -> Held:
+        self._leave()
+        with suppress(OSError):  # of descriptors, there may be none left
+            file.lower()
+        claim = file.as_claim(self.request, self.taken)
+        placement = self.placement
         granted = Granted(placement.devices, placement.bytes, placement.alone, (file.fd,), self.lab, claim)
         return Held(file, granted)
 
     def _decide(self, snapshot: LedgerLook, spaces: Sequence[Space]) -> Go | Wait:
         policy, now = load_policy(), anyio.current_time()
         queue = self.reader.order(snapshot, policy)
-        mine = next((ticket for ticket in queue if ticket.id == self.ticket.id), None)
+        mine = next((ticket for ticket in queue if self.ticket is not None and ticket.id == self.ticket.id), None)
         if mine is None:
+            self._refuse_too_many(queue)
             raise FileNotFoundError(errno.ENOENT, "somebody emptied it")
         if why := limit_exceeded(mine, policy.of(mine.uid)):
             raise BadOption(f"The job can never start: {why}.")
         claims = [claim for claim in snapshot.claims if claim.id != self.leaving]
-        decision = whose_turn(mine, queue, spaces, claims, policy, passed=self.passing.update(queue, now))
-        self.passing.note(decision.starting if isinstance(decision, Wait) else (), now)
+        if queue[0].uid != mine.uid:
+            self.debts.load(self.passing)
+        decision = whose_turn(mine, queue, spaces, claims, policy, passed=self.passing.update(queue, now, claims))
+        before = decision if isinstance(decision, Wait) else Wait((), ())
+        self.passing.note(before.starting, now, before.kept_for)
+        self.debts.note(self.passing.debtors())
         strangers = isinstance(decision, Wait) and decision.for_strangers_only
         self.in_the_way = (self.in_the_way or now) if strangers else None
         if isinstance(decision, Wait):
             self.reason = explain(mine, queue, decision, spaces, claims, reader=mine.uid)
         return decision
+
+    def _refuse_too_many(self, queue: Sequence[Ticket]) -> None:
+        if sum(ticket.uid == os.geteuid() for ticket in queue) >= MOST_TICKETS:
+            raise BadOption(f"You have {MOST_TICKETS} jobs in the queue, and no more count. Start this one later.")
 
     def _troubled(self, why: str) -> Waiting:
         return replace(self.reason or Waiting(0, 0, "trouble"), why="trouble", holders=(), remark=why.rstrip("."))

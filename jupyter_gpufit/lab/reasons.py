@@ -86,10 +86,17 @@ def whose(uid: int, reader: int) -> str:
 
 
 def explain(
-    mine: Ticket, queue: Sequence[Ticket], wait: Wait, spaces: Sequence[Space], claims: Sequence[Claim], *, reader: int
+    mine: Ticket,
+    queue: Sequence[Ticket],
+    wait: Wait,
+    spaces: Sequence[Space],
+    claims: Sequence[Claim],
+    *,
+    reader: int,
+    position: int = 0,
 ) -> Waiting:
-    """Put the reason for waiting into words that name the people and amounts concerned."""
-    position = next(index for index, ticket in enumerate(queue, 1) if ticket.id == mine.id)
+    """Put the reason for waiting into words that name the people and amounts; `position` where it is known."""
+    position = position or next(index for index, ticket in enumerate(queue, 1) if ticket.id == mine.id)
     head = wants(queue[0].request)
     if wait.limit:
         return Waiting(position, len(queue), "limit", remark=wait.limit, head=head)
@@ -118,13 +125,13 @@ def _turn(wait: Wait, reader: int) -> str:
 def _holders(request: Request, spaces: Sequence[Space], claims: Sequence[Claim]) -> list[Claim]:
     """Who holds devices that the job could use: the largest first."""
     useful = {space.device.uuid for space in could_use(request, spaces)}
-    here = [claim for claim in claims if not useful.isdisjoint(claim.hold.devices)]
+    here = [claim for claim in claims if claim.hold.among(useful)]
     return sorted(here, key=lambda claim: (-claim.hold.bytes, claim.since))
 
 
 def _holder(claim: Claim, spaces: Sequence[Space], reader: int) -> Holder:
     hold, request = claim.hold, claim.request
-    where = device_words([space.device.label for space in spaces if space.device.uuid in hold.devices])
+    where = device_words([space.device.label for space in spaces if hold.among([space.device.uuid])])
     # Of one's own jobs, some have the same name in several notebooks.
     what = f"{request.name} ({_short(request.label)})" if claim.uid == reader and request.label else request.name
     return Holder(whose(claim.uid, reader), what, where, hold.bytes, hold.alone, claim.since / 1e9)

@@ -7,7 +7,8 @@ what its writer wants. A text that cannot be read is refused as a whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,7 @@ class TicketWriter:
     start_time: int  # clock ticks since boot
     boot: str
     view: int  # the pid namespace in which the pid is to be read; 0: unknown
+    write_lock: bool = False  # it holds the file by a write lock too, which nobody else can take (see locks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,37 @@ class Hold:
     bytes: int  # on each of them
     alone: bool  # nobody else may be there
     share: float = 1.0  # of a device, summed over the devices: what the claim costs its user per second
+
+    @property
+    def count(self) -> int:
+        """How many devices."""
+        return len(self.devices)
+
+    def among(self, uuids: Collection[str]) -> list[str]:
+        """Those of these devices that it takes."""
+        return [uuid for uuid in self.devices if uuid in uuids]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadHold(Hold):
+    """What a claim takes that nobody can read: all of the devices that its name has the marks of."""
+
+    marks: int  # see `device_mark`
+
+    @property
+    def count(self) -> int:
+        return self.marks.bit_count()
+
+    def among(self, uuids: Collection[str]) -> list[str]:
+        return [uuid for uuid in uuids if self.marks & device_mark(uuid)]
+
+
+def device_mark(uuid: str) -> int:
+    """One bit of 32 for a device. A claim's name has those of its devices, so that it says a little by itself.
+
+    Two devices may have the same bit: then a claim that cannot be read takes both, rather than none.
+    """
+    return 1 << (zlib.crc32(uuid.encode()) % 32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +148,7 @@ def _writer(record: Mapping[str, Any]) -> TicketWriter:
         start_time=_number(record["start_time"], 0, 1 << 63),
         boot=_word(record["boot"]),
         view=_number(record["view"], 0, 1 << 63),
+        write_lock=_truth(record.get("write_lock", False)),
     )
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import overload
 
-from .place import Placement, Room, Space, could_use, harmless, least, place, rooms
+from .place import Placement, Room, Space, Spare, could_use, least, place, rooms
 from .policy import Policy, UserPolicy
 from .record import Claim, Ticket
 
@@ -25,9 +26,10 @@ class Go:
 class Wait:
     """Why this ticket cannot start now."""
 
-    starting: tuple[Ticket, ...]  # before us, and able to start this moment
-    waiting: tuple[Ticket, ...]  # before us, and waiting as well
+    starting: Sequence[Ticket]  # before us, and able to start this moment
+    waiting: Sequence[Ticket]  # before us, and waiting as well
     fits: bool = False  # there would be room, but for those before us
+    kept_for: tuple[Ticket, ...] = ()  # of the waiting, for whom that room is kept
     for_strangers_only: bool = False  # only processes outside the lab are in the way
     limit: str = ""  # what the lab's policy allows this user
 
@@ -41,7 +43,7 @@ class _Hall:
     policy: Policy
     starting: list[Ticket] = field(default_factory=list)
     waiting: list[Ticket] = field(default_factory=list)
-    wanting: dict[str, list[Ticket]] = field(default_factory=dict)  # by UUID: of those, who could use the device
+    wanting: dict[str, _Wanting] = field(default_factory=dict)  # by UUID: of those, who could use the device
 
     def __post_init__(self) -> None:
         self.rooms = rooms(self.spaces, self.claims)
@@ -55,10 +57,11 @@ class _Hall:
         fits = not limit and place(ticket.request, self._without_queue) is not None
         others = bool(limit or fits or self.starting or self.waiting)
         return Wait(
-            tuple(self.starting),
-            tuple(self.waiting),
+            First(self.starting),
+            First(self.waiting),
             limit=limit,
             fits=fits,
+            kept_for=self._kept_for(ticket) if fits and not self.starting else (),
             for_strangers_only=not others and place(ticket.request, self._without_strangers) is not None,
         )
 
@@ -69,6 +72,12 @@ class _Hall:
     @cached_property
     def _without_strangers(self) -> dict[str, Room]:
         return rooms([replace(space, foreign=0) for space in self.spaces], self.claims)
+
+    def _kept_for(self, ticket: Ticket) -> tuple[Ticket, ...]:
+        """Who is the first to wait for one of the devices that this one could have now."""
+        here = [self.wanting[uuid] for uuid, room in self.rooms.items() if uuid in self.wanting]
+        first = [wanting.first for wanting in here if wanting.room.fits(ticket.request)]
+        return tuple({other.id: other for other in first}.values())
 
     def let_by(self, ticket: Ticket) -> None:
         """Go on to the next in the queue, with what this one is about to take, or waits for, in mind."""
@@ -81,21 +90,74 @@ class _Hall:
         if placement is None:
             self.waiting.append(ticket)
             for space in could_use(ticket.request, self.spaces):
-                self.wanting.setdefault(space.device.uuid, []).append(ticket)
+                uuid = space.device.uuid
+                if uuid not in self.wanting:
+                    self.wanting[uuid] = _Wanting(ticket, self.rooms[uuid])
+                self.wanting[uuid].add(ticket)
             return
         self.starting.append(ticket)
         for device in placement.devices:
-            self.rooms[device.uuid] = self.rooms[device.uuid].with_(placement.taken)
+            room = self.rooms[device.uuid] = self.rooms[device.uuid].with_(placement.taken)
+            if device.uuid in self.wanting:
+                self.wanting[device.uuid].see(room)
 
     def _admit(self, ticket: Ticket) -> Placement | None:
         return place(ticket.request, self.rooms, lambda room: self._harmless(ticket, room))
 
     def _harmless(self, ticket: Ticket, room: Room) -> bool:
-        before = self.wanting.get(room.device.uuid, ())
-        if any(other.request.alone for other in before) or (before and ticket.request.alone):
+        before = self.wanting.get(room.device.uuid)
+        return before is None or before.harmless(ticket)
+
+
+@dataclass
+class _Wanting:
+    """Those who wait for one device, as it will be left to them."""
+
+    first: Ticket
+    room: Room
+    wanted: list[int] = field(default_factory=list)  # bytes
+    alone: bool = False  # one of them wants no neighbour
+    spare: Spare = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spare = Spare(self.room)
+
+    def add(self, ticket: Ticket) -> None:
+        self.alone = self.alone or ticket.request.alone
+        self.wanted.append(least(ticket.request, self.room.space))
+        self.spare.add(self.wanted[-1])
+
+    def see(self, room: Room) -> None:
+        """Somebody is about to take a part of it."""
+        self.room, self.spare = room, Spare(room)
+        for need in self.wanted:
+            self.spare.add(need)
+
+    def harmless(self, ticket: Ticket) -> bool:
+        if self.alone or ticket.request.alone:
             return False  # who wants no neighbour can only wait until the last one leaves
-        wanted = [least(other.request, room.space) for other in before]
-        return harmless(least(ticket.request, room.space), room, wanted)
+        return self.spare.covers(least(ticket.request, self.room.space))
+
+
+class First(Sequence[Ticket]):
+    """The first of a list that grows, as many as there are now: each of thousands has its own, and none is copied."""
+
+    def __init__(self, tickets: list[Ticket]) -> None:
+        self._tickets, self._count = tickets, len(tickets)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Ticket: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Ticket]: ...
+    def __getitem__(self, index: int | slice) -> Ticket | Sequence[Ticket]:
+        if isinstance(index, slice):
+            return [self._tickets[at] for at in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
+        return self._tickets[index if index >= 0 else self._count + index]
 
 
 def whose_turn(
@@ -141,8 +203,8 @@ def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> 
     return limit_exceeded(
         ticket,
         allowed,
-        devices=sum(len(hold.devices) for hold in holds),
-        memory=sum(hold.bytes * len(hold.devices) for hold in holds),
+        devices=sum(hold.count for hold in holds),
+        memory=sum(hold.bytes * hold.count for hold in holds),
     )
 
 

@@ -11,11 +11,13 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import digest
 from .order import decayed_seconds
 from .policy import DAY
 from .record import MOST_DEVICES, Claim
@@ -52,24 +54,48 @@ def note_use(lab: Path, claim: Claim, until: float) -> None:
         "name": claim.request.name,
         "label": claim.request.label,
     }
-    fd = _own_file(lab)
-    try:
-        os.write(fd, json.dumps(line).encode() + b"\n")  # one write: several jobs of one user append to this file
-    finally:
-        os.close(fd)
+    append(lab, line)
 
 
-def _own_file(lab: Path) -> int:
+def append(lab: Path, line: Mapping[str, object]) -> None:
+    """Write a line into our own record."""
+    text = json.dumps(line).encode() + b"\n"
+    there = False
+    while not there:
+        name, fd = _own_file(lab)
+        try:
+            os.write(fd, text)  # one write: several jobs of one user append to this file
+            found = os.fstat(fd)
+        finally:
+            os.close(fd)
+        there = found.st_nlink > 0  # else another job of ours has just put a shorter one in its place
+    if found.st_size > digest.LARGEST:
+        with suppress(OSError):
+            digest.shorten(lab, name)
+
+
+def own_text(lab: Path, most: int) -> bytes:
+    """The end of our own record."""
+    for name in _names(lab):
+        if name.startswith(f"u.{os.geteuid()}.") and (fd := _open(lab, name, os.O_RDONLY)) is not None:
+            try:
+                return os.pread(fd, most, max(0, os.fstat(fd).st_size - most))
+            finally:
+                os.close(fd)
+    return b""
+
+
+def _own_file(lab: Path) -> tuple[str, int]:
     # Its name cannot be foretold: somebody else could have put a file or a FIFO there before us.
     for name in _names(lab):
         if name.startswith(f"u.{os.geteuid()}."):
             fd = _open(lab, name, os.O_WRONLY | os.O_APPEND)
             if fd is not None:
-                return fd
+                return name, fd
     name = f"u.{os.geteuid()}.{secrets.token_hex(8)}"
     fd = os.open(lab / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE, 0o644)
     os.fchmod(fd, 0o644)  # against the umask
-    return fd
+    return name, fd
 
 
 def _names(lab: Path) -> list[str]:

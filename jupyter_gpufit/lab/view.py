@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..devices.device import Device
+from ..system.users import user_name
 from .directory import Lab
 from .grant import sort_out
-from .ledger import LedgerLook, LedgerReader
+from .ledger import LedgerLook, LedgerReader, Strange
 from .order import fair_order, used_by_user
 from .place import Room, rooms
 from .policy import Policy, load_policy
@@ -64,10 +66,10 @@ class LabReader:
             claims=snapshot.claims,
             queue=tuple(queue),
             reasons=tuple(
-                explain(ticket, queue, decision, spaces, snapshot.claims, reader=os.geteuid())
+                explain(ticket, queue, decision, spaces, snapshot.claims, reader=os.geteuid(), position=position)
                 if isinstance(decision, Wait)
                 else None
-                for ticket, decision in zip(queue, decisions, strict=True)
+                for position, (ticket, decision) in enumerate(zip(queue, decisions, strict=True), 1)
             ),
             rooms=rooms(spaces, snapshot.claims),
             held_back=held_back(queue, spaces, snapshot.claims),
@@ -81,5 +83,20 @@ def view_lab(lab: Lab, devices: Sequence[Device]) -> LabView:
 
 
 def _remarks(lab: Lab, policy: Policy, snapshot: LedgerLook) -> tuple[str, ...]:
-    strange = [f"{lab.path / name} is held and says nothing we can read; it is ignored." for name in snapshot.strange]
+    strange = [strange_words(lab.path, files) for files in by_user(snapshot.strange)]
     return tuple(remark for remark in (lab.remark, policy.warning, *strange) if remark)
+
+
+def by_user(found: Sequence[Strange]) -> list[list[Strange]]:
+    """Each user's strange files: one sentence for all of them, however many somebody makes."""
+    users: dict[int, list[Strange]] = {}
+    for file in found:
+        users.setdefault(file.uid, []).append(file)
+    return [users[uid] for uid in sorted(users)]
+
+
+def strange_words(lab: Path, files: Sequence[Strange]) -> str:
+    """What there is to say of one user's strange files."""
+    who = user_name(files[0].uid)
+    more = f"; {who} has {len(files) - 1} more such files" if len(files) > 1 else ""
+    return f"{who}'s {lab / files[0].name} {files[0].why}{more}. Nobody waits for it; devices that it claims are held."

@@ -158,9 +158,10 @@ def test_insisting_never_signals_whom_a_claim_only_names(shared_town: Town) -> N
     record = json.loads(file.read_bytes())
     record["writer"]["pid"] = victim.pid
     file.write_text(json.dumps(record))
-    refused = shared_town.types("release", "--insist", trap.id)
-    assert refused.end() == 2 and "holds a device" in refused.err.text  # it is no claim any more
-    assert processes_holding(file, EVE)[0].pid == liar.pid  # and still the kernel knows whose it is
+    assert processes_holding(file, EVE)[0].pid == liar.pid  # the kernel knows whose it is
+    said = shared_town.asks("release", "--insist", trap.id)
+    assert f"SIGTERM sent to uid {EVE}'s process {liar.pid}" in said
+    assert liar.end() == 128 + signal.SIGTERM
     assert [claim["name"] for claim in claims(shared_town)] == ["hers"]
 
 

@@ -251,6 +251,29 @@ def test_a_crowd_of_five_users_loses_no_wake_up(shared_lab: Lab, players: list[P
     all_come_to_their_end(crowd, shared_lab)
 
 
+def test_a_crowd_grants_nothing_twice_while_somebody_keeps_the_mutex(
+    shared_lab: Lab, players: list[Player], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off and on, so that some claim with it and some without, at the same time."""
+    monkeypatch.setattr(queue, "MUTEX_PATIENCE", 0.001)
+    monkeypatch.setattr(queue, "IMPATIENCE", 0.001)
+
+    def keeps(stage: Stage) -> None:
+        stage.say("keeps")
+        while True:
+            with (shared_lab.path / "mutex").open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH)
+                time.sleep(0.02)
+            time.sleep(0.005)
+
+    start(players, keeps, uid=61009).hear("keeps")
+    witness = Witness(shared_lab.path / "witness")
+    crowd = [
+        start(players, takes(10, shared_lab, random.Random(seed), witness), uid=61001 + seed % 5) for seed in range(12)
+    ]
+    all_come_to_their_end(crowd, shared_lab)
+
+
 def all_come_to_their_end(crowd: list[Player], lab: Lab) -> None:
     for player in crowd:
         player.hear("all taken")

@@ -7,21 +7,26 @@ name on it.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.errors import LabBusy
-from jupyter_gpufit.lab import Lab, view_lab
+from jupyter_gpufit.lab import Lab, Waiting, claim, ledger, queue, stalled, view_lab
 from jupyter_gpufit.lab.ledger import LedgerReader, publish
 from jupyter_gpufit.lab.mutex import lab_mutex
 from jupyter_gpufit.lab.owner import this_process
@@ -193,6 +198,148 @@ def test_a_dead_claim_cannot_be_kept_by_a_reader(shared_lab: Lab, players: list[
         _kill_all_of(EVE)
 
 
+def test_a_dead_claim_cannot_be_kept_by_whoever_gets_its_owners_pid(shared_lab: Lab, players: list[Player]) -> None:
+    ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
+    ada.hear("holds")
+    [claim] = LedgerReader(shared_lab.path).read().claims
+    ada.kill()
+
+    def keeps(stage: Stage) -> None:
+        fcntl.flock(os.open(shared_lab.path / claim.id, os.O_RDONLY), fcntl.LOCK_EX)
+        stage.say("keeps")
+        anyio.run(stage.order)
+
+    start_as(ada.pid, players, keeps).hear("keeps")
+    assert who_claims(shared_lab) == []
+    start(players, holder(shared_lab, request(4 * GiB), ONE), uid=BOB).hear("holds cpu:0")
+    assert seen_in_another_pid_namespace(shared_lab) == [BOB]
+
+
+def start_as(pid: int, players: list[Player], part: Callable[[Stage], None]) -> Player:
+    """Eve, as the process with this number, which is free."""
+    for _ in range(100):
+        try:
+            Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        except OSError:
+            break
+        player = start(players, part, uid=EVE)
+        if player.pid == pid:
+            return player
+        player.kill()
+    pytest.skip("NOT TESTED: a pid that comes again, because it cannot be asked for here.")
+
+
+def seen_in_another_pid_namespace(lab: Lab) -> list[int]:
+    """Who claims, for a process whose pids are others than ours."""
+    program = f"""if True:
+        from pathlib import PosixPath
+        from jupyter_gpufit.lab.ledger import LedgerReader
+        print([claim.uid for claim in LedgerReader({lab.path!r}).read().claims])
+    """
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    if answer.returncode:
+        pytest.skip(f"NOT TESTED: pid namespaces, because unshare is not allowed here ({answer.stderr}).")
+    return [int(word) for word in answer.stdout.strip("[]\n").split(",") if word]
+
+
+def leased(lab: Path, called: str, text: bytes) -> int:
+    """A file that its owner holds, and that nobody else can open for as long as the kernel is patient (45 s)."""
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # by which the kernel says that somebody waits for the lease
+    fd = os.open(lab, os.O_TMPFILE | os.O_RDWR, 0o644)
+    os.fchmod(fd, 0o644)
+    os.write(fd, text)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    directory = os.open(lab, os.O_PATH)
+    os.link(f"/proc/self/fd/{fd}", called, dst_dir_fd=directory, follow_symlinks=True)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    return fd
+
+
+def test_a_file_that_cannot_be_opened_blinds_nobody(shared_lab: Lab, players: list[Player]) -> None:
+    ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
+    ada.hear("holds")
+    bob = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=BOB)
+    bob.hear("waits")
+    text = encode(request(), this_process())
+    does(players, shared_lab, EVE, lambda lab: [leased(lab, f"{kind}.{EVE}.{'0' * 16}", text) for kind in "qc"])
+
+    view = view_lab(shared_lab, ONE)
+    assert [claim.uid for claim in view.claims] == [ADA] and [ticket.uid for ticket in view.queue] == [BOB]
+    [remark] = view.remarks
+    assert f"uid {EVE}'s {shared_lab.path}/c.{EVE}." in remark and "cannot be opened (Resource temporarily" in remark
+    ada.go_on()
+    bob.hear("holds cpu:0")
+
+
+def hides(lab: Lab, how: Callable[[Path], object]) -> Callable[[Stage], None]:
+    """Hold a claim, and do something to its file that keeps others from reading it."""
+
+    async def look() -> list[Device]:
+        return TWO
+
+    def part(stage: Stage) -> None:
+        async def run() -> None:
+            async with claim(lab, request(None, gpu="cpu:1"), look) as granted:
+                kept = how(lab.path / granted.claim.id)
+                stage.say("hidden")
+                await stage.order()
+                del kept
+
+        anyio.run(run)
+
+    return part
+
+
+TWO = slots(4, 4)
+HIDING: dict[str, Callable[[Path], object]] = {
+    "for its owner alone": lambda file: file.chmod(0o600),
+    "for nobody": lambda file: file.chmod(0o000),
+    "for all to write": lambda file: file.chmod(0o666),
+    "emptied": lambda file: os.truncate(file, 0),
+    "junk": lambda file: file.write_text("junk"),
+}
+
+
+@pytest.mark.parametrize("how", HIDING)
+def test_a_claim_that_nobody_can_read_is_a_claim(shared_lab: Lab, players: list[Player], how: str) -> None:
+    eve = start(players, hides(shared_lab, HIDING[how]), uid=EVE)
+    eve.hear("hidden")
+
+    ada = start(players, holder(shared_lab, request(4 * GiB), TWO), uid=ADA)
+    ada.hear("holds cpu:0")  # it takes no more than its own
+    bob = start(players, holder(shared_lab, request(4 * GiB, gpu="cpu:1"), TWO), uid=BOB)
+    assert f"uid {EVE}'s unreadable claim holds cpu:1 (all of it)" in bob.hear("waits")
+    view = as_a_user(players, BOB, lambda: " ".join(view_lab(shared_lab, TWO).remarks))
+    assert f"uid {EVE}'s {shared_lab.path}/c.{EVE}" in view
+    assert seen_in_another_pid_namespace(shared_lab) == [EVE, ADA]
+    eve.kill()
+    bob.hear("holds cpu:1")
+
+
+def as_a_user(players: list[Player], uid: int, asks: Callable[[], str]) -> str:
+    return start(players, lambda stage: stage.say(asks()), uid=uid).hear()
+
+
+@pytest.mark.parametrize("trouble", [errno.EIO, errno.EPERM, errno.ESTALE, errno.EOPNOTSUPP, errno.EBUSY])
+def test_whatever_happens_on_one_file_is_a_fact_about_that_file(
+    shared_lab: Lab, players: list[Player], monkeypatch: pytest.MonkeyPatch, trouble: int
+) -> None:
+    does(players, shared_lab, EVE, lambda lab: publish(lab, request(name="eve")))
+    does(players, shared_lab, BOB, lambda lab: publish(lab, request(name="bob")))
+    really = os.open
+
+    def opens(path: Any, *how: Any, **more: Any) -> int:
+        if f"q.{EVE}." in str(path):
+            raise OSError(trouble, os.strerror(trouble))
+        return really(path, *how, **more)
+
+    monkeypatch.setattr(os, "open", opens)
+    view = view_lab(shared_lab, ONE)
+    assert [ticket.uid for ticket in view.queue] == [BOB]
+    assert os.strerror(trouble) in view.remarks[0] and f"uid {EVE}" in view.remarks[0]
+
+
 def _kill_all_of(uid: int) -> None:
     """Processes that a neighbour left; a made-up uid has no others."""
     for entry in Path("/proc").iterdir():
@@ -208,7 +355,7 @@ def test_nothing_that_lies_around_stops_anybody(shared_lab: Lab, players: list[P
         number = iter(range(100))
 
         def called(kind: str = "c") -> Path:
-            return lab / f"{kind}.{EVE}.{next(number):016x}"
+            return lab / f"{kind}.{EVE}.{next(number):08x}{'0' * 8}"  # without the mark of any device
 
         for kind in "qcu":
             os.mkfifo(called(kind))
@@ -230,7 +377,8 @@ def test_nothing_that_lies_around_stops_anybody(shared_lab: Lab, players: list[P
     ada.hear("holds cpu:0")
     view = view_lab(shared_lab, ONE)
     assert [claim.uid for claim in view.claims] == [ADA] and view.queue == ()
-    assert len([remark for remark in view.remarks if "says nothing we can read" in remark]) == 12
+    [remark] = [remark for remark in view.remarks if f"uid {EVE}" in remark]
+    assert "has 11 more such files" in remark
     ada.go_on()
     ada.wait()
 
@@ -240,6 +388,19 @@ def test_names_of_others_cannot_play_with_our_terminal(shared_lab: Lab, players:
     does(players, shared_lab, EVE, lambda lab: publish(lab, nasty))
     [ticket] = view_lab(shared_lab, ONE).queue
     assert ticket.request.name.isprintable() and len(ticket.request.name) == 200
+
+
+def test_of_a_flood_of_tickets_so_many_count_and_the_user_is_named(
+    shared_lab: Lab, players: list[Player], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MOST_TICKETS", 5)
+    monkeypatch.setattr(queue, "MOST_TICKETS", 5)
+    does(players, shared_lab, EVE, lambda lab: [publish(lab, request(GiB)) for _ in range(9)])
+    view = view_lab(shared_lab, ONE)
+    assert len(view.queue) == 5
+    assert f"uid {EVE} has 3 more such files" in view.remarks[0] and "more than the 5 tickets" in view.remarks[0]
+    with pytest.raises(AssertionError, match="You have 5 jobs in the queue"):
+        start(players, holder(shared_lab, request(GiB), ONE), uid=EVE).hear("holds")
 
 
 def test_impossible_wishes_hold_nobody_up(shared_lab: Lab, players: list[Player]) -> None:
@@ -272,8 +433,121 @@ def test_the_mutexs_holder_is_named(shared_lab: Lab, players: list[Player]) -> N
 
     ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
     ada.hear(f"waits: uid {EVE}'s process {eve.pid} has held")
-    eve.kill()
-    ada.hear("holds cpu:0")
+    ada.hear("holds cpu:0")  # it stops nobody, for all that
+    bob = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=BOB)
+    bob.hear("waits: uid")
+    ada.go_on()
+    bob.hear("holds cpu:0")
+
+
+@pytest.mark.slow
+def test_a_child_that_keeps_the_mutex_for_a_dead_process_is_named(shared_lab: Lab, players: list[Player]) -> None:
+    def sits(lab: Path) -> None:
+        if os.fork() == 0:
+            fcntl.flock(os.open(lab / "mutex", os.O_RDONLY), fcntl.LOCK_EX)
+            if os.fork() > 0:
+                os._exit(0)  # the kernel goes on naming this one
+            (lab / "kept").touch()
+            signal.alarm(60)
+            signal.pause()
+
+    does(players, shared_lab, EVE, sits)
+    until(lambda: (shared_lab.path / "kept").exists())
+
+    async def take() -> None:
+        async with lab_mutex(shared_lab.path, patience=0.01):
+            pass
+
+    def asks() -> str:
+        try:
+            anyio.run(take)
+        except LabBusy as error:
+            return str(error)
+        return "got it"
+
+    try:
+        assert f"uid {EVE}'s process" in asks()  # root may look
+        assert "or a child of it if that has ended" in as_a_user(players, BOB, asks)
+    finally:
+        _kill_all_of(EVE)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """For what another process does on its own."""
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_a_user_who_lets_every_turn_go_stops_nobody(
+    shared_lab: Lab, players: list[Player], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight tickets for all devices, each dropped just before it is passed, and entered again."""
+    monkeypatch.setattr(stalled, "PASSED_AFTER", 0.5)
+    whole = request(None, count=2, name="never")
+
+    def lets_go(stage: Stage) -> None:
+        tickets = [publish(shared_lab.path, whole) for _ in range(8)]
+        stage.say("entered")
+
+        async def rotate() -> None:
+            while True:
+                await anyio.sleep(0.45)
+                tickets.pop(0).drop()
+                tickets.append(publish(shared_lab.path, whole))
+
+        anyio.run(rotate)
+
+    start(players, lets_go, uid=EVE).hear("entered")
+    began = time.monotonic()
+    ada = start(players, holder(shared_lab, request(4 * GiB), TWO), uid=ADA)
+    ada.hear("holds")
+    assert time.monotonic() - began < 20  # it was for ever
+    ada.go_on()
+    ada.wait()
+    again = start(players, holder(shared_lab, request(4 * GiB), TWO), uid=ADA)
+    again.hear("holds")
+    owed = [json.loads(line) for file in shared_lab.path.glob(f"u.{ADA}.*") for line in file.read_text().splitlines()]
+    assert any(str(EVE) in line.get("owed", {}) for line in owed)  # what one job of ada's learnt, the next one knew
+
+
+def test_a_waiter_without_descriptors_goes_on_when_it_has_some(shared_lab: Lab, players: list[Player]) -> None:
+    ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
+    ada.hear("holds")
+    bob = start(players, runs_short(shared_lab), uid=BOB)
+    bob.hear("held")
+    ada.kill()
+    assert bob.hear() == "trouble: this process cannot open files at the moment (Too many open files)"
+    assert bob.hear() == "holds"
+
+
+def runs_short(lab: Lab) -> Callable[[Stage], None]:
+    """Wait; have no descriptor left from the first wait on, and some again after a second has gone by in trouble."""
+    few, many = 0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+    async def look() -> list[Device]:
+        return ONE
+
+    def part(stage: Stage) -> None:
+        def report(waiting: Waiting) -> None:
+            stage.say(f"{waiting.why}: {waiting.remark.partition(';')[0]}")
+            resource.setrlimit(resource.RLIMIT_NOFILE, (few, many))
+
+        async def run() -> None:
+            async with anyio.create_task_group() as group:
+                group.start_soon(has_some_later)
+                async with claim(lab, request(4 * GiB), look, report):
+                    stage.say("holds")
+
+        async def has_some_later() -> None:
+            await anyio.sleep(3)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (many, many))
+
+        anyio.run(run)
+
+    return part
 
 
 def test_hidden_processes_keep_their_claims(shared_lab: Lab, players: list[Player]) -> None:
@@ -328,10 +602,11 @@ def test_a_full_file_system_is_an_error_and_no_harm(shared_lab: Lab, players: li
         bob.hear("waits")
 
         does(players, shared_lab, EVE, _fill)
-        with pytest.raises(AssertionError, match="StorageError: .* cannot be written \\(No space left on device\\)"):
-            start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA).hear("holds")
+        late = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
+        assert f"(No space left on device): uid {EVE} has 1 files with " in late.hear("waits")
         ada.kill()
-        assert "cannot be used (No space left on device)" in bob.hear("waits")
+        words = bob.hear("waits")
+        assert f"cannot be used (No space left on device): uid {EVE} has 1 files" in words and "GPUFIT_LAB" not in words
         (shared_lab.path / "junk").unlink()
         bob.hear("holds cpu:0")
     finally:

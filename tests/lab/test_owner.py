@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from jupyter_gpufit.lab.owner import covered, flock_holders, held_by_owner, parse_locks, this_process
+from jupyter_gpufit.lab.locks import flock_holders, parse_flocks, parse_write_locks
+from jupyter_gpufit.lab.owner import covered, held_by_owner, this_process
 from jupyter_gpufit.lab.record import TicketWriter
 from tests.lab.values import ADA, EVE
 
@@ -23,7 +24,9 @@ def test_the_kernels_list_of_locks_is_read() -> None:
 4: FLOCK  ADVISORY  READ 29753 fe:00:99 0 EOF
 5: LEASE  ACTIVE    READ 29754 fe:00:98 0 EOF
 """
-    assert parse_locks(text) == {
+    assert parse_write_locks(text + "6: OFDLCK ADVISORY  WRITE -1 00:1b:5 0 EOF\n") == {(os.makedev(0, 0x1B), 5)}
+    assert parse_write_locks("7: OFDLCK ADVISORY  READ -1 00:1b:5 0 EOF") == set()
+    assert parse_flocks(text) == {
         (os.makedev(0, 0x1B), 18434): [29749],
         (os.makedev(0xFE, 0), 99): [29752, 29753],
     }
@@ -48,6 +51,7 @@ def test_our_own_lock_is_in_it(tmp_path: object) -> None:
         ([8], HERE, {8: EVE}, False),  # a stranger took it after the writer's death
         ([8], HERE, {}, False),  # a stranger's orphan: our kernel would name the writer
         ([8], HERE, {8: ADA}, False),  # the owner again, from another process: a claim is not brought back to life
+        ([7], HERE, {7: EVE}, False),  # a stranger was given the dead writer's number, and took the lock
         ([8], ELSEWHERE, {8: ADA}, True),  # pids cannot be compared: the owner's process will do
         ([8], ELSEWHERE, {}, True),
         ([8], ELSEWHERE, {8: EVE}, False),
@@ -57,7 +61,7 @@ def test_our_own_lock_is_in_it(tmp_path: object) -> None:
 def test_only_proof_of_a_stranger_ends_a_claim(
     pids: list[int], view: int, processes: dict[int, int], held: bool
 ) -> None:
-    assert held_by_owner(WRITER, ADA, pids, view=view, uid_of=processes.get) is held
+    assert held_by_owner(WRITER, ADA, pids, view=view, uid_of=processes.get, started=lambda _: 2) is held
 
 
 def test_children_of_a_holder_are_covered_by_its_claim() -> None:

@@ -7,10 +7,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from jupyter_gpufit.lab import digest
+from jupyter_gpufit.lab.debts import parse
+from jupyter_gpufit.lab.order import decayed_seconds
 from jupyter_gpufit.lab.policy import DAY
 from jupyter_gpufit.lab.record import Claim
-from jupyter_gpufit.lab.usage import UsageReader, Use, note_use, parse_uses
+from jupyter_gpufit.lab.usage import UsageReader, Use, append, note_use, own_text, parse_uses, read_uses
 from tests.lab.values import claim
 
 NOW = 1_000_000.0
@@ -97,3 +102,85 @@ def test_junk_is_passed_over() -> None:
 def test_a_use_in_the_far_future_breaks_nothing(tmp_path: Path) -> None:
     note_use(tmp_path, held(0), 9e10)
     assert used(UsageReader(tmp_path))[ME] < 14 * DAY
+
+
+# Made shorter
+
+
+def test_a_long_record_is_made_shorter_and_says_the_same(tmp_path: Path) -> None:
+    """A hundred days of a busy user: ten jobs a day, each with a mark every few minutes."""
+    reader, sum_of_all = UsageReader(tmp_path), 0.0
+    for number in range(1000):
+        start = NOW + number * DAY / 10
+        sum_of_all += 600
+        mine = held(int(start))
+        for mark in (200, 400, 600):
+            note_use(tmp_path, mine, start + mark)
+    [file] = tmp_path.iterdir()
+    assert file.stat().st_size <= digest.LARGEST + 1000 and file.name.startswith(f"u.{ME}.")
+    assert file.stat().st_mode & 0o777 == 0o644
+    [uses] = read_uses(tmp_path).values()
+    assert sum(use.share * (use.end - use.start) for use in {use.claim: use for use in uses}.values()) == pytest.approx(
+        sum_of_all
+    )
+    end = NOW + 100 * DAY
+    plain = sum(
+        decayed_seconds(NOW + n * DAY / 10, NOW + n * DAY / 10 + 600, half_life=7 * DAY, now=end) for n in range(1000)
+    )
+    assert used(reader, end)[ME] == pytest.approx(plain, rel=0.05)
+
+
+def test_what_another_job_writes_meanwhile_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note_use(tmp_path, held(999_000), NOW)
+    [file] = tmp_path.iterdir()
+    really, late = digest.shorter, held(999_500)
+
+    def meanwhile(text: bytes, most: int) -> bytes:
+        note_use(tmp_path, late, NOW)
+        return really(text, most)
+
+    monkeypatch.setattr(digest, "shorter", meanwhile)
+    digest.shorten(tmp_path, file.name)
+    assert late.id in file.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_a_writer_whose_file_was_replaced_writes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note_use(tmp_path, held(999_000), NOW)
+    [file] = tmp_path.iterdir()
+    really = os.write
+    times: list[int] = []
+
+    def replaced(fd: int, text: bytes) -> int:
+        if not times:
+            times.append(1)
+            digest.shorten(tmp_path, file.name)
+        return really(fd, text)
+
+    late = held(999_500)
+    monkeypatch.setattr(os, "write", replaced)
+    note_use(tmp_path, late, NOW)
+    assert late.id in file.read_text()
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=30),
+            st.sampled_from([b'{"claim": 1}', b"[1]", b"null", b'{"claim":"a","start":0,"until":9,"share":1}']),
+        )
+    ),
+    st.integers(0, 500),
+)
+def test_whatever_a_record_holds_it_becomes_short(lines: list[bytes], most: int) -> None:
+    assert len(digest.shorter(b"\n".join(lines), most)) <= most
+
+
+def test_what_is_owed_is_remembered_and_forgiven(tmp_path: Path) -> None:
+    append(tmp_path, {"format": 1, "owed": {"61003": 30.0}, "at": NOW})
+    append(tmp_path, {"format": 1, "owed": "junk", "at": NOW})
+    note_use(tmp_path, held(999_000), NOW)
+    text = own_text(tmp_path, 1 << 16)
+    assert parse(text, NOW + 60) == {61003: 29.0}
+    assert parse(text, NOW + 3600) == {}
+    assert parse(digest.shorter(text, 1 << 16), NOW) == {61003: 30.0}

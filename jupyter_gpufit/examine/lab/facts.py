@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...lab.directory import MUTEX, file_system
-from ...lab.ledger import LedgerReader
+from ...lab.ledger import LedgerReader, Strange
 from ...lab.owner import own_pid
 from ...lab.policy import POLICY, load_policy
+from .mounts import Mounted, mounted
 from .places import PlaceEntry, entry, open_to_swap
 
 # In order of precedence: of files with one name, systemd reads only the first.
@@ -31,6 +32,7 @@ class Directory:
     file_system: str
     bytes_free: int | None  # None: without a limit, or unknown
     files_free: int | None
+    mounted: Mounted = Mounted(False)
 
 
 def directory(path: Path) -> Directory:
@@ -45,6 +47,7 @@ def directory(path: Path) -> Directory:
         file_system(path),
         room.f_bavail * room.f_frsize if room.f_blocks else None,
         room.f_favail if room.f_files else None,
+        mounted(path),
     )
 
 
@@ -158,7 +161,7 @@ class Contents:
 
     live: int
     dead: int
-    strange: tuple[str, ...]  # held, and unreadable
+    strange: tuple[Strange, ...]
     others: Mapping[int, int]  # uid -> files that are none of ours
     newest: float  # seconds since 1970: the latest time that the kernel gave to one of the files
     now: float
@@ -171,12 +174,12 @@ def contents(path: Path) -> Contents:
         for file in entries:
             try:
                 found = file.stat(follow_symlinks=False)
-            except FileNotFoundError:
+            except OSError:
                 continue
             newest = max(newest, found.st_ctime)
             if file.name[:2] in ("q.", "c."):
                 ours += 1
-            elif file.name != MUTEX and file.name[:2] != "u.":
+            elif file.name != MUTEX and file.name[:2] not in ("u.", "w."):
                 others[found.st_uid] += 1
     snapshot = LedgerReader(path).read()
     live = len(snapshot.tickets) + len(snapshot.claims) + len(snapshot.strange)

@@ -20,13 +20,14 @@ from ...errors import CannotInit, NotRoot
 from ...lab.directory import MUTEX, SHARED, file_system, unsound
 from ...lab.ledger import sweep
 from ...system.files import write_whole
+from . import mounts
 from .facts import count_dead
 from .places import PlaceEntry, entry, entry_of, nearest, open_to_swap, without_links
 
 RULE = Path("/etc/tmpfiles.d/gpufit.conf")  # what systemd makes anew at every boot
 PLAIN = re.compile(r"/[\w./+-]+")  # needs no quoting in a rule
 
-Deed = Literal["rule", "directory", "mutex", "new mutex", "mutex mode", "directory mode", "sweep"]
+Deed = Literal["rule", "unit", "directory", "mount", "mutex", "new mutex", "mutex mode", "directory mode", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Site:
     @property
     def rule(self) -> Path:
         return self.root / RULE.relative_to("/")
+
+    @property
+    def unit(self) -> Path:
+        return self.root / mounts.UNITS.relative_to("/") / mounts.unit_name(self.lab)
 
     @property
     def rule_text(self) -> str:
@@ -90,6 +95,9 @@ class FoundSite:
     dead: int  # files of processes that have ended
     file_system: str
     swap: str  # why somebody could swap the directory
+    unit: str | None = None  # the text of systemd's unit that mounts it
+    own: bool = False  # it is a file system of its own
+    in_use: bool = False
 
 
 def init(site: Site, *, dry_run: bool = False) -> Iterator[str]:
@@ -98,9 +106,8 @@ def init(site: Site, *, dry_run: bool = False) -> Iterator[str]:
         raise NotRoot(site.command())
     steps = plan(look(site), site)
     for step in steps:
-        if not dry_run:
-            _do(step.deed, site)
-        yield f"{'would be ' if dry_run else ''}{step.says}"
+        why_not = "" if dry_run else _do(step.deed, site)
+        yield f"{'would be ' if dry_run else ''}{step.says}" if not why_not else why_not
     if dry_run:
         yield "Nothing was changed."
     elif why := unsound(site.directory):
@@ -121,6 +128,9 @@ def look(site: Site) -> FoundSite:
         dead=count_dead(site.directory) if is_directory else 0,
         file_system=file_system(nearest(site.directory)),
         swap=open_to_swap(site.directory),
+        unit=_text(site.unit),
+        own=mounts.mounted(site.directory).own if is_directory else False,
+        in_use=mounts.in_use(site.directory) if is_directory else False,
     )
 
 
@@ -137,10 +147,15 @@ def plan(found: FoundSite, site: Site) -> tuple[Step, ...]:
     steps = []
     if found.rule != site.rule_text:
         steps.append(Step("rule", f"written: {site.rule}, so that the lab is there after every boot"))
+    if found.unit is None:
+        steps.append(Step("unit", f"written: {site.unit}, so that it is a file system of its own after every boot"))
     if found.directory is None:
         steps.append(Step("directory", f"made: {site.directory}"))
-    steps += _mutex(found.mutex, site)
-    if found.directory is None or found.directory.mode != 0o1777:
+    new = not found.own and not found.in_use and site.root == Path("/")
+    if new:
+        steps.append(Step("mount", f"mounted: a file system of its own on {site.directory}"))
+    steps += _mutex(None if new else found.mutex, site)
+    if new or found.directory is None or found.directory.mode != 0o1777:
         steps.append(Step("directory mode", f"set: {site.directory} to mode 1777"))
     if found.dead:
         steps.append(Step("sweep", f"removed: {found.dead} files of processes that have ended"))
@@ -179,19 +194,28 @@ def _refuse(found: FoundSite, site: Site) -> None:
 
 def mount_advice(lab: Path) -> str:
     """How to put a tmpfs there."""
-    options = "mode=1777,size=64m,nosuid,nodev,noexec"
+    options = mounts.options(bounded=False).replace("0755", "1777")
     return (
         f"Mount one: mkdir -p {lab} && mount -t tmpfs -o {options} gpufit {lab}"
         f" (in /etc/fstab: gpufit {lab} tmpfs {options} 0 0), or choose a directory on tmpfs with GPUFIT_LAB."
     )
 
 
-def _do(deed: Deed, site: Site) -> None:
+def _do(deed: Deed, site: Site) -> str:
+    """Do it; what there is to say instead, where it could not be done and may stay so."""
     match deed:
         case "rule":
             site.rule.parent.mkdir(parents=True, exist_ok=True)
             write_whole(site.rule, site.rule_text)
             site.rule.chmod(0o644)
+        case "unit":
+            site.unit.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(site.unit, mounts.unit_text(site.lab, bounded=site.root == Path("/") and mounts.can_bound()))
+            site.unit.chmod(0o644)
+            mounts.enable(site.unit.parent, site.unit.name)
+        case "mount":
+            if why := mounts.mount(site.directory, bounded=mounts.can_bound()):
+                return f"not mounted: a file system of its own on {site.directory} ({why}). Who fills /run stops it."
         case "directory":
             site.directory.parent.mkdir(parents=True, exist_ok=True)
             site.directory.mkdir(mode=0o755)  # nobody else's yet
@@ -201,6 +225,7 @@ def _do(deed: Deed, site: Site) -> None:
                 _do_inside(deed, fd, site)
             finally:
                 os.close(fd)
+    return ""
 
 
 def _open_directory(site: Site) -> int:
@@ -227,6 +252,8 @@ def _do_inside(deed: Deed, directory: int, site: Site) -> None:
 def _make_mutex(directory: int) -> None:
     nonce = secrets.token_hex(8)
     there = entry(Path(MUTEX), dir_fd=directory)
+    if there is not None and (there.kind, there.uid, there.links) == ("file", 0, 1):
+        return _open_mutex_to_all(directory)  # no file system of its own came over it
     if there is not None and there.kind == "directory":
         os.rename(MUTEX, f"no-{MUTEX}.{nonce}", src_dir_fd=directory, dst_dir_fd=directory)
     fresh = f".{MUTEX}.{nonce}"

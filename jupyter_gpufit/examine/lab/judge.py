@@ -8,11 +8,13 @@ from pathlib import Path
 
 from ...lab.directory import MUTEX
 from ...lab.policy import POLICY
+from ...lab.view import by_user, strange_words
 from ...system.users import user_name
 from ...units import MiB, format_bytes, format_duration
 from ..findings import Finding, bad, note, ok
 from .facts import Contents, Directory, OsAccount, PolicyFile, Processes, Rules
 from .init import mount_advice
+from .mounts import limits
 from .places import PlaceEntry
 from .trial import Other, Tried
 
@@ -44,7 +46,24 @@ def directory(found: Directory, init: str) -> Iterator[Finding]:
         yield ok(f"{path} is on tmpfs: a reboot empties it, and its locks are the kernel's.")
     else:
         yield bad(f"{path} is on {found.file_system}, and only tmpfs is reliable.", mount_advice(path))
+    yield from _mounted(found, init)
     yield from _room(found)
+
+
+def _mounted(found: Directory, init: str) -> Iterator[Finding]:
+    if not found.mounted.own:
+        yield note(
+            f"{found.path} is no file system of its own: whoever fills {found.path.parent} stops the lab too.",
+            f"When no job waits or runs: {init}",
+        )
+    elif found.mounted.bounded:
+        yield ok(f"{found.path} is a file system of its own: {limits(bounded=True)}.")
+    else:
+        yield note(
+            f"{found.path} is a file system of its own, and this kernel does not bound what one user has there:"
+            " whoever fills it is named, and stops new jobs until they end.",
+            "Use a Linux kernel >= 6.6 with CONFIG_TMPFS_QUOTA.",
+        )
 
 
 def _room(found: Directory) -> Iterator[Finding]:
@@ -198,12 +217,13 @@ def contents(found: Contents, lab: Path, init: str) -> Iterator[Finding]:
         yield ok("The clock agrees with the times of the lab's files.")
     words = f"{found.live} tickets and claims are held, and {found.dead} files are left of processes that ended."
     yield note(words, f"They only cost time to read: {init}") if found.dead > MANY_DEAD else ok(words)
-    for name in found.strange:
-        yield note(f"{lab / name} is held and says nothing that can be read; it is ignored.", f"ls -l {lab / name}")
+    for files in by_user(found.strange):
+        end = f"Ask its owner, or look who has it (sudo fuser -v {lab / files[0].name}) and end that process."
+        yield note(strange_words(lab, files), end)
     for uid, count in sorted(found.others.items()):
         yield note(
             f"{user_name(uid)} has files in the lab that are nothing of gpufit's ({count}).",
-            f"sudo find {lab} -mindepth 1 -maxdepth 1 -uid {uid} ! -name '[qcu].*' ! -name {MUTEX} -exec rm -r {{}} +",
+            f"sudo find {lab} -mindepth 1 -maxdepth 1 -uid {uid} ! -name '[qcuw].*' ! -name {MUTEX} -exec rm -r {{}} +",
         )
 
 

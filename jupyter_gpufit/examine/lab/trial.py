@@ -15,8 +15,9 @@ from pathlib import Path
 
 from ...lab.directory import MUTEX
 from ...lab.ledger import LedgerReader, Published, publish
+from ...lab.locks import flock_holders
 from ...lab.mutex import lab_mutex
-from ...lab.owner import flock_holders, own_pid
+from ...lab.owner import own_pid
 from ...lab.record import Request
 
 PATIENCE = 1.0  # seconds for the mutex

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from jupyter_gpufit.errors import CannotInit, NotRoot
 from jupyter_gpufit.examine.lab.init import FoundSite, Site, init, look, plan, site
+from jupyter_gpufit.examine.lab.mounts import unit_name, unit_text
 from jupyter_gpufit.examine.lab.places import PlaceEntry, open_to_swap, without_links
 from jupyter_gpufit.lab import Request
 from jupyter_gpufit.lab.directory import file_system, unsound
@@ -27,6 +29,8 @@ SOUND = FoundSite(
     dead=0,
     file_system="tmpfs",
     swap="",
+    unit=unit_text(LAB, bounded=False),
+    own=True,
 )
 
 
@@ -50,6 +54,9 @@ def deeds(found: FoundSite) -> list[str]:
         (replace(SOUND, mutex=PlaceEntry("link", 0, 0o777)), ["new mutex"]),
         (replace(SOUND, mutex=PlaceEntry("file", 0, 0o600, links=2)), ["new mutex"]),
         (replace(SOUND, dead=3), ["sweep"]),
+        (replace(SOUND, unit=None), ["unit"]),
+        (replace(SOUND, own=False), ["mount", "mutex", "directory mode"]),
+        (replace(SOUND, own=False, in_use=True), []),  # its claims would be seen no more
     ],
 )
 def test_plans_only_what_is_missing(found: FoundSite, expected: list[str]) -> None:
@@ -57,9 +64,11 @@ def test_plans_only_what_is_missing(found: FoundSite, expected: list[str]) -> No
 
 
 def test_opens_a_new_directory_when_the_mutex_is_in_it() -> None:
-    assert deeds(replace(SOUND, rule=None, directory=None, mutex=None)) == [
+    assert deeds(replace(SOUND, rule=None, unit=None, directory=None, mutex=None, own=False)) == [
         "rule",
+        "unit",
         "directory",
+        "mount",
         "mutex",
         "directory mode",
     ]
@@ -120,6 +129,7 @@ def test_a_dry_run_changes_nothing(machine: Site, as_root: None) -> None:
     words = list(init(machine, dry_run=True))
 
     assert [word.split(":")[0] for word in words[:-1]] == [
+        "would be written",
         "would be written",
         "would be made",
         "would be made",
@@ -228,3 +238,55 @@ def test_sees_who_could_swap_a_directory(machine: Site, as_root: None) -> None:
 
 def test_looks_at_a_lab_that_is_not_there(machine: Site) -> None:
     assert look(machine).directory is None
+
+
+def test_systemd_knows_the_unit_by_its_place(machine: Site, as_root: None) -> None:
+    assert unit_name(LAB) == "run-gpufit.mount"
+    assert unit_name(Path("/srv/our-lab+1")) == r"srv-our\x2dlab\x2b1.mount"
+    list(init(machine))
+    link = machine.unit.parent / "local-fs.target.wants" / "run-gpufit.mount"
+    assert link.resolve() == machine.unit and f"Where={LAB}\n" in machine.unit.read_text()
+
+
+MACHINE = """
+set -e
+mount --make-rprivate /
+mount -t tmpfs run /run
+mkdir -p {aside}/tmpfiles.d {aside}/system /etc/tmpfiles.d /etc/systemd/system
+mount --bind {aside}/tmpfiles.d /etc/tmpfiles.d
+mount --bind {aside}/system /etc/systemd/system
+"""
+
+
+def on_a_machine(script: str, aside: Path) -> subprocess.CompletedProcess[str]:
+    """Run it where /run and the folders of systemd are another's, and / is the root."""
+    text = MACHINE.format(aside=aside) + script.replace("gpufit ", f"{Path(sys.executable).with_name('gpufit')} ")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GPUFIT_")}
+    return subprocess.run(["unshare", "--mount", "sh", "-c", text], capture_output=True, text=True, env=env)
+
+
+@pytest.mark.slow
+def test_the_lab_is_a_file_system_of_its_own(tmp_path: Path, as_root: None) -> None:
+    if on_a_machine("true", tmp_path).returncode:
+        pytest.skip("NOT TESTED: a lab of its own file system, because mounting is not allowed here.")
+
+    made = on_a_machine("gpufit lab init; stat -f -c '%T %c' /run/gpufit; gpufit lab init; gpufit lab check", tmp_path)
+
+    assert "mounted: a file system of its own on /run/gpufit" in made.stdout, made.stderr
+    assert "tmpfs 16384\n" in made.stdout and "Nothing to do." in made.stdout
+    assert "/run/gpufit is a file system of its own" in made.stdout
+    assert "size=67108864" in (tmp_path / "system" / "run-gpufit.mount").read_text()
+
+
+@pytest.mark.slow
+def test_a_lab_in_use_is_not_mounted_over(tmp_path: Path, as_root: None) -> None:
+    if on_a_machine("true", tmp_path).returncode:
+        pytest.skip("NOT TESTED: a lab of its own file system, because mounting is not allowed here.")
+    holder = "GPUFIT_DEVICES=cpu:1x4GiB gpufit run -- sh -c 'gpufit lab init; touch {aside}/held; ls /run/gpufit'"
+    made = on_a_machine(
+        "mkdir -m 1777 /run/gpufit; touch /run/gpufit/mutex; chmod 666 /run/gpufit/mutex\n"
+        f"export HOME={tmp_path}\n" + holder.format(aside=tmp_path),
+        tmp_path,
+    )
+    assert (tmp_path / "held").exists(), made.stderr
+    assert "mounted: a file system of its own" not in made.stdout and "\nc.0." in made.stdout

@@ -17,7 +17,7 @@ from jupyter_gpufit.examine.lab.init import Site
 from jupyter_gpufit.examine.lab.places import PlaceEntry
 from jupyter_gpufit.examine.lab.trial import Other, Tried
 from jupyter_gpufit.lab import Request
-from jupyter_gpufit.lab.ledger import publish
+from jupyter_gpufit.lab.ledger import Strange, publish
 from jupyter_gpufit.units import GiB
 
 ALICE = 61001
@@ -33,7 +33,7 @@ def levels(findings: Iterable[Finding]) -> list[str]:
 def test_a_directory_that_anybody_can_swap_is_bad() -> None:
     found = Directory(LAB, PlaceEntry("directory", 0, 0o1777), "others can write to /run", "tmpfs", GiB, 10_000)
 
-    assert levels(judge.directory(found, INIT)) == ["ok", "bad", "ok"]
+    assert levels(judge.directory(found, INIT)) == ["ok", "bad", "ok", "note"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ EMPTY = Contents(live=2, dead=3, strange=(), others={}, newest=1000.0, now=2000.
         (EMPTY, ["ok", "ok"]),
         (replace(EMPTY, newest=9999.0), ["bad", "ok"]),
         (replace(EMPTY, dead=5000), ["ok", "note"]),
-        (replace(EMPTY, strange=("q.1.a",)), ["ok", "ok", "note"]),
+        (replace(EMPTY, strange=(Strange("q.1.a", 1, "cannot be opened"),)), ["ok", "ok", "note"]),
         (replace(EMPTY, others={ALICE: 1}), ["ok", "ok", "note"]),
     ],
 )

@@ -1,0 +1,127 @@
+"""Hostile users against honest ones: these go on as if nothing were, nothing is granted twice, the culprits are named.
+
+`make soak` has ten of each for ten minutes; the sample here, some seconds of both with shorter times all over.
+What is left out is what no code of ours can prevent: see docs/trust.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import anyio
+import pytest
+
+from jupyter_gpufit.devices.device import Device
+from jupyter_gpufit.lab import Lab, Waiting, claim, queue, stalled, view_lab
+from jupyter_gpufit.units import GiB
+from tests.lab.hostile import DEEDS, hostile
+from tests.lab.players import Part, Player, Stage, start
+from tests.lab.test_crashes import Witness
+from tests.lab.values import request, slots
+
+HONEST, HOSTILE = 62001, 63001  # the first uid of each
+DEVICES = slots(4, 4)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How long things take."""
+
+    honest: int
+    seconds: float  # of each of the two phases
+    hold: float  # seconds that an honest job takes
+    grace: float  # passing.PASSED_AFTER
+    patience: float  # queue.MUTEX_PATIENCE
+
+
+SAMPLE = Scale(honest=4, seconds=14.0, hold=1.5, grace=0.3, patience=0.03)  # a thirtieth of the times of a real lab
+SOAK = Scale(honest=10, seconds=float(os.environ.get("SOAK_SECONDS", "600")) / 2, hold=4.0, grace=10.0, patience=1.0)
+
+
+@pytest.fixture
+def witness(shared_lab: Lab) -> Iterator[Witness]:
+    beside = shared_lab.path.with_name(f"{shared_lab.path.name}.witness")  # not where somebody locks whatever there is
+    yield Witness(beside)
+    beside.unlink()
+
+
+@pytest.mark.slow
+def test_hostile_users_hold_honest_ones_up_little(
+    shared_lab: Lab, witness: Witness, players: list[Player], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    against_each_other(shared_lab, witness, players, SAMPLE, monkeypatch)
+
+
+@pytest.mark.soak
+def test_ten_hostile_users_for_ten_minutes(
+    shared_lab: Lab, witness: Witness, players: list[Player], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    against_each_other(shared_lab, witness, players, SOAK, monkeypatch)
+
+
+def against_each_other(
+    lab: Lab, witness: Witness, players: list[Player], scale: Scale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stalled, "PASSED_AFTER", scale.grace)
+    monkeypatch.setattr(queue, "MUTEX_PATIENCE", scale.patience)
+    monkeypatch.setattr(queue, "IMPATIENCE", scale.patience / 50)
+    monkeypatch.setattr(stalled, "FORGIVEN", 60.0)
+    peace, _ = phase(lab, players, scale, witness)
+    culprits = {name: HOSTILE + number for number, name in enumerate(DEEDS)}
+    for name, uid in culprits.items():
+        start(players, hostile(lab.path, DEEDS[name]), uid=uid).hear("begins")
+    try:
+        war, said = phase(lab, players, scale, witness)
+        named = " ".join(view_lab(lab, DEVICES).remarks)
+    finally:
+        for player in players:
+            if not player.ended:
+                player.signal(signal.SIGCONT)
+    assert median(war) <= 2 * median(peace) + 0.1, f"{median(peace):.2f} s, and {median(war):.2f} s"
+    assert len(war) >= len(peace) / 3
+    assert f"uid {culprits['keeps_the_mutex']}'s process" in said
+    assert f"uid {culprits['keeps_files_under_a_lease']}'s" in named + said
+    print(f"\nmedian wait: {median(peace):.2f} s among {len(peace)}, {median(war):.2f} s among {len(war)}")  # noqa: T201
+
+
+def phase(lab: Lab, players: list[Player], scale: Scale, witness: Witness) -> tuple[list[float], str]:
+    """Honest users do their jobs; how long each waited, and all that they were told."""
+    until = time.monotonic() + scale.seconds
+    honest = [start(players, works(lab, scale, until, witness), uid=HONEST + n) for n in range(scale.honest)]
+    answers = [json.loads(player.hear("[")) for player in honest]
+    for player in honest:
+        player.wait()  # without an error
+    return [wait for waits, _ in answers for wait in waits], " ".join(said for _, told in answers for said in told)
+
+
+def works(lab: Lab, scale: Scale, until: float, witness: Witness) -> Part:
+    async def look() -> Sequence[Device]:
+        return DEVICES
+
+    def part(stage: Stage) -> None:
+        waits: list[float] = []
+        told: set[str] = set()
+
+        def report(waiting: Waiting) -> None:
+            if waiting.why == "trouble":
+                told.add(waiting.remark[:200])
+
+        async def run() -> None:
+            while (began := time.monotonic()) < until:
+                async with claim(lab, request(4 * GiB, name="honest"), look, report) as granted:
+                    waits.append(time.monotonic() - began)
+                    index = granted.devices[0].index
+                    witness.add(index, granted.bytes)
+                    await anyio.sleep(scale.hold)
+                    witness.add(index, -granted.bytes)
+
+        anyio.run(run)
+        stage.say(json.dumps([waits, sorted(told)[:20]]))
+
+    return part
