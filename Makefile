@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest
 demo: .venv/installed  ## train the example notebook on two CPU slots and show what it shows
 	GPUFIT_DEVICES=cpu:2x4GiB $(BIN)/python examples/run.py examples/01_train_a_cell.ipynb
 
-test: .venv/installed lint  ## everything, also what CI runs
+test: .venv/installed lint panel  ## everything, also what CI runs
 	$(PYTEST) -m "not soak" -n 2 --dist loadfile
 
 accuracy: .venv/installed  ## estimates beside all published measurements: the table, and whether the limits are met
@@ -29,7 +29,7 @@ POINTS ?=
 soak: .venv/installed  ## kill and resume at every safe point (table in bench/results/soak.json); hostile users for ten minutes
 	SOAK_POINTS=$(POINTS) $(PYTEST) -m soak -s
 
-check: .venv/installed lint  ## lint, types and the fast tests
+check: .venv/installed lint panel  ## lint, types and the fast tests, of the panel, too
 	$(PYTEST) -m "not slow and not browser and not gpu and not soak"
 
 .PHONY: lint
@@ -37,6 +37,11 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+.PHONY: panel
+panel:  ## types and unit tests of the panel's TypeScript, where its packages are
+	@if [ -x labextension/node_modules/.bin/tsc ]; then npm --prefix labextension run --silent check; \
+	else echo "NOT CHECKED: the panel, without its packages (npm ci --prefix labextension)"; fi
 
 bench: .venv/installed  ## every benchmark that needs no GPU; tables here, JSON in bench/results
 	for bench in bench/*.py; do $(BIN)/python $$bench || exit 1; done

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from ..errors import HasEnded, NoJobMeant, NotNow, WorkerDied
+import anyio
+
+from ..errors import EndedFirst, HasEnded, LeavesAlready, NoJobMeant, NotNow, Unreachable, WorkerDied
 from ..jobs.client import ask
-from ..jobs.events import WAITING, CouldNotSave, Saved, StateChange
+from ..jobs.events import ENDED_FIRST, WAITING, CouldNotSave, Saved, StateChange
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.paths import JobPaths
-from ..jobs.record import read_record
+from ..jobs.protocol import Answer
+from ..jobs.record import Record, read_record
 from ..jobs.state import LEFT, OVER
 from ..jobs.store import all_jobs, find_job
 from ..jobs.verbs import why_not
@@ -23,6 +26,7 @@ from ..jobs.words import saved
 from ..settings import Settings
 
 Wanted = Literal["checkpoint", "release", "move"]
+STARTING = 30.0  # seconds that a worker may take to import torch on a busy machine
 
 
 def running_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
@@ -42,28 +46,51 @@ async def asked(job: Job, paths: JobPaths, verb: Wanted, to: str = "") -> AsyncI
         raise HasEnded(job.name, record.state, record.resumable)
     if why := why_not(verb, record):
         raise NotNow(job.name, why)
-    answer = await ask(job, record, verb, to)
+    answer = await _ask(job, paths, record, verb, to)
     if not answer.ok:
-        raise NotNow(job.name, answer.why)
+        raise LeavesAlready(job.name) if answer.data.get("leaves") else NotNow(job.name, answer.why)
     yield answer.why
     async for words in _outcome(job, paths, verb, answer.data):
         yield words
 
 
+async def _ask(job: Job, paths: JobPaths, record: Record, verb: Wanted, to: str) -> Answer:
+    """Of a worker that is just replacing its image on another device, once that listens."""
+    try:
+        return await ask(job, record, verb, to)
+    except Unreachable:
+        if record.state != "moving":
+            raise
+    with anyio.move_on_after(STARTING):
+        async with changes(paths) as looks:
+            async for now in looks:
+                if now.state in OVER:
+                    raise HasEnded(job.name, now.state, now.resumable)
+                if now.epoch > record.epoch and now.socket:
+                    return await ask(job, now, verb, to)
+    raise NotNow(job.name, "it is moving.")
+
+
 async def _outcome(job: Job, paths: JobPaths, verb: Wanted, asked: dict[str, int]) -> AsyncIterator[str]:
     reader = JournalReader(paths.journal, asked.get("after", 0))
     number = asked.get("number", 0)
+    ended_first = False
     try:
         async with changes(paths) as looks:
             async for record in looks:
+                said_all = record.state in OVER and (record.worker is None or not record.worker.alive())
                 for entry in reader.read():
                     match entry.event:
                         case Saved() as event if event.number == number:
                             yield f"{job.name} is {saved(event)}"
                             if verb == "checkpoint":
                                 return
-                        case CouldNotSave(at, why) if at == number:
+                        case CouldNotSave(at, why) if at == number and why != ENDED_FIRST:
                             raise NotNow(job.name, why)
+                        case CouldNotSave(at) if at == number:
+                            ended_first = True  # and how, comes next
+                        case StateChange(state) if state in LEFT and ended_first:
+                            raise EndedFirst(job.name, state)
                         case StateChange(state, reason) if state in LEFT:
                             yield f"{job.name} is {reason if state == 'released' else f'{state}: {reason}'}"
                             return
@@ -74,5 +101,7 @@ async def _outcome(job: Job, paths: JobPaths, verb: Wanted, asked: dict[str, int
                             yield f"{job.name}: {reason}"
                 if record.state == "lost":
                     raise WorkerDied(job.name, "is gone.")
+                if said_all:
+                    raise HasEnded(job.name, record.state, record.resumable)  # its journal lacks the end
     finally:
         reader.close()

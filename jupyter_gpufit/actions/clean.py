@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import socket
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 
-from ..errors import BadOption, JobBusy, NotResumable
+from ..errors import BadOption, GpufitError, JobBusy, NotResumable
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.record import read_record, take_lock
 from ..jobs.state import OVER
-from ..jobs.store import all_jobs, find_job
+from ..jobs.store import all_jobs, find_job, jobs_dir
 from ..settings import Settings
+from ..system.runtime import runtime_of
 from ..units import format_bytes
 
 LEAVING = 30.0  # seconds that a worker which has ended its job may take to end itself
@@ -37,6 +41,7 @@ def clean(settings: Settings, wanted: Sequence[str], *, resumable: bool = False)
     for job, paths in chosen:
         freed += _remove(job, paths)
         yield f"{job.name} ({job.id}): removed"
+    _remove_dead_sockets(settings)
     yield f"{len(chosen)} jobs removed, {format_bytes(freed)} freed."
     if stay:
         names = ", ".join(dict.fromkeys(job.name for job, _ in stay))
@@ -60,6 +65,26 @@ def _ended(settings: Settings, resumable: bool) -> tuple[list[Found], list[Found
         if record.state in OVER:
             (stay if record.resumable and not resumable else go).append((job, paths))
     return go, stay
+
+
+def _remove_dead_sockets(settings: Settings) -> None:
+    """Of workers that were killed: nobody else takes them away."""
+    with suppress(GpufitError, OSError):
+        for path in runtime_of(settings).path.glob("*.sock"):
+            # One that has a living job is left alone: it may have been made this instant, and not answer yet.
+            if read_record(JobPaths(jobs_dir(settings) / path.stem)).state in OVER and _is_dead(path):
+                path.unlink(missing_ok=True)
+
+
+def _is_dead(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
+        try:
+            asking.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False  # it has too many to answer at once, say
+        return False
 
 
 def _remove(job: Job, paths: JobPaths) -> int:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import anyio
 
-from ..errors import GpufitError, Unreachable
+from ..errors import GpufitError, NotResumable, Unreachable
 from ..jobs.client import ask
+from ..jobs.events import StateChange
 from ..jobs.job import Job
+from ..jobs.journal import Journal
 from ..jobs.paths import JobPaths
-from ..jobs.record import Record, read_record
+from ..jobs.record import Record, read_left, read_record, take_lock, write_record
 from ..jobs.state import OVER
 from ..jobs.watch import changes
 from ..suspend.waking import dismiss
+from ..system.files import for_its_owner
 
 STARTING = 30.0  # seconds that a worker may take to import torch on a busy machine
 
@@ -28,27 +35,90 @@ async def stop(job: Job, paths: JobPaths, patience: float) -> AsyncIterator[str]
     if _ended(record):
         yield f"{job.name} has ended already ({record.state})."
         return
-    if not record.socket:  # just started: without its record there is neither a socket nor a process to speak to
-        await _wait_until(paths, lambda record: bool(record.socket) or _ended(record), STARTING)
+    with _stopping(paths):
+        if not record.socket:  # just started: without its record there is neither a socket nor a process to speak to
+            await _wait_until(paths, lambda record: bool(record.socket) or _ended(record), STARTING)
+        async for words in _climb(job, paths, patience):
+            yield words
+
+
+async def _climb(job: Job, paths: JobPaths, patience: float) -> AsyncIterator[str]:
     for rung, climb in (
         ("interrupted", lambda record: ask(job, record, "interrupt")),
         ("asked to end", lambda record: ask(job, record, "end")),
         ("terminated (SIGTERM)", lambda record: _signal(job, record, signal.SIGTERM)),
         ("killed (SIGKILL)", lambda record: _signal(job, record, signal.SIGKILL)),
     ):
+        record = read_record(paths)
         try:
-            await climb(read_record(paths))
+            await climb(record)
         except GpufitError as error:
-            if _ended(read_record(paths)):
-                yield f"{job.name}: ended"
+            # Where it goes on, it sees that it is being stopped; its image is only being replaced.
+            if await _wait_until(paths, _ended, STARTING if record.state == "moving" else 0.0):
+                yield _end(job, paths, rung)
                 return
             yield str(error)
             continue
         yield f"{job.name}: {rung}"
-        if await _wait_until(paths, _ended, patience):
-            yield f"{job.name}: ended"
+        if await _wait_until(paths, _ended, patience) or (
+            read_record(paths).state == "moving" and await _wait_until(paths, _ended, STARTING)
+        ):
+            yield _end(job, paths, rung)
             return
     yield f"{job.name} is still there: it may be in an uninterruptible system call. Ask your administrator."
+
+
+def is_being_stopped(paths: JobPaths) -> bool:
+    """Whether somebody is at it just now: the lock tells, and ends with whoever holds it."""
+    try:
+        fd = os.open(paths.stopping, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _stopping(paths: JobPaths) -> Iterator[None]:
+    fd = -1
+    try:
+        with suppress(OSError):  # on a full disk, it is only heard by who listens
+            fd = for_its_owner(str(paths.stopping), os.O_RDWR | os.O_CREAT)
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _end(job: Job, paths: JobPaths, rung: str) -> str:
+    """How it ended; one that had to be killed said no word, and is not lost: it was stopped."""
+    record = read_record(paths)
+    if record.state == "lost":
+        with suppress(NotResumable, OSError):  # somebody goes on with it; or the disk is full
+            record = _write_end(job, paths, rung)
+    return f"{job.name}: ended" if record.state == "stopped" else f"{job.name}: ended ({record.state})"
+
+
+def _write_end(job: Job, paths: JobPaths, rung: str) -> Record:
+    """The last word in its worker's stead."""
+    lock = take_lock(paths, job.name)
+    try:
+        record = read_left(paths)
+        if record.state == "lost":
+            record = replace(record, state="stopped", reason=f"it was {rung}")
+            write_record(paths, record)
+            journal = Journal(paths.journal, 0)
+            journal.append_final(StateChange("stopped", record.reason, epoch=record.epoch))
+            journal.close()
+        return record
+    finally:
+        os.close(lock)
 
 
 async def _signal(job: Job, record: Record, number: signal.Signals) -> None:
@@ -63,7 +133,7 @@ async def _wait_until(paths: JobPaths, reached: Callable[[Record], bool], patien
             async for record in looks:
                 if reached(record):
                     return True
-    return False
+    return reached(read_record(paths))
 
 
 def _ended(record: Record) -> bool:

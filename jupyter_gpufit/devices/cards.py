@@ -16,6 +16,7 @@ from ..errors import NoSuchCard
 from ..settings import Settings
 from ..system.directories import data_dir
 from ..system.files import write_whole
+from ..system.foreign import parsed_record
 from ..units import MiB
 from .card import Card
 from .device import Device
@@ -190,7 +191,7 @@ def cards_file(settings: Settings) -> Path:
 def _remembered(path: Path) -> Mapping[str, int]:
     """What stands in the file; nothing when it is missing, damaged or of a later version: then it is measured anew."""
     try:
-        record = json.loads(path.read_text())
+        record = parsed_record(path.read_text())
         if record["format"] > FORMAT:
             return {}
         return {str(name): int(found) for name, found in record["context"].items()}

@@ -17,7 +17,7 @@ from ..errors import NotResumable, StorageError, WorkerDied
 from ..jobs.handover import Handover, note_start, send
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
-from ..jobs.record import Record, read_left, take_lock, write_record
+from ..jobs.record import Record, begin, read_left, take_lock, write_record
 from ..system import processes
 from ..system.processes import reproducible, with_quick_copies
 
@@ -80,6 +80,7 @@ class WaitingWorker:
         )
         with _taking(job, paths) as lock:
             note_start(paths, handover)
+            begin(paths)
         return self._send(job, replace(handover, lock=lock, memory=list(memory)))
 
     def give_again(self, job: Job, paths: JobPaths, start: Handover) -> Started:

@@ -24,6 +24,8 @@ GpufitError
 │   ├── JobBusy                the verb needs a job that has ended
 │   ├── NotResumable           a job that runs, has ended well, or left no checkpoint
 │   ├── NotNow                 what a running job was asked for, and refused; it goes on
+│   ├── LeavesAlready          what a job was asked for that is on its way off its device
+│   ├── EndedFirst             a checkpoint or release for which the cell did not wait
 │   ├── HasEnded               the verb needs a job that runs
 │   ├── CannotNow              a button's verb, which the job's state does not allow
 │   ├── TooManyActions         more verbs are under way than one server does at a time
@@ -78,10 +80,12 @@ from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchComma
 from .jobs import (
     CannotGoOn,
     CannotNow,
+    EndedFirst,
     HasEnded,
     IsACommand,
     JobBusy,
     JobError,
+    LeavesAlready,
     NoJobMeant,
     NoSuchHold,
     NoSuchJob,
@@ -117,6 +121,7 @@ __all__ = [
     "CommandError",
     "DeviceError",
     "DeviceUnreadable",
+    "EndedFirst",
     "GpufitError",
     "HasEnded",
     "IsACommand",
@@ -125,6 +130,7 @@ __all__ = [
     "LabBusy",
     "LabError",
     "LabUnsound",
+    "LeavesAlready",
     "MagicInCell",
     "NameNotDefined",
     "NeverFits",

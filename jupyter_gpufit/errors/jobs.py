@@ -104,6 +104,23 @@ class NotNow(JobError):
 
 
 @dataclass(eq=False)
+class LeavesAlready(JobError):
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is leaving its device already: what was asked of it before is done first."
+
+
+@dataclass(eq=False)
+class EndedFirst(JobError):
+    name: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ended before it could be saved: it is {self.state}. Its output: %gpufit attach {self.name}"
+
+
+@dataclass(eq=False)
 class HasEnded(JobError):
     name: str
     state: str

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 from anyio.abc import UNIXSocketStream
@@ -16,6 +17,7 @@ from .protocol import Answer, WorkerRequest, WorkerVerb
 from .record import Record
 
 PATIENCE = 5.0  # seconds; an answer needs no user code, so it comes in milliseconds
+LONGEST_ANSWER = 4 << 20  # bytes
 PATIENCE_TO_MOVE = 30.0  # seconds; it is claimed before it is answered, and the driver may take its time
 
 
@@ -34,18 +36,25 @@ class Connection:
                 await self.stream.send(WorkerRequest(verb, to=to).encode())
                 return Answer.decode(await self._line())
 
+    async def outcome(self) -> dict[str, Any]:
+        """How the job ends; waits for that."""
+        with self._patiently():
+            await self.stream.send(WorkerRequest("outcome").encode())
+            return Answer.decode(await self._line()).data
+
     async def collect(self) -> tuple[list[int], list[int]] | None:
         """The descriptors of the job's result and what they are, or None when there is none; the caller closes them."""
         answer = await self.ask("collect")
         if not answer.ok:
             return None
         with self._patiently():
+            counts = [int(count) for count in answer.data["counts"]]
             with anyio.fail_after(PATIENCE):
                 await self.stream.send(b"\n")
-                _, descriptors = await self.stream.receive_fds(1, sum(answer.data["counts"]))
+                _, descriptors = await self.stream.receive_fds(1, sum(counts))
         for fd in descriptors:
             os.set_inheritable(fd, False)
-        return list(descriptors), answer.data["counts"]
+        return list(descriptors), counts
 
     @contextmanager
     def _patiently(self, patience: float = PATIENCE) -> Iterator[None]:
@@ -53,12 +62,16 @@ class Connection:
             yield
         except TimeoutError as error:
             raise Unreachable(self.job.name, f"no answer within {patience:.0f} s") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreachable(self.job.name, "what it answers cannot be read") from error
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError) as error:
             raise Unreachable(self.job.name, "it closed the connection") from error
 
     async def _line(self) -> bytes:
         received = b""
         while not received.endswith(b"\n"):
+            if len(received) > LONGEST_ANSWER:
+                raise ValueError("it has no end")
             received += await self.stream.receive()
         return received
 

@@ -7,10 +7,11 @@ front can follow a newer worker; a request with another PROTOCOL is refused.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
-from .state import State
+from ..system.foreign import known, parsed_record
+from .state import STATES, State
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class StateChange:
 
 
 WAITING = "waiting"  # so begins the reason of a state "saving" or "moving" that finds no safe point
+ENDED_FIRST = "the cell ended first, without another safe point."  # why a checkpoint came to nothing
 Why = Literal["asked", "automatic", "release", "move"]  # what a checkpoint was made for
 
 
@@ -183,11 +185,13 @@ def encode_entry(entry: Entry) -> bytes:
 
 def decode_entry(line: bytes) -> Entry | None:
     """The entry of a line, or None for a kind of event that a later version added."""
-    record = json.loads(line)
-    cls = _KINDS.get(record["kind"])
+    record = parsed_record(line)
+    cls = _KINDS.get(str(record["kind"]))
     if cls is None:
         return None
-    known = {item.name: record[item.name] for item in fields(cls) if item.name in record}
+    found = known(cls, record)
     if cls is Failure:
-        known["traceback"] = tuple(known["traceback"])
-    return Entry(record["seq"], record["time"], cls(**known))
+        found["traceback"] = tuple(map(str, found["traceback"]))
+    if cls is StateChange and found["state"] not in STATES:
+        return None
+    return Entry(event=cls(**found), **known(Entry, {"seq": record["seq"], "time": record["time"]}))

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+from anyio.abc import TaskGroup
 
 from ..errors import Unreachable, WorkerDied
 from .client import Connection, connect
-from .events import Event, Note, StateChange
+from .events import Entry, Event, Note, StateChange, decode_entry
 from .job import Job
 from .journal import JournalReader
 from .paths import JobPaths
@@ -80,7 +81,7 @@ async def follow(
     A release is an end, too; or with `on` a pause, after which whoever resumes the job has it followed again.
     """
     async with AsyncExitStack() as stack, anyio.create_task_group() as group:
-        followed = _Followed(job, paths, stack)
+        followed = _Followed(job, paths, stack, group)
         if interrupts is not None:
             group.start_soon(_pass_on, followed, interrupts, leaving, show)
         end = await _until_end(followed, show, after, exit_code, on)
@@ -105,47 +106,112 @@ class _Followed:
     job: Job
     paths: JobPaths
     stack: AsyncExitStack
+    group: TaskGroup
     connection: Connection | None = None
     epoch: int = 0  # of the worker at the other end; a move replaces it, and with it the socket
     reachable: anyio.Event = field(default_factory=anyio.Event)
+    unwritten: list[Entry] = field(default_factory=list)  # the end, where the disk has not taken it
+    look: Callable[[], None] = lambda: None  # at `unwritten`
 
     async def connect(self) -> None:
         record = read_record(self.paths)
-        if record.epoch == self.epoch or not record.socket or record.worker is None or not record.worker.alive():
+        if record.epoch == self.epoch or not record.socket or not _lives(record):
             return
         try:
             connection = await self.stack.enter_async_context(connect(self.job, record))
             if (await connection.ask("follow")).ok:
                 self.connection, self.epoch = connection, record.epoch
                 self.reachable.set()
+                self.group.start_soon(self._hear, record)
         except Unreachable:
             return  # just ending; its result will be on the disk
+
+    async def _hear(self, record: Record) -> None:
+        """Have the worker itself say how its job ends, where no file can."""
+        with suppress(Unreachable):
+            async with connect(self.job, record) as connection:
+                outcome = await connection.outcome()
+                entries = [decode_entry(line.encode()) for line in outcome.get("unwritten", ())]
+                self.unwritten = [entry for entry in entries if entry is not None]
+                if self.unwritten:
+                    self.look()
 
 
 async def _until_end(
     followed: _Followed, show: Show, after: int, exit_code: Callable[[], int | None], on: bool
 ) -> StateChange:
-    reader = JournalReader(followed.paths.journal, after)
-    end: StateChange | None = None  # unless a later worker goes on
+    story = _Story(JournalReader(followed.paths.journal, after), show)
     try:
-        async with changes(followed.paths) as looks:
-            async for record in looks:
-                await followed.connect()
-                for entry in reader.read():
-                    show(entry.event, entry.time)
-                    if isinstance(entry.event, StateChange):
-                        end = entry.event if entry.event.state in LEFT else None
-                if on and record.state == "released":
-                    continue
-                if end is not None and record.state in OVER and end.epoch >= record.epoch:
-                    return end
-                if record.state == "lost":
-                    raise WorkerDied(
-                        followed.job.name, _how_it_died(exit_code(), record) + _way_on(followed.job, record)
-                    )
+        while True:
+            with anyio.CancelScope() as scope:
+                followed.look = scope.cancel
+                return await _by_the_files(followed, story, exit_code, on)
+            story.read()
+            for entry in followed.unwritten:
+                story.tell(entry)
+            if story.end is not None and not (on and story.end.state == "released"):
+                return story.end
     finally:
-        reader.close()
+        story.reader.close()
+
+
+@dataclass
+class _Story:
+    """What is shown of a job, in its order."""
+
+    reader: JournalReader
+    show: Show
+    end: StateChange | None = None  # unless a later worker goes on
+
+    def read(self) -> None:
+        for entry in self.reader.read():
+            self._take(entry)
+
+    def tell(self, entry: Entry) -> None:
+        """Of one that the journal lacks."""
+        if entry.seq > self.reader.after:
+            self.reader.after = entry.seq
+            self._take(entry)
+
+    def is_over(self, record: Record) -> bool:
+        """Whether it has come to the end that this record has; a worker that is gone may have left it there alone."""
+        if record.state not in OVER:
+            return False
+        if record.state in LEFT and not self._is_told(record) and not _lives(record):
+            self.read()  # it may have written until a moment ago
+            if not self._is_told(record):
+                end = StateChange(record.state, record.reason, epoch=record.epoch)
+                self.tell(Entry(self.reader.after + 1, record.since, end))
+        return self._is_told(record)
+
+    def _is_told(self, record: Record) -> bool:
+        return self.end is not None and self.end.epoch >= record.epoch
+
+    def _take(self, entry: Entry) -> None:
+        self.show(entry.event, entry.time)
+        if isinstance(entry.event, StateChange):
+            self.end = entry.event if entry.event.state in LEFT else None
+
+
+async def _by_the_files(
+    followed: _Followed, story: _Story, exit_code: Callable[[], int | None], on: bool
+) -> StateChange:
+    async with changes(followed.paths) as looks:
+        async for record in looks:
+            await followed.connect()
+            story.read()
+            if on and record.state == "released":
+                continue
+            if story.is_over(record):
+                assert story.end is not None
+                return story.end
+            if record.state == "lost":
+                raise WorkerDied(followed.job.name, _how_it_died(exit_code(), record) + _way_on(followed.job, record))
     raise AssertionError("the changes of a journal have no end")
+
+
+def _lives(record: Record) -> bool:
+    return record.worker is not None and record.worker.alive()
 
 
 async def _pass_on(followed: _Followed, interrupts: Interrupts, leaving: Leaving | None, show: Show) -> None:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import NoReturn
 
 from ..system.files import write_durably
+from ..system.foreign import known, parsed_record
 from ..system.trust import check_trusted
 from .job import FORMAT
 from .paths import JobPaths
@@ -50,6 +51,7 @@ class Handover:
     outgrew: int = 0  # bytes that turned out too few
     resumes: bool = False  # from the job's newest checkpoint; else the cell begins
     repeats: bool = False  # of a resume: the job had gone on after its checkpoint, so that output may come again
+    interrupted: bool = False  # while it moved
     alive_until: float = 0.0  # of a resume, seconds since 1970: when its training was last seen; 0: it left by itself
     lock: int = -1  # descriptor of the job's lock, held; set by `receive`
     memory: list[int] = field(default_factory=list)  # descriptors of the variables' tensor bytes; set by `receive`
@@ -111,12 +113,11 @@ def noted_start(paths: JobPaths) -> Handover:
 
 
 def _read(body: bytes) -> Handover:
-    record = json.loads(body)
-    known = {name: record[name] for name in Handover.__dataclass_fields__ if name in record}
+    found = known(Handover, parsed_record(body))
     for name in ("claim", "left"):
-        if known.get(name):
-            known[name] = HeldClaim(**known[name])
-    return Handover(**known)
+        if found.get(name):
+            found[name] = HeldClaim(**known(HeldClaim, found[name]))
+    return Handover(**found)
 
 
 def _descriptors(handover: Handover) -> Iterator[int]:

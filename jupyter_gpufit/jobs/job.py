@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import asdict, dataclass, field
-from typing import Any
+
+from ..system.foreign import known, parsed_record
 
 FORMAT = 1  # of job.json and state.json; readers ignore unknown keys and refuse a higher format
 
@@ -39,10 +40,9 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> Job:
-        record: dict[str, Any] = json.loads(text)
+        record = parsed_record(text)
         assert record["format"] <= FORMAT, f"job.json has format {record['format']}"
-        known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
-        return cls(**known | {"options": Options(**record["options"])})
+        return cls(**known(cls, record) | {"options": Options(**known(Options, record["options"]))})
 
 
 def new_job_id() -> str:

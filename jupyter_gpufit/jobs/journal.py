@@ -6,18 +6,23 @@ goes. One worker writes; any number of fronts follow, each at its own pace, so a
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from .events import Entry, Event, Gap, decode_entry, encode_entry
+from ..system.files import for_its_owner
+from ..system.foreign import parsed_record
+from ..units import format_bytes
+from .events import Entry, Event, Failure, Gap, Note, Result, StateChange, decode_entry, encode_entry
 
 RESERVE = 64 << 10  # bytes kept back, so that a job's end can still be written on a full disk
+LEAST = 4 << 10  # bytes: what an end takes
+KEPT = 64 << 10  # bytes of what must not be missed, kept for whoever asks while the disk refuses it
 CHUNK = 4 << 20  # bytes read at a time
 NEAR = 64 << 10  # bytes; a reader that begins in the middle skips less than this
 
@@ -36,10 +41,11 @@ class Journal:
         self._guard = threading.Lock()
         self._lost = 0
         self._lost_why = ""
+        self._kept: list[Event] = []  # of those that were lost, what tells how the job went
         self.seq = last_seq(path)
         self._reserve = path.with_name("journal.reserve")
         self._file = self._open()
-        self._set_reserve()
+        self._reserved = self._set_reserve()  # bytes
 
     def append(self, events: Sequence[Event]) -> None:
         """Write the events; when the disk refuses, count them and say so as soon as it accepts again."""
@@ -47,19 +53,41 @@ class Journal:
             for event in events:
                 self._append(event)
 
-    def append_final(self, event: Event) -> None:
-        """Write what nobody may miss, if need be into the space kept back for it, and push it to the disk."""
+    def append_final(self, event: Event) -> bool:
+        """Write what nobody may miss, if need be into the space kept back for it, and push it to the disk.
+
+        False: the disk refuses it. It may be tried again.
+        """
         self.give_up_reserve()
-        self.append([event])
         with self._guard:
-            try:
+            if not self._write([*self._missed(), event]):
+                return False
+            self._lost, self._kept = 0, []
+            with suppress(OSError):  # a file system that cannot: the entry is in the page cache, which survives us
                 os.fsync(self._file.fileno())
-            except OSError:
-                pass  # a file system that cannot: the entry is in the page cache, which survives us
+            return True
+
+    def unwritten(self, event: Event) -> list[bytes]:
+        """What `append_final` of this event would write, for those who cannot wait until there is room."""
+        with self._guard:
+            return self._lines([*self._missed(), event])
 
     def give_up_reserve(self) -> None:
         """Free the space kept back: the job is ending."""
-        self._reserve.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._reserve.unlink(missing_ok=True)
+
+    @property
+    def short(self) -> str:
+        """What to say of a disk that had no room to keep back; empty: all is well."""
+        if self._reserved == RESERVE:
+            return ""
+        return (
+            f"The disk of {self._path.parent} is nearly full: of {format_bytes(RESERVE)} for this job's last words"
+            f" {format_bytes(self._reserved) if self._reserved else 'nothing'} could be kept back. Output may be"
+            " missing, and checkpoints may fail; the variables come back to a notebook that waits for them all the"
+            " same. To make room: gpufit clean"
+        )
 
     def close(self) -> None:
         with self._guard:
@@ -68,23 +96,38 @@ class Journal:
 
     def _append(self, event: Event) -> None:
         # The gap goes with the event that ends it: alone it would fit into the last bytes of a full disk, each time.
-        gap = [Gap(self._lost, self._lost_why)] if self._lost else []
-        if not self._write([*gap, event]):
-            self._lost += 1
+        if not self._write([*self._missed(), event]):
+            self._lose(event)
             return
-        self._lost = 0
+        self._lost, self._kept = 0, []
         if self._size > self._half:
             self._turn()
 
+    def _lose(self, event: Event) -> None:
+        self._lost += 1
+        if isinstance(event, Failure | Result | Note | StateChange):
+            self._kept.append(event)
+            while sum(map(len, self._lines(self._kept))) > KEPT:
+                del self._kept[0]
+
+    def _missed(self) -> list[Event]:
+        """What stands for the events that could not be written, and those of them that are kept."""
+        gone = self._lost - len(self._kept)
+        return [*([Gap(gone, self._lost_why)] if gone else []), *self._kept]
+
+    def _lines(self, events: Sequence[Event]) -> list[bytes]:
+        now = time.time()
+        return [encode_entry(Entry(at, now, event)) for at, event in enumerate(events, self.seq + 1)]
+
     def _write(self, events: Sequence[Event]) -> bool:
-        first = self.seq + 1
-        lines = b"".join(encode_entry(Entry(first + at, time.time(), event)) for at, event in enumerate(events))
+        lines = b"".join(self._lines(events))
         try:
             self._write_whole(lines)
         except OSError as error:
             self._lost_why = error.strerror or str(error)
-            # Half a line may stand at the end: cut it off, or it would spoil the next one.
-            os.ftruncate(self._file.fileno(), self._size)
+            with suppress(OSError):  # a disk that takes nothing at all has taken no half line, either
+                # Half a line may stand at the end: cut it off, or it would spoil the next one.
+                os.ftruncate(self._file.fileno(), self._size)
             return False
         self.seq += len(events)
         self._size += len(lines)
@@ -107,27 +150,35 @@ class Journal:
 
     def _open(self) -> BinaryIO:
         with ExitStack() as unless_it_opens:
-            file = unless_it_opens.enter_context(open(self._path, "ab", buffering=0))
+            file = unless_it_opens.enter_context(open(self._path, "ab", buffering=0, opener=for_its_owner))
             size = _end_of_last_line(self._path)
             os.ftruncate(file.fileno(), size)
             unless_it_opens.pop_all()
         self._size = size
         return file
 
-    def _set_reserve(self) -> None:
-        try:
-            with open(self._reserve, "wb") as file:
-                os.posix_fallocate(file.fileno(), 0, RESERVE)
-        except OSError:
-            self._reserve.unlink(missing_ok=True)
+    def _set_reserve(self) -> int:
+        """Keep back what there is; how many bytes."""
+        room = RESERVE
+        while room >= LEAST:
+            try:
+                with open(self._reserve, "wb", opener=for_its_owner) as file:
+                    os.posix_fallocate(file.fileno(), 0, room)
+                    return room
+            except OSError:
+                room //= 2
+        self.give_up_reserve()
+        return 0
 
 
 class JournalReader:
     """Reads a journal from any number on, across the turn of a generation."""
 
-    def __init__(self, path: Path, after: int = 0) -> None:
+    def __init__(self, path: Path, after: int = 0, only: frozenset[str] = frozenset()) -> None:
+        """`only`: kinds of events; the others are passed over quickly; none: all, and the gaps between them."""
         self._path = path
         self.after = after
+        self._wanted = _lines_of(only) if only else None
         self._file: BinaryIO | None = None
 
     def read(self) -> Iterator[Entry]:
@@ -135,7 +186,7 @@ class JournalReader:
         for entry in self._entries():
             if entry.seq <= self.after:
                 continue
-            if entry.seq > self.after + 1 and not isinstance(entry.event, Gap):
+            if entry.seq > self.after + 1 and not isinstance(entry.event, Gap) and self._wanted is None:
                 missed = entry.seq - self.after - 1
                 yield Entry(entry.seq - 1, entry.time, Gap(missed, "the journal keeps only the latest output"))
             self.after = entry.seq
@@ -158,11 +209,13 @@ class JournalReader:
         assert self._file is not None
         rest = b""
         while data := self._file.read(CHUNK):
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
+            whole, end, rest = (rest + data).rpartition(b"\n")
+            for line in whole.split(b"\n") if self._wanted is None else self._wanted.findall(whole + end):
                 entry = _decoded(line)
                 if entry is not None:
                     yield entry
+            if self._wanted is not None:  # behind all that was passed over
+                self.after = max(self.after, _seq(whole[whole.rfind(b"\n") + 1 :]))
         # Read an unfinished line again next time, rather than keep it: on a full disk its writer takes it back.
         self._file.seek(-len(rest), os.SEEK_CUR)
 
@@ -203,6 +256,12 @@ class JournalReader:
         return True
 
 
+def _lines_of(kinds: frozenset[str]) -> re.Pattern[bytes]:
+    """The lines of these kinds, by their first bytes as encode_entry writes them: to decode a million takes seconds."""
+    names = "|".join(sorted(kinds)).encode()
+    return re.compile(rb'^\{"seq":[0-9]+,"time":[0-9.]+,"kind":"(?:' + names + rb')".*$', re.MULTILINE)
+
+
 def _first_seq(file: BinaryIO) -> int:
     """The number of the first entry; 0 when there is none yet. The file is at its begin again."""
     line = file.readline()
@@ -212,7 +271,7 @@ def _first_seq(file: BinaryIO) -> int:
 
 def _seq(line: bytes) -> int:
     try:
-        return int(json.loads(line)["seq"])
+        return int(parsed_record(line)["seq"])
     except (ValueError, KeyError, TypeError):
         return 0
 

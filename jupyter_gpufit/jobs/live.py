@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..system.foreign import known
+
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -51,10 +53,12 @@ class Live:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Live:
         """Read what `asdict` made of it; unknown keys are ignored."""
+        if not isinstance(record, Mapping):
+            raise ValueError("it is not an object")
         return cls(
             progress=_read(Progress, record.get("progress")),
             loss=_read(Loss, record.get("loss")),
-            metrics=tuple(record.get("metrics") or ()),
+            metrics=tuple(map(str, record.get("metrics") or ())),
             mfu=record.get("mfu"),
             memory=_read(Memory, record.get("memory")),
         )
@@ -68,4 +72,4 @@ def finite(value: float) -> float | None:
 def _read(cls: type[Any], record: Mapping[str, Any] | None) -> Any:
     if record is None:
         return None
-    return cls(**{name: record[name] for name in cls.__dataclass_fields__ if name in record})
+    return cls(**known(cls, record))

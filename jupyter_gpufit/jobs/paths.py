@@ -57,6 +57,11 @@ class JobPaths:
         return self.root / "start.json"
 
     @cached_property
+    def stopping(self) -> Path:
+        """Locked, shared, by whoever is about to stop the job: what is heard nowhere else, a moved worker sees."""
+        return self.root / "stopping"
+
+    @cached_property
     def log(self) -> Path:
         """What the worker's own process wrote before and after the cell: for a bug report."""
         return self.root / "worker.log"

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from ..system.foreign import known, parsed_record
 
 PROTOCOL = 1
 WorkerVerb = Literal[
-    "state", "interrupt", "end", "follow", "collect", "collected", "checkpoint", "release", "move", "resume", "dismiss"
+    "state",
+    "interrupt",
+    "end",
+    "follow",
+    "outcome",  # answered when there is one
+    "collect",
+    "collected",
+    "checkpoint",
+    "release",
+    "move",
+    "resume",
+    "dismiss",
 ]
 
 
@@ -25,8 +38,8 @@ class WorkerRequest:
 
     @classmethod
     def decode(cls, line: bytes) -> WorkerRequest:
-        record = json.loads(line)
-        return cls(verb=record["verb"], protocol=record["protocol"], to=str(record.get("to", "")))
+        record = parsed_record(line)
+        return cls(**known(cls, {**record, "verb": str(record["verb"]), "protocol": record["protocol"]}))
 
 
 @dataclass(frozen=True)
@@ -42,5 +55,7 @@ class Answer:
 
     @classmethod
     def decode(cls, line: bytes) -> Answer:
-        record = json.loads(line)
-        return cls(**{item.name: record[item.name] for item in fields(cls) if item.name in record})
+        found = known(cls, parsed_record(line))
+        if not isinstance(found.get("data", {}), dict):
+            raise ValueError("its data are not an object")
+        return cls(**found)

@@ -7,18 +7,23 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ..errors import NotResumable
 from ..system.files import write_whole
+from ..system.foreign import known, parsed_record
 from ..system.identity import ProcessId
 from .events import step_words
 from .job import FORMAT
 from .live import Live
 from .paths import JobPaths
-from .state import LEFT, RESUMABLE, State
+from .state import LEFT, RESUMABLE, STATES, State
 
+NEEDED = 8 << 10  # bytes on the disk: a worker's number, and the begin of its journal
+LOOKS = 3  # at a record that is just being written over
 GLANCES = 1.0  # seconds; whoever asks whether the job lives holds its lock for an instant
 
 
@@ -34,7 +39,7 @@ class LastCheckpoint:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> LastCheckpoint:
         """Read what `asdict` made of it; unknown keys are ignored."""
-        return cls(**{name: record[name] for name in cls.__dataclass_fields__ if name in record})
+        return cls(**known(cls, record))
 
     @property
     def words(self) -> str:
@@ -74,14 +79,15 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> Record:
-        record: dict[str, Any] = json.loads(text)
-        known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
-        if known.get("worker"):
-            known["worker"] = ProcessId(**known["worker"])
-        known["live"] = Live.from_record(known.get("live") or {})
-        if known.get("checkpoint"):
-            known["checkpoint"] = LastCheckpoint.from_record(known["checkpoint"])
-        return cls(**known)
+        found = known(cls, parsed_record(text))
+        if found["state"] not in STATES:
+            raise ValueError(f"{found['state']} is no state")
+        if found.get("worker"):
+            found["worker"] = ProcessId(**known(ProcessId, found["worker"]))
+        found["live"] = Live.from_record(found.get("live") or {})
+        if found.get("checkpoint"):
+            found["checkpoint"] = LastCheckpoint.from_record(found["checkpoint"])
+        return cls(**found)
 
 
 def read_record(paths: JobPaths) -> Record:
@@ -102,15 +108,50 @@ def _is_last(record: Record) -> bool:
 
 
 def write_record(paths: JobPaths, record: Record) -> None:
-    write_whole(paths.state, record.to_json())
+    text = record.to_json()
+    try:
+        write_whole(paths.state, text)
+    except OSError:  # no room for a second one beside it: what it has takes it as well
+        _overwrite(paths.state, text)
+
+
+def begin(paths: JobPaths) -> None:
+    """The first record; raises where the disk has no room for what a worker cannot do without.
+
+    From here on the record has a place on the disk. Without it nobody would find the worker's socket.
+    """
+    write_record(paths, Record(state="starting", since=time.time()))
+    trial = paths.state.with_name("trial")
+    try:
+        fd = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, NEEDED)
+        finally:
+            os.close(fd)
+    finally:
+        with suppress(OSError):
+            trial.unlink(missing_ok=True)
+
+
+def _overwrite(path: Path, text: str) -> None:
+    """Write into the blocks that the file has; a reader that comes in between finds no record, and looks again."""
+    with open(path, "r+b", buffering=0) as file:
+        before = os.fstat(file.fileno()).st_size
+        body = text.encode().ljust(before)
+        try:
+            os.posix_fallocate(file.fileno(), 0, len(body))  # all of it, or nothing
+        except OSError:
+            file.truncate(before)
+            raise
+        file.write(body)
 
 
 def _written(paths: JobPaths) -> Record:
-    try:
-        return Record.from_json(paths.state.read_text())
-    except (OSError, ValueError, KeyError, TypeError):
-        # Not yet written, or of a later version: the lock alone decides whether somebody lives.
-        return Record(state="starting", since=time.time())
+    for _ in range(LOOKS):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return Record.from_json(paths.state.read_text())
+    # Not yet written, or of a later version: the lock alone decides whether somebody lives.
+    return Record(state="starting", since=time.time())
 
 
 def _is_locked(paths: JobPaths) -> bool:

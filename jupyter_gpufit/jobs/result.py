@@ -46,6 +46,8 @@ def save(reply: Reply, paths: JobPaths) -> None:
     aside.mkdir(mode=0o700)
     try:
         reply.save(aside)
+        for file in aside.iterdir():
+            file.chmod(0o600)  # and its directory is 0700 from the first moment
         shutil.rmtree(paths.result, ignore_errors=True)  # of an end before the job was resumed
         os.rename(aside, paths.result)
     except OSError:

@@ -35,12 +35,10 @@ def create_job_files(settings: Settings, job: Job) -> JobPaths:
     return paths
 
 
-def all_jobs(
-    settings: Settings, known: Mapping[Path, tuple[Job, JobPaths]] | None = None
-) -> list[tuple[Job, JobPaths]]:
+def all_jobs(settings: Settings, read: Mapping[Path, tuple[Job, JobPaths]] | None = None) -> list[tuple[Job, JobPaths]]:
     """This user's jobs, oldest first; a directory that holds no readable job.json is passed over.
 
-    Those in `known`, by their directory, are not read again: a job never changes.
+    Those in `read`, by their directory, are not read again: a job never changes.
     """
     found = []
     try:
@@ -49,7 +47,7 @@ def all_jobs(
         return []
     for root in entries:
         try:
-            found.append((known or {}).get(root) or _read_job(JobPaths(root)))
+            found.append((read or {}).get(root) or _read_job(JobPaths(root)))
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             continue  # being created or removed right now, or of a later version
     return sorted(found, key=lambda pair: pair[0].created)

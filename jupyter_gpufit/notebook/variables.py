@@ -19,6 +19,7 @@ from ..jobs.state import ENDED
 from ..program.reading.cell import CellNames
 from ..surroundings import generators as rng
 from ..surroundings import modes
+from ..system.files import for_its_owner
 from .cell import visible
 
 MOST_KEPT = 2  # jobs whose objects wait for a resume: each may hold a data set that nobody uses any more
@@ -54,7 +55,8 @@ def packed_sizes(shell: InteractiveShell, names: CellNames) -> dict[str, int]:
 def write_graph(paths: JobPaths, shipment: Shipment) -> None:
     """Put what travels on the disk, less its bytes."""
     try:
-        paths.graph.write_bytes(shipment.graph)
+        with open(paths.graph, "wb", opener=for_its_owner) as file:
+            file.write(shipment.graph)
     except OSError as error:
         raise StorageError(str(paths.graph), error.strerror or str(error), "GPUFIT_DATA") from error
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from ..jobs import journal
 from ..jobs.curves import Curve, Curves, Point, thinned
+from ..jobs.events import Metrics, ProgressMark
 from ..jobs.paths import JobPaths
 from ..jobs.picked import picked, shown
 from . import wire
 
+DRAWN = frozenset({Metrics.kind, ProgressMark.kind})
 MOST_JOBS = 16  # whose numbers are kept at once
 
 
@@ -28,7 +30,7 @@ class _Known:
     curves: Curves = field(default_factory=Curves)
 
     def catch_up(self, paths: JobPaths) -> None:
-        reader = journal.JournalReader(paths.journal, self.after)
+        reader = journal.JournalReader(paths.journal, self.after, DRAWN)
         try:
             for entry in reader.read():
                 self.curves.take(entry.event, entry.time)

@@ -16,6 +16,7 @@ from ..jobs.handover import Handover
 from ..jobs.job import Job
 from ..jobs.record import Record
 from ..settings import Settings
+from ..system.foreign import known, parsed_record
 from ..system.version import version
 
 
@@ -42,8 +43,10 @@ class GoOn:
 
     @classmethod
     def from_json(cls, text: str) -> GoOn:
-        record = json.loads(text)
-        return cls(**{name: record[name] for name in cls.__dataclass_fields__})
+        found = known(cls, parsed_record(text))
+        if set(found) != set(cls.__dataclass_fields__) or not isinstance(found["settings"], dict):
+            raise ValueError("it is not what a resume says")
+        return cls(**found)
 
 
 def of_a_worker(settings: Settings) -> dict[str, object]:

@@ -9,20 +9,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
+def for_its_owner(path: str, flags: int) -> int:
+    """An `opener`: whoever else may come into the directory one day, the file is its user's."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def write_whole(path: Path, text: str) -> None:
-    """Replace a small file in one step, so that a reader sees the old text or the new one."""
+    """Replace a small file in one step, so that a reader sees the old text or the new one; for its owner only."""
     with _replacing(path) as aside:
-        aside.write_text(text)
+        with open(aside, "x", opener=for_its_owner) as file:
+            file.write(text)
 
 
 def write_durably(path: Path, text: str) -> None:
     """The same for what no power cut may take back, readable by its owner only."""
     with _replacing(path) as aside:
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "w") as file:
+        with open(aside, "x", opener=for_its_owner) as file:
             file.write(text)
             file.flush()
-            os.fsync(fd)
+            os.fsync(file.fileno())
     sync_directory(path.parent)
 
 
@@ -33,7 +38,8 @@ def _replacing(path: Path) -> Iterator[Path]:
         yield aside
         os.replace(aside, path)
     except OSError:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # the first refusal tells more
+            aside.unlink(missing_ok=True)
         raise
 
 

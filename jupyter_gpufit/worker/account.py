@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import cast
 
 from ..jobs.epoch import current_epoch, next_epoch
-from ..jobs.events import CouldNotSave, Event, Saved, StateChange, Text
+from ..jobs.events import CouldNotSave, Event, Note, Saved, StateChange, Text
 from ..jobs.journal import Journal
 from ..jobs.live import Live
 from ..jobs.paths import JobPaths
@@ -34,17 +34,22 @@ class Account:
         self._paths = paths
         self._step = step
         self._holds_a_device = moved_here  # and moves until it runs
+        self._end: StateChange | None = None
+        self._end_in_journal = self._end_in_record = False
+        epoch = next_epoch(paths)  # before the journal keeps back what room there is
         self.journal = Journal(paths.journal, journal_limit)
         self.output = Output(self._emit)
         self.record = Record(
             state="moving" if moved_here else "starting",
             since=time.time(),
-            epoch=next_epoch(paths),
+            epoch=epoch,
             worker=ProcessId.of(os.getpid()),
             version=version(),
             step=before.step,
             checkpoint=before.checkpoint,
         )
+        if self.journal.short:
+            self.journal.append([Note(self.journal.short)])
 
     def close(self) -> None:
         """Nothing more is said."""
@@ -79,14 +84,34 @@ class Account:
     def end(self, state: State, reason: str, *, suspended: bool = False) -> None:
         """The last word, also on a full disk; but of a worker that is suspended, and may be woken."""
         self.output.flush()
-        self._write(replace(self._at(state, reason, ""), suspended=suspended), final=True)
-        self.journal.append_final(StateChange(state, reason, epoch=self.record.epoch))
+        if self.record.state in ENDED:
+            return
+        self._check_epoch()
+        self.record = replace(self._at(state, reason, ""), suspended=suspended)
+        self._end = StateChange(state, reason, epoch=self.record.epoch)
+        self._end_in_journal = self._end_in_record = False
+        self.write_end()
+
+    def write_end(self) -> bool:
+        """Have the end on the disk; False where the disk refuses it, which may be tried again."""
+        assert self._end is not None
+        self._end_in_record = self._end_in_record or self._note_end()
+        self._end_in_journal = self._end_in_journal or self.journal.append_final(self._end)
+        return self._end_in_record and self._end_in_journal
+
+    @property
+    def unwritten(self) -> list[str]:
+        """Of a job that has ended, the journal's last entries where the disk has not taken all of its end."""
+        if self._end is None or (self._end_in_record and self._end_in_journal):
+            return []
+        return [line.decode() for line in self.journal.unwritten(self._end)]
 
     def begin_again(self) -> None:
         """A suspended worker goes on, as the job's next epoch; to be called with the job's lock held."""
         # Ours before it is everybody's: what a thread of the cell prints meanwhile must not find a later worker.
         self.record = replace(self.record, epoch=current_epoch(self._paths) + 1)
         next_epoch(self._paths)
+        self._end = None
         self._write(replace(self._at("starting", "", ""), suspended=False))
 
     def _emit(self, events: Sequence[object]) -> None:
@@ -105,15 +130,20 @@ class Account:
     def _at(self, state: State, reason: str, device: str) -> Record:
         return replace(self.record, state=state, since=time.time(), reason=reason, device=device, step=self._step())
 
-    def _write(self, record: Record, *, final: bool = False) -> None:
+    def _write(self, record: Record) -> None:
         if self.record.state in ENDED:
             return
         self._check_epoch()
         self.record = record
-        try:
+        with suppress(OSError):  # the disk is full; the journal counts what is lost, and the next state may find room
             write_record(self._paths, record)
-        except OSError:
-            if final:
+
+    def _note_end(self) -> bool:
+        """The record's last state, if need be in the space kept back for it."""
+        for reserve_is_kept in (True, False):
+            if not reserve_is_kept:
                 self.journal.give_up_reserve()
-                write_record(self._paths, record)
-            # else: the disk is full; the journal counts what is lost, and the next state may find room
+            with suppress(OSError):
+                write_record(self._paths, self.record)
+                return True
+        return False

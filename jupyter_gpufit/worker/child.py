@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 
-from ..errors import GpufitError, NotNow, first_of
+from ..actions.stop import is_being_stopped
+from ..errors import GpufitError, LeavesAlready, NotNow, first_of
 from ..estimate.tracing.trace import import_what_traces
 from ..jobs.events import CouldNotSave, Failure, Note, ProgressMark, Saved, StateChange
 from ..jobs.handover import KEPT, Handover, kept, receive
@@ -32,23 +33,23 @@ from ..jobs.live import Memory
 from ..jobs.paths import JobPaths, socket_path
 from ..jobs.protocol import Answer, WorkerVerb
 from ..jobs.record import LastCheckpoint, read_record, unlock
-from ..jobs.result import descriptors, save
+from ..jobs.result import descriptors
 from ..jobs.state import ENDED, LEFT
 from ..settings import load_settings
 from ..system.processes import reproducible
+from ..system.runtime import runtime_of
 from ..system.trust import check_trusted
 from ..train import Finished, Released, train
 from .account import Account
-from .control import Followers, serve
+from .control import serve
+from .legacy import Legacy
 from .main_thread import MainThread
 
 if TYPE_CHECKING:
     from .on_device import Meter
     from .telling import Telling
 
-NEVER_BEGAN = Finished("stopped", "stopped before it began")
 TICK = 1.0  # seconds between two marks of progress
-COLLECT_PATIENCE = 60.0  # seconds that a connected front has to take the result before it goes to the disk
 LEAVE_PATIENCE = 10.0  # seconds for threads and libraries to end once everything is written
 
 
@@ -143,9 +144,14 @@ class Worker:
             settled=self._settled,
             steps=steps,
         )
-        self._given_up: Finished | Released = NEVER_BEGAN
-        self._followers = Followers(on_change=self._wake)
-        self._collected = False
+        self._given_up: Finished | Released = self._never_began
+        if handover.interrupted or (handover.claim is not None and is_being_stopped(self.paths)):
+            self.main.interrupt_at_once()  # what nobody could hear while this image began
+        self._legacy = Legacy(self.account, self.paths)
+
+    @property
+    def _never_began(self) -> Finished:
+        return Finished("stopped", f"stopped before it {'went on' if self.machine.handover.resumes else 'began'}")
 
     def _let_go_of_lock(self) -> None:
         """In a forked child, with which the job would look alive for as long as that lives."""
@@ -196,20 +202,23 @@ class Worker:
 
     async def _life(self) -> Finished | Released:
         self._before_the_cell = anyio.CancelScope()
-        self._woken = anyio.Event()
-        path = socket_path(self.settings, self.job.id)
+        self._legacy.begin()
+        path, remark = socket_path(self.settings, self.job.id), runtime_of(self.settings).remark
+        if remark:
+            self.account.output.put(Note(remark, once=True))
         async with anyio.create_task_group() as group:
             listening = anyio.Event()
-            group.start_soon(lambda: serve(path, self, self._followers, started=listening))
+            group.start_soon(lambda: serve(path, self, self._legacy.followers, started=listening))
             await listening.wait()
             self.account.reachable(str(path))
             group.start_soon(self._mark_progress)
             outcome = await self._train()
             self._end(outcome)
             while isinstance(outcome, Released) and await self._is_woken():
+                self._legacy.begin()
                 outcome = await self._train()
                 self._end(outcome)
-            await self._give_result()
+            await self._legacy.hand_over(self.machine.reply)
             group.cancel_scope.cancel()
         return outcome
 
@@ -221,13 +230,24 @@ class Worker:
                 finished = await train(self.job, self.machine, self.account.report)
             if self._before_the_cell.cancelled_caught:
                 finished = self._given_up
-        except* GpufitError as group:
-            finished = self._refused(first_of(group))
+        except* Exception as group:
+            finished = self._how_it_ended(group)
         return finished
+
+    def _how_it_ended(self, group: ExceptionGroup[Exception]) -> Finished:
+        """What cannot be done once the cell has ended takes nothing away from what it made."""
+        if self.machine.ended is not None:
+            traceback.print_exception(group, file=self.account.output.log)
+            return self.machine.ended
+        refusals, defects = group.split(GpufitError)
+        if defects is not None:
+            raise defects
+        assert refusals is not None
+        return self._refused(first_of(refusals))
 
     async def _is_woken(self) -> bool:
         """Once it is released: whether its process was suspended, and somebody resumes it."""
-        self._given_up = NEVER_BEGAN
+        self._given_up = self._never_began
         rest = self.machine.rest
         return rest is not None and await rest.until_woken(self.machine)
 
@@ -270,31 +290,6 @@ class Worker:
             with suppress(OSError):
                 self.account.output.put(ProgressMark(self.machine.steps.step, meter.used(), meter.peak()))
 
-    async def _give_result(self) -> None:
-        """Wait until the notebook has taken the variables; if none does, put them on the disk for a later one."""
-        reply = self.machine.reply
-        if reply is None:
-            return
-        with anyio.move_on_after(COLLECT_PATIENCE):
-            while self._followers.count and not self._collected:
-                self._woken = anyio.Event()
-                await self._woken.wait()
-        if self._collected:
-            return
-        try:
-            await anyio.to_thread.run_sync(save, reply, self.paths)
-        except OSError as error:
-            why = error.strerror or str(error)
-            self.account.journal.append(
-                [Note(f"The variables cannot be saved ({why}); the worker keeps them until collected.")]
-            )
-            while not self._collected:
-                self._woken = anyio.Event()
-                await self._woken.wait()
-
-    def _wake(self) -> None:
-        self._woken.set()
-
     def _settled(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
         """A checkpoint is durable, or came to nothing; unless it leaves, the job runs on."""
         self.account.saved(event, last)
@@ -307,10 +302,11 @@ class Worker:
         self._mark_last_progress()
         if isinstance(outcome, Finished):
             self.account.end(outcome.state, outcome.reason)
-            return
-        self.account.end("released", outcome.reason, suspended=self.machine.rest is not None)
-        if self.machine.rest is not None:
-            unlock(self._lock)  # for everybody else it is a released job like any other
+        else:
+            self.account.end("released", outcome.reason, suspended=self.machine.rest is not None)
+            if self.machine.rest is not None:
+                unlock(self._lock)  # for everybody else it is a released job like any other
+        self._legacy.ended()
 
     # What a front may ask: control.Controlled -----------------------------------------------------------------------
 
@@ -318,7 +314,8 @@ class Worker:
         return asdict(self.account.record)
 
     def interrupt(self) -> None:
-        if self.machine.running:
+        # One that leaves stands still: the interrupt strikes where it goes on, and nothing is lost by either.
+        if self.machine.running or self.account.record.state in ("saving", "moving"):
             self.main.interrupt()
         else:
             self._before_the_cell.cancel()
@@ -341,7 +338,11 @@ class Worker:
                 return await wishes.answer(self.machine, verb, to, began)
             return self._ask_before(verb)
         except (GpufitError, OSError) as error:
-            return Answer(False, error.why if isinstance(error, NotNow) else str(error))
+            leaves = {"leaves": True} if isinstance(error, LeavesAlready) else {}
+            return Answer(False, error.why if isinstance(error, NotNow) else str(error), leaves)
+
+    def defect(self, error: Exception) -> None:
+        traceback.print_exception(error, file=self.account.output.log)
 
     def answered(self) -> None:
         if self.machine.rest is not None:
@@ -362,5 +363,7 @@ class Worker:
         return None if self.machine.reply is None else descriptors(self.machine.reply)
 
     def collected(self) -> None:
-        self._collected = True
-        self._wake()
+        self._legacy.collected()
+
+    async def outcome(self) -> dict[str, Any]:
+        return await self._legacy.outcome()

@@ -5,6 +5,7 @@ It answers while the cell blocks the main thread, and for every front alike: ker
 
 from __future__ import annotations
 
+import math
 import os
 import socket as socket_module
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from anyio.abc import SocketAttribute, UNIXSocketStream
 from ..jobs.protocol import PROTOCOL, Answer, WorkerRequest, WorkerVerb
 
 LONGEST_REQUEST = 64 << 10  # bytes
+MOST_CLIENTS = 128  # at once; each takes a descriptor, of which the cell wants some, too
+FIRST_WORD = 30.0  # seconds for which one that says nothing is kept
 ACCEPT_AGAIN = 0.2  # seconds after a front could not be let in
 
 
@@ -30,8 +33,10 @@ class Controlled(Protocol):
     def end(self) -> None: ...
     def result(self) -> tuple[list[int], list[int]] | None: ...
     def collected(self) -> None: ...
+    async def outcome(self) -> dict[str, Any]: ...  # once there is one
     async def ask(self, verb: WorkerVerb, to: str) -> Answer: ...
     def answered(self) -> None: ...  # what was asked may now end this very socket
+    def defect(self, error: Exception) -> None: ...  # of ours: to be noted where its user can find it
 
 
 @dataclass
@@ -39,6 +44,7 @@ class Followers:
     """How many fronts are connected to see the job's end; the worker waits for them before it leaves."""
 
     count: int = 0
+    clients: int = 0  # that are connected at all
     on_change: Callable[[], None] = lambda: None
 
     def change(self, by: int) -> None:
@@ -68,12 +74,25 @@ def _remove(path: Path) -> None:
 
 
 async def _serve_client(client: Any, worker: Controlled, followers: Followers) -> None:
-    follows = False
-    async with client:
-        if _other_user(client):
-            return
+    """Whatever it sends, and whatever that breaks, ends nobody but this client."""
+    try:
+        async with client:
+            if followers.clients < MOST_CLIENTS and not _other_user(client):
+                followers.clients += 1
+                try:
+                    await _hear(client, worker, followers)
+                finally:
+                    followers.clients -= 1
+    except Exception as error:
+        worker.defect(error)
+
+
+async def _hear(client: UNIXSocketStream, worker: Controlled, followers: Followers) -> None:
+    follows, patience = False, FIRST_WORD
+    with suppress(TimeoutError):
         try:
-            while line := await _line(client):
+            while line := await _line(client, patience):
+                patience = math.inf
                 request = _decode(line)
                 if isinstance(request, WorkerRequest) and request.verb == "follow" and not follows:
                     follows = True
@@ -95,13 +114,14 @@ def _other_user(client: UNIXSocketStream) -> bool:
     return int.from_bytes(credentials[4:8], "little") not in (os.getuid(), 0)
 
 
-async def _line(client: UNIXSocketStream) -> bytes:
+async def _line(client: UNIXSocketStream, patience: float) -> bytes:
     """One request; a line comes whole in all but the strangest cases, and is put together in those."""
     received = b""
-    while not received.endswith(b"\n"):
-        if len(received) > LONGEST_REQUEST:
-            raise anyio.BrokenResourceError
-        received += await client.receive()
+    with anyio.fail_after(patience):
+        while not received.endswith(b"\n"):
+            if len(received) > LONGEST_REQUEST:
+                raise anyio.BrokenResourceError
+            received += await client.receive()
     return received
 
 
@@ -134,6 +154,8 @@ async def _answer(client: UNIXSocketStream, worker: Controlled, request: WorkerR
         case "checkpoint" | "release" | "move" | "resume" | "dismiss":
             await client.send((await worker.ask(request.verb, request.to)).encode())
             worker.answered()
+        case "outcome":
+            await client.send(Answer(True, data=await worker.outcome()).encode())
         case "collect":
             await _send_result(client, worker.result())
         case _:

@@ -71,6 +71,7 @@ class WorkerMachine:
     name: str = ""  # of the job
     modes: modes.Modes = field(default_factory=dict)  # as they arrived: what the cell changes goes back
     running: bool = False
+    ended: Finished | None = None  # how the cell did; its variables are packed
     meter: Meter | None = None
     estimated: for_job.Found = None
     pace: Pace = field(default_factory=Pace)
@@ -221,9 +222,10 @@ class WorkerMachine:
             self.program.leave()
             have_some_of_our_own()
             self._pack_result()
+            self.ended = _finished(left)
             for_job.learn_from(job, key, self.estimated, granted, left, self.meter.took, self.settings)
         self.output.flush()
-        return _finished(left)
+        return self.ended
 
     def _open(self, job: Job) -> str:
         """Fill the namespace; the key under which is learned what the cell took, from its start only."""
@@ -318,6 +320,7 @@ class WorkerMachine:
             repeats=False,
             claim=HeldClaim(moved.to.claim.id, moved.to.fds[0]),
             left=self._left,
+            interrupted=self.main.interrupted,
         )
         self.output.stop()
         try:

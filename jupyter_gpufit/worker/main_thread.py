@@ -58,6 +58,15 @@ class MainThread:
         """Whether it runs something now, or stands still in it."""
         return self._busy
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether an interrupt waits for user code to strike."""
+        return self._interrupted_early
+
+    def interrupt_at_once(self) -> None:
+        """Interrupt the user's code as soon as there is any; for the time before `serve`."""
+        self._interrupted_early = True
+
     def serve(self) -> None:
         """Run what is asked until `leave`; to be called in the main thread."""
         assert threading.current_thread() is threading.main_thread()

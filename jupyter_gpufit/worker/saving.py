@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeAlias
 import anyio
 
 from ..errors import GpufitError, NotHere
-from ..jobs.events import WAITING, CouldNotSave, Saved, Why
+from ..jobs.events import ENDED_FIRST, WAITING, CouldNotSave, Saved, Why
 from ..jobs.record import LastCheckpoint
 from ..lab import Granted
 from ..train import Moved, Released
@@ -142,9 +142,12 @@ class Saver:
         return self._open
 
     @property
-    def leaving(self) -> bool:
-        """Whether it is on its way out already."""
-        return any(wish is not None and wish.leave is not None for wish in (self._wish, self._writing))
+    def leaving(self) -> Why | None:
+        """By what it is on its way out already."""
+        for wish in (self._writing, self._wish):
+            if wish is not None and wish.leave is not None:
+                return wish.why
+        return None
 
     def ask(
         self,
@@ -182,7 +185,7 @@ class Saver:
         """The cell has ended: nothing can be saved any more."""
         self._keeps.want(False)
         if (wish := self._wish) is not None:
-            self._fail(wish, "the cell ended first, without another safe point.")
+            self._fail(wish, ENDED_FIRST)
 
     async def _arm(self) -> None:
         """Have the next safe point save. Until all is ready for that the training runs on, whoever else asks."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..devices.device import Device, find_device
 from ..devices.here import read_devices_async
-from ..errors import NotNow
+from ..errors import LeavesAlready, NotNow
 from ..jobs.events import StateChange
 from ..jobs.protocol import Answer, WorkerVerb
 from ..lab import Granted, Waiting, claim_now, open_lab
@@ -31,14 +31,15 @@ async def answer(machine: WorkerMachine, verb: WorkerVerb, to: str, began: dict[
 
 def checkpoint(machine: WorkerMachine) -> int:
     """Have the job saved at its next safe point; the checkpoint's number."""
-    if not machine.saver.leaving:
+    if machine.saver.leaving is None:
         machine.report(StateChange("saving", "at its next safe point", labels(machine.granted)))
     return machine.saver.ask("asked")
 
 
 def release(machine: WorkerMachine) -> int:
     """Have it saved, and leave the device."""
-    _refuse_if_leaving(machine)
+    if machine.saver.leaving != "release":
+        _refuse_if_leaving(machine)
     machine.report(StateChange("saving", "at its next safe point, to be released", labels(machine.granted)))
     return machine.saver.ask("release", lambda step: released(machine.name, step))
 
@@ -57,17 +58,17 @@ async def move(machine: WorkerMachine, to: str) -> tuple[int, str]:
     if isinstance(held, Waiting):
         which = f"{to} is not" if to else "no other device is"
         raise NotNow(machine.name, f"{which} to be had at once ({held}).")
-    if not machine.running or machine.saver.leaving:  # since the claim was asked for
+    if not machine.running or machine.saver.leaving is not None:  # since the claim was asked for
         held.give_back()
-        raise NotNow(machine.name, "it is leaving its device already.")
+        raise LeavesAlready(machine.name)
     there = labels(held.granted)
     machine.report(StateChange("moving", f"to {there}, from its next safe point", labels(machine.granted)))
     return machine.saver.ask("move", lambda step: Moved(held.granted), held.give_back), there
 
 
 def _refuse_if_leaving(machine: WorkerMachine) -> None:
-    if machine.saver.leaving:
-        raise NotNow(machine.name, "it is leaving its device already.")
+    if machine.saver.leaving is not None:
+        raise LeavesAlready(machine.name)
 
 
 def _targets(devices: Sequence[Device], to: str, here: Granted, name: str) -> str:

@@ -27,7 +27,7 @@ def answer(machine: WorkerMachine, account: Account, fd: int, verb: WorkerVerb, 
         return Answer(True)
     try:
         why = _begin_again(machine, account, fd, GoOn.from_json(to))
-    except (GpufitError, OSError) as error:
+    except (GpufitError, OSError, ValueError) as error:
         why = str(error)
     rest.woken, rest.dismissed = not why, bool(why)
     return Answer(False, why, {"ends": True}) if why else Answer(True)

@@ -8,6 +8,7 @@ import {
 import { ISignal, Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 
+import { Cleaner } from './cleaner';
 import { Entry } from './schema';
 import { written } from './terminal';
 import { deviceWords, formatCount, stepWords } from './units';
@@ -32,8 +33,10 @@ interface Block {
 }
 
 export class Output extends Panel {
-  constructor(private rendermime: IRenderMimeRegistry) {
+  constructor(rendermime: IRenderMimeRegistry) {
     super();
+    const sanitizer = new Cleaner(rendermime.sanitizer);
+    this.rendermime = rendermime.clone({ sanitizer });
     this.addClass('jp-gpufit-output');
     this.addClass('jp-OutputArea');
     this.node.tabIndex = 0;
@@ -273,6 +276,7 @@ export class Output extends Panel {
     }
   }
 
+  private rendermime: IRenderMimeRegistry;
   private _waiting: Entry[] = [];
   private _blocks: Block[] = [];
   private _marks = new Map<number, Widget>(); // where the notes and states are

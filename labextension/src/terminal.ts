@@ -1,4 +1,4 @@
-/** What a terminal would show of written text: carriage returns and backspaces done; pure. */
+/** What a terminal would show of written text: carriage returns and backspaces done, in one pass; pure. */
 
 /** `text` after `more` was written behind it. */
 export function written(text: string, more: string): string {
@@ -6,26 +6,66 @@ export function written(text: string, more: string): string {
     return text + more;
   }
   const start = text.lastIndexOf('\n') + 1;
-  const lines = (text.slice(start) + more).replace(/\r+\n/g, '\n').split('\n');
-  return text.slice(0, start) + lines.map(overwritten).join('\n');
+  const lines = (text.slice(start) + more).split('\n');
+  const last = lines.pop()!;
+  // One that ends the text has nothing behind it yet: what comes next decides.
+  const open = last.endsWith('\r') ? '\r' : '';
+  return (
+    text.slice(0, start) +
+    lines.map(line => `${shown(line)}\n`).join('') +
+    shown(last) +
+    open
+  );
 }
 
-/** One line, in which each carriage return goes back to the start. */
-function overwritten(line: string): string {
-  // One that ends the line has nothing behind it yet: what comes next decides.
-  const [, body, open] = /^([^]*?)(\r*)$/.exec(line)!;
-  const shown = body.split('\r').reduce((under, over) => {
-    // Colours count as letters here, so what would be left of the line below them cannot be told.
-    const covers = over.includes('\u001b') || under.includes('\u001b');
-    return covers ? over || under : over + under.slice(over.length);
-  });
-  return erased(shown) + (open ? '\r' : '');
+/** One line; the carriage returns at its end are not done. */
+function shown(line: string): string {
+  let end = line.length;
+  // Not by a regular expression: one tries each place of a long run anew.
+  while (line[end - 1] === '\r') {
+    end--;
+  }
+  return erased(overwritten(line.slice(0, end).split('\r')));
+}
+
+/** Each part is written over those before it, so the last one is looked at first. */
+function overwritten(parts: string[]): string {
+  let at = parts.length - 1;
+  let text = parts[at];
+  const first = lowest(parts);
+  while (at-- > first) {
+    text += parts[at].slice(text.length);
+  }
+  return text;
+}
+
+/**
+ * The first part of which something may be seen. Colours count as letters here, so what would be left of a line with
+ * colours cannot be told: it goes as soon as anything is written over it.
+ */
+function lowest(parts: string[]): number {
+  let first = parts.length - 1;
+  while (first > 0 && !parts[first].includes('\u001b')) {
+    first--;
+  }
+  if (!parts[first].includes('\u001b')) {
+    return first;
+  }
+  const over = parts.findIndex((part, at) => at > first && part);
+  return over < 0 ? first : over;
 }
 
 function erased(line: string): string {
-  let text = line;
-  while (/[^\b]\x08/.test(text)) {
-    text = text.replace(/[^\b]\x08/g, '');
+  if (!line.includes('\b')) {
+    return line;
   }
-  return text.replace(/\x08/g, '');
+  const left: string[] = [];
+  for (const letter of line.split('')) {
+    if (letter === '\b') {
+      left.pop();
+    } else {
+      left.push(letter);
+    }
+  }
+  return left.join('');
 }

@@ -103,6 +103,34 @@ def test_trusts_nothing(stage: Stage) -> None:
     assert ran == []
 
 
+def test_looking_at_an_output_asks_nobody_and_runs_no_command(stage: Stage) -> None:
+    asked: list[str] = []
+    stage.page.on("request", lambda request: asked.append(request.url) if "asked" in request.url else None)
+    away = "https://asked.invalid/picture.png"
+    html = (
+        f"<img src='{away}'><img src='/api/asked'><img srcset='{away} 2x'><video poster='{away}' src='{away}'></video>"
+        f"<table background='{away}'><tr><td style='background-image: url({away})'>cell</td></tr></table>"
+        f"<form action='{away}'><p>inside</p></form>"
+        "<button data-commandlinker-command='filebrowser:delete'>press</button>"
+        f"<a href='{away}' ping='{away}' data-commandlinker-command='apputils:reset'>link</a>"
+        f"<img alt='drawn' src='data:image/png;base64,{PIXEL}'>"
+    )
+    log = open_log(
+        stage,
+        display({"text/html": html}),
+        display({"text/markdown": f"![picture]({away})\n\n{html}"}),
+        text("the end\n"),
+    )
+
+    expect(log).to_contain_text("the end")
+    expect(log).to_contain_text("inside")
+    expect(log.locator("img[alt=drawn]").first).to_have_attribute("src", f"data:image/png;base64,{PIXEL}")
+    for left in ("form", "[data-commandlinker-command]", "[srcset]", "[poster]", "[background]", "[ping]"):
+        expect(log.locator(left)).to_have_count(0)
+    assert log.locator("img[src*=asked], [style*=asked]").count() == 0
+    assert asked == []
+
+
 def test_ten_thousand_lines_do_not_hold_up_the_page(stage: Stage) -> None:
     lines = [text(f"step {i}: loss {1 / (i + 1):.6f}\n", "stderr" if i % 500 == 0 else "stdout") for i in range(10_000)]
     stage.page.evaluate(WATCH_TASKS)

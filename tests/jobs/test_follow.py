@@ -5,23 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from jupyter_gpufit.jobs.events import Event, StateChange
+from jupyter_gpufit.jobs.events import Entry, Event, Failure, Gap, StateChange, Text, encode_entry
 from jupyter_gpufit.jobs.follow import _how_it_died, follow
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.journal import Journal
 from jupyter_gpufit.jobs.paths import JobPaths
-from jupyter_gpufit.jobs.record import Record, write_record
+from jupyter_gpufit.jobs.record import Record, take_lock, write_record
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.identity import ProcessId
+from jupyter_gpufit.worker.control import Followers
+from tests.worker.test_control import Recorded, serving
 
 JOB = Job(id="j", name="j", source="", created=0.0, cwd="/")
+RUNNING = Record(state="running", since=0.0, worker=ProcessId.of(os.getpid()))
 
 
 def test_a_worker_that_never_began_did_not_end_in_the_middle_of_the_cell() -> None:
@@ -74,3 +78,35 @@ async def test_a_release_is_a_pause_for_whoever_looks_on(paths: JobPaths) -> Non
 async def test_a_released_job_that_is_deleted_is_followed_no_longer(paths: JobPaths) -> None:
     end, _ = await followed_on(paths, lambda: shutil.rmtree(paths.root))
     assert end.state == "released"
+
+
+@pytest.mark.anyio
+async def test_an_end_that_no_file_could_take_is_heard_from_the_worker(paths: JobPaths, tmp_path: Path) -> None:
+    write_record(paths, running := replace(RUNNING, epoch=1, socket=str(tmp_path / "s")))
+    journal = Journal(paths.journal, 1 << 20)
+    journal.append([Text("stdout", "written")])
+    end = StateChange("failed", epoch=1)
+    last: list[Event] = [Gap(3, "No space left on device"), Failure("KeyError", "'x'", ("KeyError",)), end]
+    worker = Recorded(unwritten=[encode_entry(Entry(2 + at, 0.0, event)).decode() for at, event in enumerate(last)])
+    shown: list[Event] = []
+    lock, followers = take_lock(paths, "j"), Followers()
+    with anyio.fail_after(60):
+        async with serving(Path(running.socket), worker, followers):
+            assert await follow(JOB, paths, lambda event, when=None: shown.append(event)) == end
+            gone = anyio.Event()
+            followers.on_change = gone.set
+            if followers.count:
+                await gone.wait()
+    os.close(lock)
+    journal.close()
+    assert shown == [Text("stdout", "written"), *last]
+
+
+@pytest.mark.anyio
+async def test_a_journal_without_an_end_whose_worker_is_gone_ends_as_the_record_says(paths: JobPaths) -> None:
+    write_record(paths, Record(state="done", since=0.0, epoch=3))
+    journal = Journal(paths.journal, 1 << 20)
+    journal.append([StateChange("released", epoch=1), StateChange("running", epoch=2)])
+    journal.close()
+    with anyio.fail_after(60):
+        assert await follow(JOB, paths, lambda event, when=None: None) == StateChange("done", epoch=3)

@@ -190,3 +190,14 @@ def test_a_turn_for_which_no_file_can_be_opened_waits(tmp_path: Path, monkeypatc
     journal.append([_out("40"), _out("41")])
     assert path.exists()
     assert [text.split()[0] for text in _texts(reader)] == [str(number) for number in range(42)]
+
+
+def test_a_reader_of_some_kinds_passes_over_the_others_and_goes_on_behind_them(tmp_path: Path) -> None:
+    journal = _journal(tmp_path / "journal.jsonl")
+    state = StateChange("running", device='"kind":"text"')
+    journal.append([_out("a"), state, _out('{"seq":9,"time":1.0,"kind":"state"')])
+    reader = JournalReader(tmp_path / "journal.jsonl", 0, frozenset({"state"}))
+    _opened.append(reader)
+    assert [(entry.seq, entry.event) for entry in reader.read()] == [(2, state)] and reader.after == 3
+    journal.append([_out("b"), StateChange("done")])
+    assert [entry.seq for entry in reader.read()] == [5] and reader.after == 5

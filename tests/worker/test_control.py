@@ -24,6 +24,7 @@ from jupyter_gpufit.jobs.protocol import Answer, WorkerRequest, WorkerVerb
 from jupyter_gpufit.jobs.record import Record
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.directories import runtime_dir
+from jupyter_gpufit.worker import control
 from jupyter_gpufit.worker.control import Followers, serve
 
 JOB = Job(id="abc234", name="bert", source="", created=0.0, cwd="/")
@@ -35,6 +36,9 @@ class Recorded:
 
     asked: list[str] = field(default_factory=list)
     files: tuple[list[int], list[int]] | None = None
+    unwritten: list[str] = field(default_factory=list)
+    defects: list[Exception] = field(default_factory=list)
+    breaks: bool = False
 
     def state(self) -> dict[str, Any]:
         return {"state": "running"}
@@ -51,11 +55,19 @@ class Recorded:
     def collected(self) -> None:
         self.asked.append("collected")
 
+    async def outcome(self) -> dict[str, Any]:
+        return {"state": "done", "unwritten": self.unwritten}
+
     async def ask(self, verb: WorkerVerb, to: str) -> Answer:
         self.asked.append(f"{verb} {to}".strip())
+        if self.breaks:
+            raise ZeroDivisionError
         return Answer(verb != "release", "what will happen, or why not")
 
     def answered(self) -> None: ...
+
+    def defect(self, error: Exception) -> None:
+        self.defects.append(error)
 
 
 @asynccontextmanager
@@ -135,6 +147,11 @@ def test_knows_who_follows_until_they_go(tmp_path: Path) -> None:
         b'{"verb": "explode", "protocol": 1}\n',
         b'{"verb": "state", "protocol": 99}\n',
         b"\xff\xfe\n",
+        b"[" * 60_000 + b"\n",
+        b'{"verb": ["state"], "protocol": 1}\n',
+        b'{"verb": "state", "protocol": "1"}\n',
+        b'{"verb": "move", "protocol": 1, "to": {"a": 1}}\n',
+        b'{"verb": "state", "protocol": ' + b"9" * 5_000 + b"}\n",
     ],
 )
 def test_a_request_that_makes_no_sense_is_answered_and_the_next_one_is_heard(tmp_path: Path, line: bytes) -> None:
@@ -145,6 +162,55 @@ def test_a_request_that_makes_no_sense_is_answered_and_the_next_one_is_heard(tmp
                 answer = json.loads(await stream.receive())
                 assert answer["ok"] is False and answer["why"]
             assert (await ask(JOB, record, "state")).ok
+
+    anyio.run(run)
+
+
+def test_what_breaks_for_one_client_breaks_for_nobody_else(tmp_path: Path) -> None:
+    async def run() -> None:
+        worker = Recorded(breaks=True)
+        async with serving(tmp_path / "s", worker, Followers()) as record:
+            with pytest.raises(Unreachable, match="closed the connection"):
+                await ask(JOB, record, "checkpoint")
+            assert (await ask(JOB, record, "state")).ok
+        assert [type(defect) for defect in worker.defects] == [ZeroDivisionError]
+
+    anyio.run(run)
+
+
+def test_a_crowd_that_says_nothing_takes_no_more_than_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "FIRST_WORD", 0.5)
+
+    async def run() -> None:
+        async with serving(tmp_path / "s", Recorded(), Followers()) as record:
+            crowd = [socket.socket(socket.AF_UNIX) for _ in range(control.MOST_CLIENTS + 20)]
+            for one in crowd:
+                one.connect(record.socket)
+            for one in crowd:  # those beyond the share at once, the others after a while
+                await anyio.wait_readable(one)
+                assert one.recv(1) == b""
+                one.close()
+            assert (await ask(JOB, record, "state")).ok
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("answer", [b"[" * 60_000 + b"\n", b"7\n", b'{"ok": true, "data": 3}\n', b"x" * (5 << 20)])
+def test_an_answer_that_makes_no_sense_is_a_sentence(tmp_path: Path, answer: bytes) -> None:
+    async def run() -> None:
+        async def answering(client: Any) -> None:
+            async with client:
+                await client.receive()
+                await client.send(answer)
+
+        listener = await anyio.create_unix_listener(tmp_path / "s")
+        async with listener, anyio.create_task_group() as group:
+            group.start_soon(listener.serve, answering)
+            with pytest.raises(Unreachable, match="cannot be read"):
+                await ask(JOB, Record(state="running", since=0.0, socket=str(tmp_path / "s")), "state")
+            group.cancel_scope.cancel()
 
     anyio.run(run)
 

@@ -17,6 +17,7 @@ from ...devices.device import Kind
 from ...settings import Settings
 from ...system.directories import data_dir
 from ...system.files import write_whole
+from ...system.foreign import known, parsed_record
 from ...units import format_bytes
 from .report import Estimate
 
@@ -100,9 +101,8 @@ def _lines(path: Path) -> list[str]:
 
 def _lesson(line: str) -> Lesson | None:
     try:
-        record = json.loads(line)
-        known = {name: record[name] for name in Lesson.__dataclass_fields__ if name in record}
-        return Lesson(**known) if record["format"] <= FORMAT else None
+        record = parsed_record(line)
+        return Lesson(**known(Lesson, record)) if record["format"] <= FORMAT else None
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -1,0 +1,320 @@
+"""Every verb in every moment of a job's life, also two at once: an answer that is true, and a state that is meant.
+
+Real workers, and the very functions that magic, command line and panel call. Of two at once either may come first:
+`MEANT` says which states a pair may leave, and a training that nobody killed is never lost.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from pathlib import Path
+
+import anyio
+import pytest
+
+from jupyter_gpufit.actions.ask import asked
+from jupyter_gpufit.actions.clean import clean
+from jupyter_gpufit.actions.possible import why_not
+from jupyter_gpufit.actions.release import release
+from jupyter_gpufit.actions.resume import resume
+from jupyter_gpufit.actions.status import read_job
+from jupyter_gpufit.actions.stop import stop
+from jupyter_gpufit.devices.here import read_devices_async
+from jupyter_gpufit.engine.local import WaitingWorker
+from jupyter_gpufit.errors import GpufitError
+from jupyter_gpufit.graph import ship
+from jupyter_gpufit.jobs.job import Job, Options, new_job_id
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import LastCheckpoint, Record, read_record, write_record
+from jupyter_gpufit.jobs.state import OVER, State
+from jupyter_gpufit.jobs.store import create_job_files
+from jupyter_gpufit.jobs.watch import changes
+from jupyter_gpufit.lab import Request, claim, open_lab
+from jupyter_gpufit.notebook.variables import write_graph
+from jupyter_gpufit.settings import Settings, load_settings
+from tests.kernels import TIMEOUT, environment
+from tests.nursery import Nursery
+
+pytestmark = pytest.mark.slow
+
+VERBS = ("checkpoint", "release", "move", "resume", "stop", "clean")
+DEAD: tuple[State, ...] = ("released", "done", "failed", "stopped", "lost")
+
+LOOP = "import os, time\nwhile not os.path.exists({go!r}):\n    open({begun!r}, 'w').close(); time.sleep(0.01)\n"
+NO_SAFE_POINT = (
+    "import os, time\ndef wait(n):\n    while not os.path.exists({go!r}): time.sleep(0.01)\n"
+    "found = [wait(n) for n in range(1)]\n"
+)
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    home = Path(tempfile.mkdtemp(prefix="gpufit"))  # a socket's path is short
+    env = environment(home, GPUFIT_ESTIMATE_LIMIT="0", GPUFIT_STOP_PATIENCE="20", GPUFIT_DEVICES="cpu:2x2GiB")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, value)
+        nursery = Nursery.open(env, home)
+        patch.setattr(WaitingWorker, "spawn", nursery.spawn)
+        try:
+            yield nursery
+        finally:
+            nursery.close()
+            shutil.rmtree(home)
+
+
+@dataclass
+class Life:
+    """One job, and where it is told to go on."""
+
+    job: Job
+    paths: JobPaths
+    settings: Settings
+    nursery: Nursery
+    go: Path
+
+    @property
+    def record(self) -> Record:
+        return read_record(self.paths)
+
+    async def until(self, reached: Callable[[Record], bool]) -> Record:
+        async with changes(self.paths) as looks:
+            async for record in looks:
+                if reached(record):
+                    return record
+        raise AssertionError
+
+    async def do(self, verb: str) -> str:
+        """The verb's last words; a refusal begins with its kind."""
+        try:
+            words = [word async for word in self._steps(verb)]
+        except GpufitError as error:
+            return f"{type(error).__name__}: {error}"
+        return words[-1]
+
+    def _steps(self, verb: str) -> AsyncIterator[str]:
+        match verb:
+            case "checkpoint" | "move":
+                return asked(self.job, self.paths, verb)
+            case "release":
+                return release(self.settings, self.job.id, insist=False)
+            case "resume":
+                return resume(self.settings, self.job.id)
+            case "stop":
+                return stop(self.job, self.paths, self.settings.stop_patience)
+        return self._clean()
+
+    async def _clean(self) -> AsyncIterator[str]:
+        for word in await anyio.to_thread.run_sync(lambda: list(clean(self.settings, [self.job.id]))):
+            yield word
+
+    def end(self) -> None:
+        self.nursery.hold.touch()
+        worker = self.record.worker
+        if worker is not None:
+            worker.signal(signal.SIGKILL)
+        for file in (self.nursery.hold, self.nursery.begun, self.go):
+            file.unlink(missing_ok=True)
+
+
+def new_life(nursery: Nursery, cell: str, gpu: str = "") -> Life:
+    settings, id = load_settings(), new_job_id()
+    go = nursery.hold.with_name(f"go-{id}")
+    source = cell.format(go=str(go), begun=f"{go}.begun")
+    job = Job(id=id, name=id, source=source, created=time.time(), cwd="/", options=Options(gpu=gpu))
+    return Life(job, create_job_files(settings, job), settings, nursery, go)
+
+
+@asynccontextmanager
+async def living(nursery: Nursery, cell: str = LOOP, gpu: str = "") -> AsyncIterator[Life]:
+    """A job whose worker has begun."""
+    life = new_life(nursery, cell, gpu)
+    shipment = ship([], {})
+    write_graph(life.paths, shipment)
+    nursery.spawn(os.environ).give(life.job, life.paths, shipment.memory.fds, 1)
+    try:
+        with anyio.fail_after(TIMEOUT):
+            yield life
+    finally:
+        life.end()
+
+
+async def exists(file: Path) -> None:
+    while not file.exists():  # noqa: ASYNC110, ASYNC240 - made by a cell, or by a process that begins
+        await anyio.sleep(0.01)
+
+
+# Moments --------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def queued(nursery: Nursery) -> AsyncIterator[Life]:
+    lab = open_lab(load_settings())
+
+    async def look() -> object:
+        return await read_devices_async(load_settings())
+
+    request = Request(job_id="holder", name="holder", exclusive=True, gpu="cpu:0")
+    async with claim(lab, request, look):  # type: ignore[arg-type]
+        async with living(nursery, gpu="cpu:0") as life:
+            await life.until(lambda record: record.state == "queued" and bool(record.socket))
+            yield life
+
+
+@asynccontextmanager
+async def running(nursery: Nursery, *, hold: bool = False) -> AsyncIterator[Life]:
+    if not hold:
+        nursery.hold.touch()
+    async with living(nursery) as life:
+        await exists(Path(f"{life.go}.begun"))
+        yield life
+
+
+@asynccontextmanager
+async def about_to(nursery: Nursery, verb: str) -> AsyncIterator[Life]:
+    """Asked for something that waits for its safe point."""
+    nursery.hold.touch()
+    async with living(nursery, NO_SAFE_POINT) as life:
+        await life.until(lambda record: record.state == "running" and bool(record.socket))
+        async with anyio.create_task_group() as group:
+            group.start_soon(life.do, verb)
+            await life.until(lambda record: record.state in ("saving", "moving"))
+            yield life
+            group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def between_two_images(nursery: Nursery) -> AsyncIterator[Life]:
+    """Saved, and holding the device on which it goes on, while nobody is there who could listen."""
+    async with running(nursery, hold=True) as life:
+        async with anyio.create_task_group() as group:
+            group.start_soon(life.do, "move")
+            await exists(nursery.begun)
+            yield life
+            group.cancel_scope.cancel()
+
+
+MOMENTS = {
+    "queued": queued,
+    "running": running,
+    "saving": lambda nursery: about_to(nursery, "checkpoint"),
+    "about to leave": lambda nursery: about_to(nursery, "release"),
+    "about to move": lambda nursery: about_to(nursery, "move"),
+    "between two images": between_two_images,
+}
+LEAVES = ("about to leave", "about to move", "between two images")
+
+
+def meant(moment: str, verbs: tuple[str, ...]) -> set[State]:
+    """The states in which these verbs may leave a job of this moment."""
+    left: set[State] = set()
+    if "stop" in verbs:
+        left |= {"stopped"}
+    if moment != "queued" and ("release" in verbs or moment == "about to leave"):
+        left |= {"released"}
+    if not left or ("resume" in verbs and left):
+        left |= {"queued"} if moment == "queued" else {"running"}
+    return left
+
+
+async def settled(life: Life, wanted: set[State]) -> State:
+    with anyio.move_on_after(20):
+        return (await life.until(lambda record: record.state in wanted and record.state != "lost")).state
+    return life.record.state
+
+
+async def all_told(life: Life, moment: str, verbs: tuple[str, ...]) -> dict[int, str]:
+    """What each answers, asked in the same moment; the job is let go on once all are asked."""
+    said: dict[int, str] = {}
+
+    async def ask(number: int, verb: str) -> None:
+        said[number] = await life.do(verb)
+
+    async with anyio.create_task_group() as group:
+        for number, verb in enumerate(verbs):
+            group.start_soon(ask, number, verb)
+        if moment == "between two images":
+            await anyio.sleep(0.2)  # not waited for: each moment until the new image listens is one of the test's
+            life.nursery.hold.touch()
+        elif moment in ("saving", "about to leave", "about to move") and "stop" not in verbs:
+            await anyio.sleep(0.2)
+            life.go.touch()
+    return said
+
+
+def is_true(verb: str, words: str, others: tuple[str, ...], state: State, gone: bool) -> bool:
+    """Whether the answer says what has become of the job, as far as words can be held against a state."""
+    over = gone or state in OVER
+    if words.startswith("NotNow"):  # "goes on as it was"
+        return not over or "stop" in others or "release" in others
+    if words.startswith(("WorkerDied", "Unreachable")):
+        return False
+    if verb == "stop":
+        return "ended" in words and (over or "resume" in others)
+    if verb == "clean":
+        return words.startswith("JobBusy") if not gone else True
+    return True
+
+
+async def lived(nursery: Nursery, moment: str, verbs: tuple[str, ...]) -> None:
+    async with MOMENTS[moment](nursery) as life:
+        said = await all_told(life, moment, verbs)
+        cleaned = not life.paths.root.exists()
+        if cleaned:
+            assert "clean" in verbs and set(verbs) & {"stop", "release"}, said
+            return
+        wanted = meant(moment, verbs)
+        if moment in (*LEAVES, "saving"):
+            wanted |= {"done", "running"}  # it is let go on
+        state = await settled(life, wanted)
+        assert state in wanted, (said, life.record)
+        for number, verb in enumerate(verbs):
+            others = verbs[:number] + verbs[number + 1 :]
+            assert is_true(verb, said[number], others, state, cleaned), (verb, said, state)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_each_verb_in_each_moment(nursery: Nursery, moment: str, verb: str) -> None:
+    anyio.run(lived, nursery, moment, (verb,))
+
+
+@pytest.mark.parametrize("verbs", list(combinations_with_replacement(VERBS, 2)), ids=" and ".join)
+@pytest.mark.parametrize("moment", ["queued", "running", "between two images"])
+def test_each_two_verbs_at_once(nursery: Nursery, moment: str, verbs: tuple[str, str]) -> None:
+    anyio.run(lived, nursery, moment, verbs)
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["unsaved", "saved"])
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("state", DEAD)
+def test_each_verb_on_a_job_that_does_not_run(nursery: Nursery, state: State, verb: str, saved: bool) -> None:
+    life = new_life(nursery, LOOP)
+    checkpoint = LastCheckpoint(3, 0.0, 1) if saved else None
+    write_record(life.paths, Record(state=state if state != "lost" else "running", since=0.0, checkpoint=checkpoint))
+    said = anyio.run(life.do, verb)
+    kind = said.partition(":")[0]
+    match verb:
+        case "stop":
+            assert said == f"{life.job.name} has ended already ({state})."
+        case "clean":
+            assert "removed" in said and not life.paths.root.exists()
+            return
+        case "release":
+            assert said == f"{life.job.name} holds no device: it is {state}."
+        case "resume":
+            assert kind == "NotResumable"  # there is no start.json; without a checkpoint, it says so first
+            assert ("no checkpoint" in said or "has ended well" in said) == (not saved or state == "done")
+        case _:
+            assert kind == "HasEnded" and f"is {state}" in said
+    assert life.record.state == state
+    if verb in ("checkpoint", "move", "release", "stop"):
+        assert why_not(read_job(life.job, life.paths), verb)  # type: ignore[arg-type]
