@@ -75,6 +75,7 @@ _FAMILIES = (
     "kinds.containers",
     "kinds.functions",
     "kinds.exceptions",
+    "kinds.iterations",
     "kinds.odd",
     "kinds.directories",
     "kinds.instances",

@@ -13,7 +13,7 @@ import io
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ import cloudpickle
 
 from ..errors import CannotArrive
 from .code import names_used
+from .ids import id_of, in_place_of, stored_ids
 from .kind import Kind, Reduced, kind_of
 from .opening import Opener
 from .refusals import stays
@@ -65,6 +66,15 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._globals: dict[str, dict[int, str]] = {}
 
     passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError)  # not an object's fault
+
+    def stored_ids(self) -> dict[int, Any]:
+        """The objects whose id() is a number in what was written, by that number."""
+        return stored_ids(self.stream.getvalue(), self.memo.copy)
+
+    def take_ids(self, ids: Mapping[int, Any]) -> None:
+        """Write these numbers as the id() of their objects. Only where there are any: it costs a call per object."""
+        if ids:
+            self.persistent_id = in_place_of(ids)
 
     def kind(self, cls: type) -> Kind:
         return kind_of(cls, self.kinds)
@@ -127,8 +137,8 @@ class GraphUnpickler(pickle.Unpickler):
         super().__init__(stream, buffers=map(opener.view, buffers))
         self.load()
 
-    def persistent_load(self, _: Any) -> Any:
-        return next(self._given)
+    def persistent_load(self, pid: tuple[Any] | None) -> Any:
+        return next(self._given) if pid is None else id_of(pid)
 
     def find_class(self, module: str, name: str) -> Any:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..errors import CannotTravel, StorageError
-from ..graph import GraphMemory, Reply, Returned, Shipment, bring_into, ship
+from ..graph import GraphMemory, Reply, Returned, Shipment, Undo, bring_into, ship
 from ..jobs.events import Event, Note
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
@@ -70,6 +70,7 @@ class JobVariables:
         self._namespace = namespace
         self._shipment: Shipment | None = None  # leads to the objects; none: they never were here
         self._aside: dict[str, Any] = {}  # trained objects whose names have another value here
+        self._undo: Undo | None = None  # of what came of it, should it be resumed
         self.here = False  # they came back
         self._came = False  # while this was followed
         self._is_resumed = False
@@ -127,16 +128,17 @@ class JobVariables:
         if read_record(self._paths).resumable:
             self._leave_bytes()
         else:
-            self._shipment = None
+            self._shipment = self._undo = None
 
     @property
     def has_objects(self) -> bool:
-        return self._shipment is not None or bool(self._aside)
+        return self._shipment is not None or bool(self._aside) or self._undo is not None
 
     @property
     def wait_for_a_resume(self) -> bool:
         """Whether objects are kept here for the case that somebody goes on with the job."""
-        return self._shipment is not None and read_record(self._paths).resumable
+        kept = self._shipment is not None or self._undo is not None
+        return kept and read_record(self._paths).resumable
 
     @property
     def can_come(self) -> bool:
@@ -148,7 +150,7 @@ class JobVariables:
 
     def forget(self) -> None:
         """Let the objects go: what comes of the job from now on comes as new ones."""
-        self._shipment = None
+        self._shipment = self._undo = None
         self._aside = {}
 
     def _leave_bytes(self) -> None:
@@ -157,6 +159,7 @@ class JobVariables:
 
     def _bring_back(self, reply: Reply) -> None:
         returned = self._put_in_place(reply)
+        self._undo = returned.undo
         self.here = self._came = True
         self._name_anew(returned)
         for left in returned.left_behind:
@@ -166,8 +169,8 @@ class JobVariables:
     def _put_in_place(self, reply: Reply) -> Returned:
         try:
             if self._shipment is not None:
-                return self._shipment.bring_back(reply, self._namespace)
-            return bring_into(self._namespace, reply)
+                return self._shipment.bring_back(reply, self._namespace, self._undo)
+            return bring_into(self._namespace, reply, self._undo)
         finally:
             rng.arrived(self._namespace)
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import thread as pools
 from typing import Any
 
 from ..errors import NotHere
-from ..graph.paths import search, where
-from ..graph.stream import a_thing
+from ..graph.ids import Memo
+from ..graph.paths import where
 from .orders import Order, by_value, kept_by_pickle, order_of
 from .own_files import homes, is_own
 
 Problem = tuple[str, str]  # where it is, and a sentence
-Memo = Mapping[int, tuple[int, Any]]  # a pickler's: its objects by their id()
 Roots = Callable[[], Mapping[str, Any]]
-# In a pickle, an int of five or six bytes; each byte may begin one, for a float's may look like one.
-_LONG = re.compile(rb"(?=\x8a(?:\x05(.{5})|\x06(.{6})))", re.DOTALL)
 _HARMLESS = ("gpufit", "IPython", "Tmonitor", "MLflow")  # threads; MLflow's send what was logged, wherever they stand
 
 
@@ -77,17 +73,6 @@ def _is_of_user(code: Any) -> bool:
     module = str(getattr(code, "__module__", ""))
     file = getattr(sys.modules.get(module), "__file__", None)
     return module == "__main__" or (isinstance(file, str) and is_own(file, homes()))
-
-
-def stored_ids(stream: bytes, memo: Memo, roots: Roots) -> Iterator[Problem]:
-    """Numbers in the stream that are the id() of an object in it: it will have another one."""
-    for found in _LONG.finditer(stream):
-        number = int.from_bytes(found[1] or found[2], "little", signed=True)
-        if number >> 32 and number in memo:
-            place = search(roots(), lambda one, number=number: type(one) is int and one == number)  # type: ignore[misc]
-            thing = a_thing(memo[number][1])
-            why = f"the id() of {thing}, which has another one in the process that goes on. Keep the object itself."
-            yield place[1] if place else f"the number {number}", why
 
 
 def orders_of_sets(memo: Memo, roots: Roots) -> tuple[list[tuple[Any, Order]], list[str]]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from typing import Any
 import anyio
 
 from ..actions.request import request_for
+from ..checkpoint.files import newest_listed
 from ..devices.device import Device
 from ..devices.here import read_devices_async
 from ..devices.slots import parse_slots
@@ -27,7 +29,7 @@ from ..estimate.need import Needed
 from ..estimate.reckoning.pace import Pace
 from ..graph import Arrival, GraphMemory, Reply, receive
 from ..jobs.events import Note, StateChange, Why
-from ..jobs.handover import Handover, HeldClaim, become, note_start
+from ..jobs.handover import Handover, HeldClaim, become, note_start, noted_start
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..lab import Granted, Lab, Request, Waiting, adopt, claim, open_lab
@@ -38,12 +40,13 @@ from ..snapshot.kinds.loaders import remembered
 from ..snapshot.libraries import trackers
 from ..surroundings import generators, modes
 from ..system.trust import check_trusted
-from ..train import Finished, Moved, Outcome, Released, Report
+from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
 from .children import end_children
 from .descriptors import have_some_of_our_own
 from .keeping import CellKeeps
 from .main_thread import MainThread
 from .on_device import Meter, on_device
+from .outgrown import Outgrowing
 from .output import Output
 from .points import Points
 from .rest import Rest, begin_rest, say_if_it_cannot
@@ -77,7 +80,8 @@ class WorkerMachine:
     pace: Pace = field(default_factory=Pace)
     rest: Rest | None = None  # while it is suspended
     silent: bool = False  # its calls of CUDA wait: nobody may ask the meter
-    _cell: Future[Finished] | None = None  # it runs, or stands still, in the main thread
+    devices: Sequence[Device] = ()  # those it may run on, when last looked at
+    _cell: Future[Finished | Outgrown] | None = None  # it runs, or stands still, in the main thread
 
     def __post_init__(self) -> None:
         self.memory = GraphMemory(self.handover.memory)  # the variables' tensor bytes
@@ -105,7 +109,7 @@ class WorkerMachine:
             self.program.learn(filename, "".join(lines))
 
     async def estimate(self, job: Job) -> Needed:
-        if self.handover.resumes and self.handover.why:
+        if self.handover.why:
             return Needed(self.handover.needed, self.handover.why)
         if (asked := for_job.asked_for(job.options, self.settings)) is not None:
             return asked
@@ -166,7 +170,8 @@ class WorkerMachine:
         return await stack.enter_async_context(claim(lab, request, self.look, waiting))
 
     async def look(self) -> Sequence[Device]:
-        return await read_devices_async(self.settings)
+        self.devices = await read_devices_async(self.settings)
+        return self.devices
 
     # Run -------------------------------------------------------------------------------------------------------------
 
@@ -211,21 +216,25 @@ class WorkerMachine:
             )
         return outcomes[-1]
 
-    def _run(self, job: Job, granted: Granted) -> Finished:
+    def _run(self, job: Job, granted: Granted) -> Finished | Outgrown:
         mine = os.getpid()
+        outgrowing = Outgrowing(self, job, granted, for_job.allowed_for(job, self.devices))
+        self.shell.goes_on = outgrowing.takes
         self.pace = for_job.pace_of(self.estimated, granted.devices[0])
         with on_device(granted) as self.meter, self.steps.counting(), remembered():
             key = self._open(job)
+            outgrowing.begin()
             left = self._run_cell(job)
             if os.getpid() != mine:
                 os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
             self.program.leave()
             have_some_of_our_own()
-            self._pack_result()
-            self.ended = _finished(left)
+            if outgrowing.outcome is None:
+                self._pack_result()
+                self.ended = _finished(left)
             for_job.learn_from(job, key, self.estimated, granted, left, self.meter.took, self.settings)
         self.output.flush()
-        return self.ended
+        return outgrowing.outcome or _finished(left)
 
     def _open(self, job: Job) -> str:
         """Fill the namespace; the key under which is learned what the cell took, from its start only."""
@@ -310,23 +319,35 @@ class WorkerMachine:
             await self.go_on(Moved(granted))  # what is left of it on any device ends with this image
         self.rest = None
 
-    async def go_on(self, moved: Moved) -> None:
-        """Replace this image by one that restores the checkpoint on the device that is held already."""
-        handover = replace(
-            self.handover,
-            path=list(sys.path),
-            memory=list(self.memory.fds),
-            resumes=True,
-            repeats=False,
-            claim=HeldClaim(moved.to.claim.id, moved.to.fds[0]),
-            left=self._left,
-            interrupted=self.main.interrupted,
-        )
+    async def go_on(self, left: Moved | Outgrown) -> None:
+        """Replace this image by one that restores the checkpoint on the device that is held already; or queues."""
+        interrupted = self.main.interrupted
+        kept = replace(self.handover, memory=list(self.memory.fds), left=self._left, interrupted=interrupted)
+        handover = self._moved(kept, left) if isinstance(left, Moved) else self._outgrown(kept, left)
         self.output.stop()
         try:
             become(handover, self.process_env)
         except OSError as error:
             raise CannotGoOn(self.name, error.strerror or str(error)) from error
+
+    def _moved(self, handover: Handover, moved: Moved) -> Handover:
+        claim = HeldClaim(moved.to.claim.id, moved.to.fds[0])
+        return replace(handover, path=list(sys.path), resumes=True, repeats=False, claim=claim)
+
+    def _outgrown(self, handover: Handover, left: Outgrown) -> Handover:
+        """From its newest checkpoint or, where there is none, from its start."""
+        self.output.put(Note(left.words))
+        needed, why = left.needed.memory, left.needed.reason
+        outgrew = max(handover.outgrew, self.granted.claim.request.needed or 0)
+        start = replace(handover, claim=None, needed=needed, why=why, outgrew=outgrew)
+        resumes = newest_listed(self.paths.checkpoints) is not None
+        alive = time.time() if resumes else 0.0
+        with suppress(OSError):  # on a full disk, a later resume guesses again
+            noted = noted_start(self.paths)
+            note_start(self.paths, replace(noted, needed=needed, why=why, outgrew=outgrew, alive_until=alive))
+        if not resumes:
+            return start
+        return replace(start, path=list(sys.path), resumes=True, repeats=True, alive_until=alive)
 
     def _defect(self, error: Exception) -> None:
         traceback.print_exception(error, file=self.output.log)

@@ -20,10 +20,11 @@ from torch.utils._device import DeviceContext
 
 from ...errors import NotOnASlot
 from .mode import SlotMode
-from .side import CPU_AS_DEFAULT, SLOT, asked_by_torch, note, side_named
+from .side import CPU_AS_DEFAULT, SLOT, asked_by_torch, asker, note, side_named
 from .streams import SlotEvent, SlotStream
 
 _BETWEEN = ("torch.", "jupyter_gpufit.cuda.slot")
+_PINS = "torch.utils.data._utils.pin_memory"
 _BEFORE_ALL = 0  # the priority of a package in torch.serialization; the CPU's is 10
 
 Replacement = tuple[object, str, object]  # where, which name, and by what
@@ -39,6 +40,7 @@ def torch_replacements(mode: SlotMode, compiling: ExitStack) -> Iterator[Replace
         yield torch, function.__name__, _on_host(function)
     shared = torch.storage._StorageBase._new_shared.__func__  # type: ignore[attr-defined]
     yield torch.storage._StorageBase, "_new_shared", classmethod(_in_shared_memory(shared))
+    yield torch, "set_num_threads", _of_the_users(torch.set_num_threads)
     yield torch, "Generator", _generator(slot)
     yield torch, "Event", SlotEvent
     yield torch, "Stream", SlotStream
@@ -58,6 +60,21 @@ def _on_host(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
         return tensor
 
     return make
+
+
+def _of_the_users(real: Callable[[int], None]) -> Callable[[int], None]:
+    """A thread that pins a loader's batches, which a CPU has not, sets one thread for itself.
+
+    Torch then gives one to every thread that computes for the first time from then on, perhaps the cell's own: its sums
+    over many rows come out with other last bits.
+    """
+
+    @wraps(real)
+    def set_num_threads(number: int) -> None:
+        if asker() != f"{_PINS}.":
+            real(number)
+
+    return set_num_threads
 
 
 def _in_shared_memory(real: Callable[..., Any]) -> Callable[..., Any]:

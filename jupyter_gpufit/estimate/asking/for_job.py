@@ -24,6 +24,7 @@ from ...settings import Settings
 from ...surroundings import generators, modes
 from ...units import MiB, format_bytes
 from ..need import Needed
+from ..reckoning.for_resume import SLOT_LEAST
 from ..reckoning.learned import Lesson, corrected, learn, lessons, signature
 from ..reckoning.pace import Pace
 from ..reckoning.report import Estimate
@@ -38,7 +39,6 @@ from .worth import may_train, may_train_with
 # A CPU's kernels take more than a GPU's: blocked copies for oneDNN, attention's scores.
 SLOT_MARGIN = 0.5
 TRACER_OWN = 128 * MiB  # a traced child grows by so much without any host tensors of the cell's
-SLOT_LEAST = 512 * MiB  # imports, lists that grow, what malloc keeps: beside small tensors, Python's own is not small
 WHOLE = "asks for a whole device"
 
 
@@ -172,7 +172,7 @@ def _least(estimate: Estimate) -> str:
 
 def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
     """What an out-of-memory error must say where the limit was only an estimate; empty for any other error."""
-    if needed.memory is None or not isinstance(found, Estimated) or not _ran_out(error):
+    if needed.memory is None or not isinstance(found, Estimated) or not ran_out(error):
         return ""
     more = format_bytes(2 * needed.memory).replace(" ", "")
     return (
@@ -181,7 +181,7 @@ def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
     )
 
 
-def _ran_out(error: BaseException | None) -> bool:
+def ran_out(error: BaseException | None) -> bool:
     """Whether the cell ended because it had too little memory on its device."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(error, torch.OutOfMemoryError)
@@ -224,13 +224,13 @@ def learn_from(
 
     What was interrupted or failed need not have come to its peak; that an estimated claim was too little is known then.
     """
-    ran_out = isinstance(found, Estimated) and granted.claim.request.needed is not None and _ran_out(left)
-    if left is None or ran_out:
+    too_little = isinstance(found, Estimated) and granted.claim.request.needed is not None and ran_out(left)
+    if left is None or too_little:
         with suppress(Exception):
-            _learn(job, key, found, granted.devices[0], took(), settings, ran_out)
+            _learn(job, key, found, granted.devices[0], took(), settings, too_little)
 
 
-def _learn(job: Job, key: str, found: Found, device: Device, took: Took, settings: Settings, ran_out: bool) -> None:
+def _learn(job: Job, key: str, found: Found, device: Device, took: Took, settings: Settings, too_little: bool) -> None:
     estimate = found.estimate if isinstance(found, Estimated) else None
     if took.measured <= 0 or not key:
         return
@@ -246,7 +246,7 @@ def _learn(job: Job, key: str, found: Found, device: Device, took: Took, setting
         allocated=took.allocated,
         reserved=took.reserved,
         nvml=took.nvml,
-        ran_out=ran_out,
+        ran_out=too_little,
     )
     learn(settings, lesson)
     if device.kind != "slot" and took.nvml and took.reserved is not None and took.nvml > took.reserved:

@@ -29,7 +29,7 @@ from ...jobs.store import jobs_dir
 from ...lab import Lab, open_lab
 from ...lab.directory import file_system
 from ...settings import Settings, load_settings
-from ...system.directories import runtime_dir
+from ...system.runtime import runtime_dir
 from ...system.trust import check_trusted
 from ...system.users import user_name
 from ..lab.facts import sysctls

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,13 +135,21 @@ class Arrival:
         return not same or kind_of(type(value), self.kinds).replaced
 
     def _write(
-        self, bound: Namespace, changed: list[tuple[Any, Kind]], broken: list[Refusal]
+        self,
+        bound: Namespace,
+        changed: list[tuple[Any, Kind]],
+        broken: list[Refusal],
+        stored: Mapping[int, Any] | None = None,
     ) -> tuple[GraphPickler, Recorder] | None:
-        """Pickle it all; None if one object breaks the stream, which is then among `broken`."""
+        """Pickle it all; None if one object breaks the stream, which is then among `broken`.
+
+        `stored`: objects whose id() is a number somewhere in it; not yet known: they are looked for.
+        """
         recorder = Recorder(len(self.opened.opener), self.whole.offset_of)
         objects = [self.namespace, recorder, *self.opened.objects[2:]]
         origins = origins_by_id(objects, {cls for cls, kind in self.kinds.items() if kind.replaced})
         pickler = GraphPickler(self.namespace, recorder, origins, back=True)
+        pickler.take_ids(stored or {})
         written: Any = None
         try:
             for pickler.name, written in bound.items():
@@ -154,6 +162,8 @@ class Arrival:
         except Exception as error:
             broken.append(Refusal(pickler.name, written, f"{a_thing(written)} that cannot be copied ({error})."))
             return None
+        if stored is None and (stored := pickler.stored_ids()):
+            return self._write(bound, changed, broken, stored)
         return pickler, recorder
 
     def _place(self, refusal: Refusal) -> tuple[str, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..opening import Opener, Original
 from ..paths import where
 from ..spans import MEMORY, Recorder, Region, SpanLayout
 from ..stream import GraphPickler, Namespace, Refusal, a_thing, deeply, without_collecting
+from ..undo import Undo
 from ..wire import seal
 from .back import Returned, apply_reply, parted, restore_bytes
 from .reply import Reply
@@ -30,8 +31,10 @@ class Shipment:
     _origins: list[Any] = field(repr=False)
     _layout: SpanLayout = field(repr=False)
 
-    def bring_back(self, reply: Reply, namespace: Namespace) -> Returned:
+    def bring_back(self, reply: Reply, namespace: Namespace, earlier: Undo | None = None) -> Returned:
         """Let the kernel's own objects become what the worker made of them, and bind the names it assigned.
+
+        `earlier`: takes back the reply of the same job that came before, and was then resumed.
 
         What the kernel itself changed meanwhile is lost where the worker had the same object. A reply that cannot be
         read changes nothing.
@@ -41,14 +44,13 @@ class Shipment:
         opener.extend([(MEMORY, 0, 0)] * len(self._layout.table), [], original)
         came_in = reply.input_memory or self.memory
         regions: list[Region] = []
-        returned = apply_reply(
-            reply,
-            namespace,
-            self._origins,
-            opener,
-            original,
-            lambda: regions.extend(restore_bytes(came_in, self._layout.regions)),
-        )
+
+        def before() -> None:
+            if earlier is not None:
+                earlier.run(namespace)
+            regions.extend(restore_bytes(came_in, self._layout.regions))
+
+        returned = apply_reply(reply, namespace, self._origins, opener, original, before)
         gone = {*returned.names, *returned.deleted}  # by the worker's own doing
         shipped = {name: value for name, value in self._values.items() if name not in gone}
         return replace(returned, parted=parted(shipped, namespace, returned.changed, regions))
@@ -65,14 +67,10 @@ def ship(names: Iterable[str], namespace: Namespace) -> Shipment:
 
 
 def _ship(names: list[str], namespace: Namespace) -> Shipment:
-    recorder = Recorder()
-    pickler = GraphPickler(
-        namespace, recorder, {id(namespace): (0, namespace), id(recorder): (1, recorder)}, back=False
-    )
-    sizes = _write_names(pickler, names)
-    if pickler.refusals:
-        raise _cannot_travel(pickler)
-    layout = recorder.lay_out()
+    pickler, sizes = _written(names, namespace, {})
+    if stored := pickler.stored_ids():
+        pickler, sizes = _written(names, namespace, stored)
+    layout = pickler.recorder.lay_out()
     _check_room(layout.size, sizes)
     memory = GraphMemory.create(layout.size)
     memory.write(layout.pieces)
@@ -89,6 +87,19 @@ def _ship(names: list[str], namespace: Namespace) -> Shipment:
     graph = seal(header, pickler.stream.getvalue())
     values = {name: namespace[name] for name in sizes}
     return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout)
+
+
+def _written(names: list[str], namespace: Namespace, stored: Mapping[int, Any]) -> tuple[GraphPickler, dict[str, int]]:
+    """`stored`: objects whose id() is a number somewhere in the variables."""
+    recorder = Recorder()
+    pickler = GraphPickler(
+        namespace, recorder, {id(namespace): (0, namespace), id(recorder): (1, recorder)}, back=False
+    )
+    pickler.take_ids(stored)
+    sizes = _write_names(pickler, names)
+    if pickler.refusals:
+        raise _cannot_travel(pickler)
+    return pickler, sizes
 
 
 def _write_names(pickler: GraphPickler, names: list[str]) -> dict[str, int]:

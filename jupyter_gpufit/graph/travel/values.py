@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import CannotArrive
+from ..ids import id_of
 from ..opening import Opener
 from ..stream import GraphUnpickler, a_thing, seed
 from ..unavailable import Unavailable
@@ -102,8 +103,8 @@ class _Forgiving(_PURE):  # type: ignore[misc]
         self.lost: list[Lost] = []
         super().__init__(io.BytesIO(seed(len(given)) + stream), buffers=map(opener.view, buffers))
 
-    def persistent_load(self, _: Any) -> Any:
-        return next(self._given)
+    def persistent_load(self, pid: tuple[Any] | None) -> Any:
+        return next(self._given) if pid is None else id_of(pid)
 
     def find_class(self, module: str, name: str) -> Any:
         try:
