@@ -37,7 +37,10 @@ class NoSuchCard(DeviceError):
     known: tuple[str, ...]  # those it could mean, or else all
 
     def __str__(self) -> str:
-        return f"No single card is meant by {self.wanted!r}. Write one of: {', '.join(self.known)}."
+        return (
+            f"No single card is meant by {self.wanted!r}. Write one of: {', '.join(self.known)}; or a size, as in"
+            ' --on 12GiB, and perhaps a compute capability: --on "12GiB 7.5".'
+        )
 
 
 @dataclass(eq=False)

@@ -186,7 +186,9 @@ class Notebook:
             for bundle in [] if options.json else show.notebook(one):
                 self.shell.display_pub.publish(bundle)
 
-        with shipped.shipped(source, pack(self.shell, read_cell(self.shell, cell))) as (program, descriptors):
+        now = self.shell.user_ns.get(wish.name)
+        was = {wish.name: now} if type(now) is int else {}
+        with shipped.shipped(source, pack(self.shell, read_cell(self.shell, cell)), was) as (program, descriptors):
             async with _unless(interrupts, "the estimate was interrupted"):
                 await session.estimate(program, wish, self.settings, told, descriptors)
         if options.json:

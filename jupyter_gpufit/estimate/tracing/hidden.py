@@ -23,6 +23,14 @@ def blas_workspace(card: Card) -> int:
     return 32 * MiB if card.capability >= (9, 0) else 8_519_680
 
 
+def is_grouped(func: Any, args: Sequence[Any]) -> bool:
+    """Whether this is a convolution in several groups."""
+    if "convolution" not in func._opname or "backward" in func._opname:
+        return False
+    at = next((at for at, argument in enumerate(func._schema.arguments) if argument.name == "groups"), len(args))
+    return at < len(args) and args[at] > 1
+
+
 def hidden_bytes(op: str, args: Sequence[Any]) -> int:
     """Bytes that the operator's kernel takes and gives back."""
     formula = _HIDDEN.get(op)
