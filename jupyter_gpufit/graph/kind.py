@@ -74,6 +74,7 @@ _FAMILIES = (
     "refusals",
     "kinds.containers",
     "kinds.functions",
+    "kinds.generators",
     "kinds.exceptions",
     "kinds.iterations",
     "kinds.odd",

@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import cloudpickle
 
@@ -34,9 +34,25 @@ from .unavailable import unavailable
 
 T = TypeVar("T")
 Namespace = dict[str, Any]
+Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how the other process finds its own
 
 # These names are IPython's own; every shell has its own.
 NOT_OURS = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
+
+
+class Around(Protocol):
+    """What travels around the variables; surroundings/ has it."""
+
+    name: str  # under which it stands in the namespace
+
+    def standing(self, ids: Container[int]) -> list[Here]:
+        """Of these objects, those that the other process has, too."""
+
+    def fill(self, pickler: GraphPickler) -> None:
+        """Add what has to go along with what is written by now."""
+
+    def leave(self) -> None:
+        """Add no more than must be: what was added cannot travel."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +110,30 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def dump(self, obj: Any) -> None:
         pickle.Pickler.dump(self, obj)  # cloudpickle's own would hide the RecursionError, for which there is a remedy
 
+    def anchor(self, there: Sequence[Here]) -> list[int]:
+        """Begin the stream with objects that the other process has, and finds by itself; their numbers."""
+        if not there:
+            return []
+        stand_ins = [_Anchor(find, args) for _, find, args in there]
+        self.dump(stand_ins)
+        memo = self.memo.copy()
+        numbers = []
+        for stand_in, (obj, _, _) in zip(stand_ins, there, strict=True):
+            number, _ = memo.pop(id(stand_in))
+            memo[id(obj)] = (number, obj)
+            numbers.append(number)
+        self.memo = memo
+        return numbers
+
+    def known(self) -> dict[int, Any]:
+        """By their id(): the objects that are written."""
+        memo: dict[int, Any] = self.memo.copy()
+        return memo
+
+    def beside(self) -> GraphPickler:
+        """One that knows what this one has written, to try out what can be: a stream cannot take anything back."""
+        return GraphPickler(self.namespace, Recorder(), self.memo.copy(), back=self.back)
+
     def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced:
         return super().reducer_override(obj)
 
@@ -126,6 +166,18 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
             return True  # in the stream
         self.buffers.append(self.recorder.number(_address(raw), raw.nbytes, raw, writable=not raw.readonly))
         return False
+
+
+class _Anchor:
+    """Stands in the stream for an object that the other process finds by itself."""
+
+    __slots__ = ("_reduced",)
+
+    def __init__(self, find: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._reduced = find, args
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._reduced
 
 
 class GraphUnpickler(pickle.Unpickler):

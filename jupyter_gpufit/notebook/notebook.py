@@ -128,6 +128,8 @@ class Notebook:
             waiting.dismiss()
             raise
         self._started[job.id] = started
+        for remark in shipment.remarks:
+            self._say(remark)
         self._variables.of(job, paths).shipped(shipment)
         await self._follow_or_detach(options, job, paths, interrupts, leaving)
 

@@ -19,12 +19,13 @@ from ..jobs.state import ENDED
 from ..program.reading.cell import CellNames
 from ..surroundings import generators as rng
 from ..surroundings import modes
+from ..surroundings import travel as surroundings
 from ..system.files import for_its_owner
 from .cell import visible
 
 MOST_KEPT = 2  # jobs whose objects wait for a resume: each may hold a data set that nobody uses any more
 
-_NOT_THE_USERS = (rng.NAME, modes.NAME)
+_NOT_THE_USERS = (rng.NAME, modes.NAME, surroundings.NAME)
 
 
 def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
@@ -32,10 +33,16 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
     users = visible(shell)
     # A cell that runs text (exec, %time) may read any name: all that can travel goes along.
     wanted = {name: name in names.needs for name in users if names.dynamic or name in names.needs}
+    texts = getattr(shell.history_manager, "input_hist_parsed", [])
     while True:
         try:
-            with rng.travelling(shell.user_ns) as generators, modes.travelling(shell.user_ns) as set_here:
-                return ship([*wanted, generators, set_here], shell.user_ns)
+            with (
+                rng.travelling(shell.user_ns) as generators,
+                modes.travelling(shell.user_ns) as set_here,
+                surroundings.outward(shell.user_ns, texts, names.imports) as around,
+            ):
+                shipment = ship([*wanted, generators, set_here], shell.user_ns, around)
+            return replace(shipment, remarks=tuple(dict.fromkeys(around.left)))
         except CannotTravel as error:
             refused = (error, *error.others)
             spared = [one.name for one in refused if wanted.get(one.name) is False]
@@ -166,6 +173,10 @@ class JobVariables:
             if left not in reply.left_behind:  # those the worker has told already
                 self._show(Note(str(left)))
 
+    def _put_surroundings(self) -> None:
+        for remark in surroundings.arrived(self._namespace, in_kernel=True).remarks:
+            self._show(Note(remark))
+
     def _put_in_place(self, reply: Reply) -> Returned:
         try:
             if self._shipment is not None:
@@ -173,6 +184,7 @@ class JobVariables:
             return bring_into(self._namespace, reply, self._undo)
         finally:
             rng.arrived(self._namespace)
+            self._put_surroundings()
 
     def _name_anew(self, returned: Returned) -> None:
         """Say which names no longer lead to what was trained: of a resumed job they are bound to it again."""

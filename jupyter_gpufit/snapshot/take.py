@@ -84,6 +84,16 @@ def preflight(program: Any, namespace: Namespace, *, skip: Skip = lambda name: F
             return deeply(whole.problems)
 
 
+def can_be_saved(value: Any, program: Any, namespace: Namespace) -> bool:
+    """Whether a snapshot can hold it, with all that it leads to."""
+    trial = SnapshotPickler(program, namespace, lambda address: None)
+    try:
+        trial.dump(value)
+    except Exception:
+        return False
+    return not trial.refusals
+
+
 @dataclass(frozen=True)
 class _Whole:
     """All that a snapshot is taken of."""
@@ -149,12 +159,7 @@ class _Whole:
         return found
 
     def _can_be_saved(self, value: Any) -> bool:
-        trial = SnapshotPickler(self.program, self.namespace, lambda address: None)
-        try:
-            trial.dump(value)
-        except Exception:
-            return False
-        return not trial.refusals
+        return can_be_saved(value, self.program, self.namespace)
 
     def _is_theirs(self, name: str) -> bool:
         ours = name in NOT_OURS or hidden(name) or self.skip(name)

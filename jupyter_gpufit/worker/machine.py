@@ -39,6 +39,7 @@ from ..settings import Settings
 from ..snapshot.kinds.loaders import remembered
 from ..snapshot.libraries import trackers
 from ..surroundings import generators, modes
+from ..surroundings import travel as surroundings
 from ..system.trust import check_trusted
 from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
 from .children import end_children
@@ -73,6 +74,7 @@ class WorkerMachine:
     reply: Reply | None = None
     name: str = ""  # of the job
     modes: modes.Modes = field(default_factory=dict)  # as they arrived: what the cell changes goes back
+    came: surroundings.Came = field(default_factory=lambda: surroundings.Came({}, {}))  # likewise
     running: bool = False
     ended: Finished | None = None  # how the cell did; its variables are packed
     meter: Meter | None = None
@@ -105,6 +107,9 @@ class WorkerMachine:
         self.arrival = receive(self.paths.graph.read_bytes(), self.memory, self.shell.user_ns)
         generators.arrived(self.shell.user_ns)
         self.modes = modes.arrived(self.shell.user_ns)
+        self.came = surroundings.arrived(self.shell.user_ns)
+        for remark in self.came.remarks:
+            self.output.put(Note(remark))
         for filename, (lines, _) in self.arrival.opened.header.get("sources", {}).items():
             self.program.learn(filename, "".join(lines))
 
@@ -277,8 +282,13 @@ class WorkerMachine:
 
     def _pack_result(self) -> None:
         assert self.arrival is not None
-        with generators.travelling(self.shell.user_ns), modes.travelling(self.shell.user_ns, self.modes):
-            self.reply = self.arrival.reply(skip=self.is_ours)
+        here = self.shell.user_ns
+        with (
+            generators.travelling(here),
+            modes.travelling(here, self.modes),
+            surroundings.back(here, self.came) as around,
+        ):
+            self.reply = self.arrival.reply(skip=self.is_ours, around=around)
         for left in self.reply.left_behind:
             self.output.put(Note(str(left)))
 

@@ -24,6 +24,7 @@ CPU = torch.device("cpu")  # what torch is told
 CPU_AS_DEFAULT = torch.device("cpu", 0)
 
 _NOTE = "_gpufit_side"
+_is_used = False  # something has been put on the slot in this process; until then, all results are the host's
 _BETWEEN = ("jupyter_gpufit.cuda.slot", "torch.utils._device")  # modes through which a question passes
 
 
@@ -33,6 +34,8 @@ def side_of(tensor: torch.Tensor) -> Side | None:
         side: Side | None = getattr(tensor.untyped_storage(), _NOTE, None)
     except (NotImplementedError, RuntimeError):
         return None  # sparse, nested and vmapped tensors have no storage
+    if side is None and not _is_used:
+        return "host"
     # What has a history was computed from the model, which is on the slot. This spares `.to(device)` inside a model
     # a copy for each activation.
     return "slot" if side is None and tensor.grad_fn is not None else side
@@ -46,6 +49,8 @@ def note(memory: torch.Tensor | torch.UntypedStorage, side: Side | None) -> None
         storage = memory.untyped_storage() if isinstance(memory, torch.Tensor) else memory
     except (NotImplementedError, RuntimeError):
         return
+    global _is_used
+    _is_used = _is_used or side == "slot"
     setattr(storage, _NOTE, side)
 
 

@@ -22,6 +22,7 @@ from ...lab import Granted, Request
 from ...lab.place import Space, candidates
 from ...settings import Settings
 from ...surroundings import generators, modes
+from ...surroundings import travel as surroundings
 from ...units import MiB, format_bytes
 from ..need import Needed
 from ..reckoning.for_resume import SLOT_LEAST
@@ -61,7 +62,7 @@ class Cell:
 
     @property
     def is_given_nothing(self) -> bool:
-        return all(name in (generators.NAME, modes.NAME) for name in split(self.graph)[0]["names"])
+        return all(name in (generators.NAME, modes.NAME, surroundings.NAME) for name in split(self.graph)[0]["names"])
 
     def opened(self) -> dict[str, object]:
         """The variables; for a process of its own, which they may change."""

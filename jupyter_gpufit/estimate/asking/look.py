@@ -15,6 +15,7 @@ from ...graph.opening import Whole
 from ...graph.travel.arrival import open_graph
 from ...graph.wire import seal, split
 from ...surroundings import generators, modes
+from ...surroundings import travel as surroundings
 from ..reckoning.allocator import replay
 from ..reckoning.learned import signature
 from ..reckoning.options import options_of
@@ -112,6 +113,7 @@ def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) ->
     open_graph(seal(header, stream), Whole(memory, private=True), namespace, namespace)
     generators.arrived(namespace)
     modes.arrived(namespace)
+    surroundings.arrived(namespace)
     return namespace
 
 

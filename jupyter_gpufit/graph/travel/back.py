@@ -6,7 +6,7 @@ import ctypes
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -109,9 +109,14 @@ def apply_reply(
 def _read(
     stream: bytes, header: dict[str, Any], given: list[Any], opener: Opener
 ) -> tuple[Namespace, list[_Change], list[Lost]]:
-    bound = header["bound"]
-    found, lost = read_values(stream, len(bound) + header["changes"], given, opener, header["buffers"])
+    bound, first = header["bound"], 1 if header.get("anchored") else 0
+    around, count = header.get("around"), first + len(bound) + header["changes"]
+    found, lost = read_values(stream, count, given, opener, header["buffers"], and_one=around is not None)
+    around_them = found.pop() if around is not None else None
+    found, lost = found[first:], [replace(one, number=one.number - first) for one in lost if one.number < count]
     values = {name: value for name, value in zip(bound, found, strict=False) if not isinstance(value, Unavailable)}
+    if around is not None and isinstance(around_them, dict):
+        values[around] = around_them
     return values, [_Change(*change) for change in found[len(bound) :] if not isinstance(change, Unavailable)], lost
 
 
