@@ -9,6 +9,7 @@ Not covered: what the notebook did in between to objects that the earlier reply 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ class Undo:
     """To be made before a reply is put in place, step by step, and run at most once."""
 
     _objects: list[tuple[Callable[[Any, Any], None], Any, Any, bool]] = field(default_factory=list)
-    _names: list[tuple[str, Any, Any]] = field(default_factory=list)  # what the reply made of it, and what it was
+    _names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)  # what it came to be, and was
 
     def note_objects(self, objects: Iterable[Any]) -> None:
         known: dict[type, Kind] = {}
@@ -39,7 +40,7 @@ class Undo:
 
     def note_names(self, namespace: Namespace, bound: Namespace, deleted: Iterable[str]) -> None:
         made = {**bound, **dict.fromkeys(deleted, _NOTHING)}
-        self._names += [(name, value, namespace.get(name, _NOTHING)) for name, value in made.items()]
+        self._names += [(name, _known_again(value), namespace.get(name, _NOTHING)) for name, value in made.items()]
 
     def run(self, namespace: Namespace) -> None:
         """Names that the notebook has bound to something else since are its own."""
@@ -49,7 +50,7 @@ class Undo:
             except Exception:
                 continue
         for name, made, before in self._names:
-            if namespace.get(name, _NOTHING) is not made:
+            if namespace.get(name, _NOTHING) is not made():
                 continue
             if before is _NOTHING:
                 namespace.pop(name, None)
@@ -63,3 +64,11 @@ class Undo:
 
     def forget(self) -> None:
         self._objects, self._names = [], []
+
+
+def _known_again(value: Any) -> Callable[[], Any]:
+    """What gives the value as long as it is there: what the notebook deletes must not be kept for this."""
+    try:
+        return weakref.ref(value)
+    except TypeError:  # numbers, texts, lists
+        return lambda: value

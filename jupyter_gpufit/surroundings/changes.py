@@ -24,7 +24,7 @@ Difference = tuple[str, Any]
 Change = tuple[Place, Difference]
 
 
-class Holder:
+class ChangedHolder:
     """One holder, kept alive so that its id() stays its own, and what it held when it was looked at."""
 
     __slots__ = ("_view", "obj", "picture", "place")
@@ -135,7 +135,7 @@ def _parts(found: Difference) -> Iterator[Any]:
             yield from sorted(members, key=id)
 
 
-def absorb(holder: Holder, before: Difference | None) -> None:
+def absorb(holder: ChangedHolder, before: Difference | None) -> None:
     """Let what has changed since `before` belong to the picture, and `before` remain a change.
 
     For what an import did: whoever imports the same has it.

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
-from .changes import Difference, Holder, absorb, same, values_of
+from .changes import ChangedHolder, Difference, absorb, same, values_of
 from .holders import holders, root
 
 # Their settings travel by their own calls (surroundings/modes.py), or they are handles of a run that goes on elsewhere.
@@ -32,7 +32,7 @@ class Watch(MetaPathFinder):
 
     def __init__(self) -> None:
         self._own: frozenset[str] = frozenset()
-        self._held: dict[int, Holder] = {}
+        self._held: dict[int, ChangedHolder] = {}
         self._finished: list[str] = []  # modules, in the order in which their code had run
         self._loading: list[str] = []  # whose code is running
         self._before: dict[int, Difference | None] | None = None  # while a cell imports
@@ -114,7 +114,7 @@ class Watch(MetaPathFinder):
             return
         self._finished.append(name)
         for steps, obj in holders(module, lambda found: id(found) in self._held):
-            holder = self._held[id(obj)] = Holder((name, steps), obj)
+            holder = self._held[id(obj)] = ChangedHolder((name, steps), obj)
             self._sizes[id(obj)] = len(holder)  # what the rest of this import adds is that import's, too
 
     def _absorb(self, importer: str, before: dict[int, Difference | None]) -> None:
@@ -148,7 +148,7 @@ class Watch(MetaPathFinder):
                 found[number] = difference
         return found
 
-    def holder(self, number: int) -> Holder | None:
+    def holder(self, number: int) -> ChangedHolder | None:
         return self._held.get(number)
 
     def numbers(self) -> Iterator[int]:

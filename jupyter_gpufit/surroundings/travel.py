@@ -37,7 +37,7 @@ Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how ano
 
 
 @dataclass
-class Around:
+class SurroundingsOut:
     """What travels around the variables, for graph/: see there."""
 
     found: dict[str, Any]  # stands in the namespace under `name`, and is filled when the variables are written
@@ -177,18 +177,18 @@ class Came:
 
 
 @contextmanager
-def outward(namespace: dict[str, Any], texts: Iterable[str], imports: Container[str]) -> Iterator[Around]:
+def outward(namespace: dict[str, Any], texts: Iterable[str], imports: Container[str]) -> Iterator[SurroundingsOut]:
     """Let them stand among the variables while those are packed for a worker."""
-    yield from _standing(namespace, Around({}, tuple(texts), imports))
+    yield from _standing(namespace, SurroundingsOut({}, tuple(texts), imports))
 
 
 @contextmanager
-def back(namespace: dict[str, Any], came: Came) -> Iterator[Around]:
+def back(namespace: dict[str, Any], came: Came) -> Iterator[SurroundingsOut]:
     """Let what has changed since they `came` stand among the variables while those are packed for the notebook."""
-    yield from _standing(namespace, Around({}, imports=came.packages, came=came))
+    yield from _standing(namespace, SurroundingsOut({}, imports=came.packages, came=came))
 
 
-def _standing(namespace: dict[str, Any], around: Around) -> Iterator[Around]:
+def _standing(namespace: dict[str, Any], around: SurroundingsOut) -> Iterator[SurroundingsOut]:
     namespace[NAME] = around.found
     try:
         yield around

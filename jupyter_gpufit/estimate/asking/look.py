@@ -22,10 +22,10 @@ from ..reckoning.options import options_of
 from ..reckoning.report import estimate_of
 from ..reckoning.timeline import timeline
 from ..tracing.closed import CountedBytes, count, estimate_without_trace
+from ..tracing.swept import put
 from ..tracing.trace import trace_cell
 from .ask import Ask, TraceAnswer
 from .sweep import with_values
-from .swept import put
 
 Namespace = dict[str, object]
 

@@ -9,13 +9,10 @@ import gc
 import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..kind import Kind, Reduced
+from ..kind import Kind, Pickler, Reduced
 from ..refusals import GENERATOR, in_use
-
-if TYPE_CHECKING:
-    pass
 
 
 def find(cls: type) -> Kind | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from .sweep import uses_name
+from ..asking.sweep import uses_name
 
 _BATCH_SIZE = "batch_size"  # what a loader calls it, whose number was written where it was made
 _COLLECTIONS = (list, tuple, dict)
