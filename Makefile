@@ -11,7 +11,7 @@ endif
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test accuracy soak check bench gpu clean
+.PHONY: demo test accuracy soak known check bench gpu clean
 
 $(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/* labextension/schema/*)
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,10 @@ accuracy: $(VENV)/installed  ## estimates beside all published measurements: the
 POINTS ?=
 soak: $(VENV)/installed  ## kill and resume at every safe point (table in bench/results/soak.json); hostile users for ten minutes
 	SOAK_POINTS=$(POINTS) $(PYTEST) -m soak -s
+
+# LIBRARY=skorch VERSION=1.4.0: left and killed at each place with a safe point, in an environment of its own.
+known: $(VENV)/installed  ## prove a version of a library, and add it to the record of what is proven
+	$(BIN)/python -m tests.snapshot.known $(LIBRARY) $(VERSION)
 
 check: $(VENV)/installed lint panel  ## lint, types and the fast tests, of the panel, too
 	$(PYTEST) -m "not slow and not browser and not gpu and not soak"

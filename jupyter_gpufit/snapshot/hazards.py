@@ -34,11 +34,11 @@ def check_moment() -> None:
     for thread in threading.enumerate():
         if thread.daemon or thread is threading.main_thread() or thread.name.startswith(_HARMLESS):
             continue
-        if not _waits_in_a_pool(thread):
+        if not waits_in_a_pool(thread):
             raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
 
 
-def _waits_in_a_pool(thread: threading.Thread) -> bool:
+def waits_in_a_pool(thread: threading.Thread) -> bool:
     """A library's ThreadPoolExecutor keeps its threads, which hold nothing while they have nothing to do."""
     frame = sys._current_frames().get(thread.ident or 0)
     if frame is None:

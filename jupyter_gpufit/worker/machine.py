@@ -44,6 +44,7 @@ from ..system.trust import check_trusted
 from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
 from .children import end_children
 from .descriptors import have_some_of_our_own
+from .gaps import Gaps
 from .keeping import CellKeeps
 from .main_thread import MainThread
 from .on_device import Meter, on_device
@@ -96,6 +97,7 @@ class WorkerMachine:
         self.saver = Saver(self.keeps, self.main, self.settled, self._waits, self._defect)
         self.points = Points(self.program, self.main, lambda: self.output.log)
         self.points.save = self.saver.at_safe_point
+        self.gaps = Gaps(self.points, self.program, lambda text: self.output.put(Note(text)))
 
     async def open_cell(self, job: Job) -> None:
         if not self.handover.resumes and not parse_slots(self.settings.devices):
@@ -194,6 +196,7 @@ class WorkerMachine:
                     group.cancel_scope.cancel()  # the main thread stands still, and its call never ends
 
                 group.start_soon(leave)
+                group.start_soon(self.gaps.watch)
                 if self._cell is None:
                     if self.settings.driver_suspend:
                         group.start_soon(say_if_it_cannot, self)

@@ -8,6 +8,7 @@ model's, and changing an attribute is changing a dict.
 from __future__ import annotations
 
 import copyreg
+import functools
 import hashlib
 import pickle
 from collections import OrderedDict, defaultdict, deque
@@ -97,13 +98,32 @@ def instance_state(obj: Any) -> tuple[Any, ...]:
 
 def fill_instance(obj: Any, state: tuple[Any, ...]) -> None:
     cls, *own = state
+    if len(own) > 2:  # the attributes of all instances, which the class itself holds
+        owner, name = own[2]
+        type.__setattr__(owner, name, own[0])
     if type(obj) is not cls:
         object.__setattr__(obj, "__class__", cls)  # as torch's parametrizations do
     set_attributes(obj, (own[0], own[1]))
 
 
 def reduce_instance(obj: Any, pickler: Pickler) -> Reduced:
-    return *make(obj, pickler), instance_state(obj), None, None, fill_instance
+    state = instance_state(obj)
+    shared = _held_by_class(type(obj), state[1])
+    return *make(obj, pickler), state if shared is None else (*state, shared), None, None, fill_instance
+
+
+def _held_by_class(cls: type, own: Any) -> tuple[type, str] | None:
+    """Where a class has the one `__dict__` of all its instances, as accelerate's states have it."""
+    for owner in cls.__mro__[:-1]:
+        for name in _dicts_of(owner):
+            if vars(owner).get(name) is own and own is not None:
+                return owner, name
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _dicts_of(cls: type) -> tuple[str, ...]:
+    return tuple(name for name, value in vars(cls).items() if type(value) is dict and not name.startswith("__"))
 
 
 INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance)
