@@ -76,6 +76,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.wanted: dict[str, str] = {}  # names that functions use, and the function
         self.refusals: list[Refusal] = []
         self.buffers: list[int] = []
+        self.on_device = False  # whether anything is of the notebook's own `cuda`
         self.sources: dict[str, Source] = {}
         self.kinds: dict[type, Kind] = {}
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel

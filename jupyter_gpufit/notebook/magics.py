@@ -45,6 +45,7 @@ class GpufitMagics(Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self.notebook = Notebook(shell, load_settings())
+        self.cuda = self.notebook.cuda
         self._interrupts: Interrupts | None = None
 
     @line_cell_magic
@@ -103,6 +104,7 @@ def load(ip: InteractiveShell) -> None:
     if ip.Completer is not None:
         ip.Completer.custom_matchers.append(gpufit_matcher)
     surroundings.watch.begin(_imported_before(ip))
+    magics.cuda.begin()
     if magics.notebook.settings.spare_worker:
         magics.notebook.spare.prepare()
 
@@ -113,6 +115,7 @@ def unload(ip: InteractiveShell) -> None:
     magics = ip.magics_manager.registry.pop("GpufitMagics", None)
     if magics is not None:
         magics.notebook.spare.dismiss()
+        magics.cuda.end()
     for kind in ("line", "cell"):
         ip.magics_manager.magics[kind].pop("gpufit", None)
     if await_gpufit in ip.input_transformers_post:

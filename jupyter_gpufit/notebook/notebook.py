@@ -35,6 +35,7 @@ from ..settings import Settings
 from ..system.background import aside
 from ..system.version import version
 from .cell import read_cell
+from .cuda import KernelCuda
 from .new_job import new_job
 from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
 from .variables import AllVariables, pack, packed_sizes, write_graph
@@ -50,6 +51,7 @@ class Notebook:
         self.shell = shell
         self.settings = settings
         self.spare = Spare()
+        self.cuda = KernelCuda(shell, settings, self._say)
         self._variables = AllVariables(shell.user_ns)
         self._started: dict[str, Started] = {}
         self._status = StatusReader()
@@ -97,6 +99,8 @@ class Notebook:
                 for word in await aside(lambda: list(clean(self.settings, options.jobs, resumable=options.all))):
                     self._say(word)
                 self._variables.let_go()
+            case "kernel":
+                self._say(self.cuda.words())
             case "doctor":
                 from ..examine.user import examine
 

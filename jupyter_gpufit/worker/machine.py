@@ -22,12 +22,12 @@ from ..actions.request import request_for
 from ..checkpoint.files import newest_listed
 from ..devices.device import Device
 from ..devices.here import read_devices_async
-from ..devices.slots import parse_slots
 from ..errors import CannotGoOn, CannotSuspend, ClaimGone, GpufitError
 from ..estimate.asking import for_job
 from ..estimate.need import Needed
 from ..estimate.reckoning.pace import Pace
 from ..graph import Arrival, GraphMemory, Reply, receive
+from ..graph.wire import split
 from ..jobs.events import Note, StateChange, Why
 from ..jobs.handover import Handover, HeldClaim, become, note_start, noted_start
 from ..jobs.job import Job
@@ -100,9 +100,13 @@ class WorkerMachine:
         self.gaps = Gaps(self.points, self.program, lambda text: self.output.put(Note(text)))
 
     async def open_cell(self, job: Job) -> None:
-        if not self.handover.resumes and not parse_slots(self.settings.devices):
+        if not self.handover.resumes and not self._arrives_on_device() and (await self.look())[0].kind != "slot":
             await self.main.call(self._receive)
         # else: on the device, where `cuda` already means what was granted while the values are opened
+
+    def _arrives_on_device(self) -> bool:
+        check_trusted(self.paths.graph)
+        return bool(split(self.paths.graph.read_bytes())[0].get("on_device"))
 
     def _receive(self) -> None:
         check_trusted(self.paths.graph)

@@ -28,7 +28,7 @@ from ..need import Needed
 from ..reckoning.for_resume import SLOT_LEAST
 from ..reckoning.learned import Lesson, corrected, learn, lessons, signature
 from ..reckoning.pace import Pace
-from ..reckoning.report import Estimate
+from ..reckoning.report import NO_GPU, Estimate
 from ..reckoning.verdict import usable_alone
 from ..showing.text import band
 from ..tracing.trace import ask_child
@@ -40,6 +40,7 @@ from .worth import may_train, may_train_with
 # A CPU's kernels take more than a GPU's: blocked copies for oneDNN, attention's scores.
 SLOT_MARGIN = 0.5
 TRACER_OWN = 128 * MiB  # a traced child grows by so much without any host tensors of the cell's
+NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
 WHOLE = "asks for a whole device"
 
 
@@ -152,6 +153,11 @@ def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
     if isinstance(found, str):
         return Needed(None, f"estimate: none ({found}); claims a whole device")
     estimate = found.estimate
+    if (
+        estimate.uses_no_gpu and found.kind != "slot"
+    ):  # where it is all memory, a budget of next to nothing would end it
+        claimed = estimate.context + NO_GPU_ROOM
+        return Needed(claimed, f"{NO_GPU}; it claims {format_bytes(claimed)}, for the case that it does")
     if estimate.high is None:
         return Needed(None, f"estimate: {_least(estimate)} ({estimate.reasons[0]}); claims a whole device")
     said = f"estimate: {band(estimate)}, {estimate.confidence} confidence"

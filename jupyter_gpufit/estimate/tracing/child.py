@@ -25,7 +25,7 @@ from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
-from . import loading, processes, recurrent, sparse, surface, whole
+from . import arrived, loading, processes, recurrent, sparse, surface, whole
 from .books import BookEntry, Books
 from .contained import Contained
 from .failures import CELL, as_the_user_sees_it, in_a_line, limit_of_ours, line_of
@@ -93,7 +93,9 @@ class Child:
         linecache.cache[CELL] = (len(self.source), None, self.source.splitlines(keepends=True), CELL)
         contained = Contained(self.books, self.scratch)
         contained.begin()
+        on_device = arrived.begin(self.books)
         opened = self.namespace = self.open_namespace()
+        on_device.found.clear()
         self.paths.namespace = opened
         unshare()
         contained.close_open_ends(self.out)

@@ -10,7 +10,7 @@ from ...devices.card import Card
 from ...devices.cards import Context
 from ...units import format_bytes
 from ..reckoning.record import Trace
-from ..reckoning.report import Estimate
+from ..reckoning.report import NO_GPU, Estimate
 
 # Copies of the trainable parameters that an optimizer keeps. Those not named here keep two at most.
 _STATES = {"SGD": 1, "Adagrad": 1, "RMSprop": 1, "Adafactor": 0, "SparseAdam": 2, "Rprop": 2}
@@ -83,7 +83,7 @@ def why_no_trace(trace: Trace) -> str:
         case "died":
             return f"the trial run could not be made: {trace.what_went_wrong}"
         case _:
-            return "this cell uses no GPU"
+            return NO_GPU
 
 
 def _what_is_missing(counted: CountedBytes) -> tuple[str, ...]:

@@ -63,12 +63,14 @@ class DevicesFound:
     devices: tuple[Device, ...]
     driver: DriverFacts | None  # None: no GPU was asked for, or there is none
     trouble: str = ""
+    by_default: bool = False  # a slot that nobody chose
 
 
 def devices(settings: Settings) -> DevicesFound:
     try:
         found = read_devices(settings)
-        return DevicesFound(found, None if found[0].kind == "slot" else read_driver())
+        slots = found[0].kind == "slot"
+        return DevicesFound(found, None if slots else read_driver(), by_default=slots and not settings.devices.strip())
     except GpufitError as error:
         return DevicesFound((), None, str(error))
 

@@ -84,6 +84,7 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
         "files": layout.files,
         "extents": layout.extents,
         "buffers": pickler.buffers,
+        "on_device": pickler.on_device,
         "path": list(sys.path),
         "sources": pickler.sources,
     }

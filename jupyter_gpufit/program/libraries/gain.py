@@ -24,7 +24,7 @@ ENOUGH = 3  # calls after which their mean tells
 
 
 @dataclass
-class Left:
+class LeftShare:
     """A function that can be left midway."""
 
     source: Source
@@ -57,7 +57,7 @@ class Gain:
         """Seconds, without those that went into rewriting."""
         return time.monotonic() - sum(self._spent.values())
 
-    def took(self, one: Left, seconds: float) -> None:
+    def took(self, one: LeftShare, seconds: float) -> None:
         """A call has ended."""
         one.calls += 1
         one.seconds += seconds

@@ -21,7 +21,7 @@ from ..reading.calls import is_never_left
 from ..reading.scopes import Definition, mangled
 from ..rewriting.source import Origin, Source
 from ..values import PROGRAM, Unit
-from .gain import Gain, Left
+from .gain import Gain, LeftShare
 from .texts import PREFIX, Texts
 from .versions import IN_PLACE, Grade, grade_of, weakest
 
@@ -85,7 +85,7 @@ class Library:
 
     # Functions -------------------------------------------------------------------------------------------------------
 
-    def function(self, code: CodeType, home: dict[str, Any]) -> Left | None:
+    def function(self, code: CodeType, home: dict[str, Any]) -> LeftShare | None:
         """What a function is whose code this is, if it can be left midway, or is a generator that can."""
         package = package_of(home)
         is_generator = bool(code.co_flags & inspect.CO_GENERATOR)
@@ -96,9 +96,9 @@ class Library:
         if source is None:
             return None
         if code in source.changed:
-            return Left(source, next(one for one in source.definitions if _is_of(code, one)), of_library=True)
+            return LeftShare(source, next(one for one in source.definitions if _is_of(code, one)), of_library=True)
         one = source.functions.get(code)
-        return None if one is None else Left(source, one, of_library=True)
+        return None if one is None else LeftShare(source, one, of_library=True)
 
     def _source(self, code: CodeType, home: dict[str, Any]) -> Source | None:
         try:

@@ -27,7 +27,7 @@ from .iterators import EXCHANGED, exchanged
 from .managers import enter_again, noted
 
 if TYPE_CHECKING:
-    from ..libraries.gain import Left
+    from ..libraries.gain import LeftShare
     from .program import Program
 
 _OF_C = frozenset(
@@ -91,7 +91,7 @@ class Frame:
         self.L: dict[str, Any] | None = None
         self.rpc: int | None = None
         self.rest: list[FrameRecord] | None = None
-        self.since: tuple[Left, float] | None = None  # what was called last, of a library, and when
+        self.since: tuple[LeftShare, float] | None = None  # what was called last, of a library, and when
 
     def load(self, record: FrameRecord, rest: list[FrameRecord]) -> None:
         """Go to the place of a record; the activations inside it are entered from the `rest`."""

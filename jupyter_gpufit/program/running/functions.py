@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CannotArrive
 from ..libraries import own_resume
-from ..libraries.gain import Gain, Left
+from ..libraries.gain import Gain, LeftShare
 from ..libraries.library import package_of
 from ..reading.scopes import Definition
 from ..rewriting.source import Codes, Source
@@ -31,7 +31,7 @@ class Functions:
     def __init__(
         self,
         register: Callable[[CodeType, Unit], None],
-        unknown: Callable[[FunctionType], Left | None],
+        unknown: Callable[[FunctionType], LeftShare | None],
         gain: Gain,
     ) -> None:
         self._register, self._unknown, self._gain = register, unknown, gain
@@ -41,17 +41,17 @@ class Functions:
 
     def learn(self, source: Source) -> None:
         for code, one in source.functions.items():
-            self._known.add(code, Left(source, one))
+            self._known.add(code, LeftShare(source, one))
 
     def _other(self, code: CodeType, function: FunctionType) -> Any:
         if _is_torch_context(code):
             return _IN_CONTEXT
         return self._unknown(function)
 
-    def known(self, code: CodeType) -> Left | None:
+    def known(self, code: CodeType) -> LeftShare | None:
         """What is known of a function that was called."""
         found = self._known.asked(code)
-        return found if isinstance(found, Left) else None
+        return found if isinstance(found, LeftShare) else None
 
     def variant(self, callee: Any, frame: Frame, k: int) -> Any:
         """None if it can only be called as it is."""
@@ -77,7 +77,7 @@ class Functions:
             return variant and MethodType(variant, callee)
         return None
 
-    def _called(self, callee: FunctionType, found: Left, frame: Frame) -> FunctionType | None:
+    def _called(self, callee: FunctionType, found: LeftShare, frame: Frame) -> FunctionType | None:
         if not found.of_library:
             return _with_code(callee, self._running_code(found.source, found.definition))
         if found.is_short:

@@ -14,7 +14,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from ..libraries import own_resume
-from ..libraries.gain import Left
+from ..libraries.gain import LeftShare
 from ..libraries.library import Library
 from ..reading.calls import bindings_of, plain_names
 from ..reading.scopes import definitions, is_async, last_set
@@ -164,7 +164,7 @@ class Program:
         self._units[unit.uid] = unit
         self._unit_of.add(code, unit)
 
-    def _unknown(self, function: FunctionType) -> Left | None:
+    def _unknown(self, function: FunctionType) -> LeftShare | None:
         """A function that the cell calls is not among the user's with a loop; asked once for each."""
         code = function.__code__
         source = self._sources.get(code.co_filename)

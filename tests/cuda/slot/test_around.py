@@ -165,3 +165,10 @@ def test_pinning_a_loaders_batches_takes_no_threads_from_others(slot: Budget) ->
     assert numbers == [torch.get_num_threads()] and numbers != [1]
     for _ in batches:
         pass
+
+
+def test_a_lazy_module_gets_its_weights_where_it_is(slot: Budget) -> None:
+    model = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()).cuda()
+    model(torch.ones(4, 2, device="cuda"))
+
+    assert {t.device for t in model.state_dict().values()} == {CUDA}
