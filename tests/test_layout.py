@@ -46,15 +46,6 @@ TORCH = (
     "notebook.cuda",  # which enters a torch that is loaded
     "examine.user.torch_says",
 )
-    "cuda",
-    "devices.sides",
-    "graph.kinds",
-    "surroundings",
-    "snapshot",
-    "estimate.tracing",
-    "worker",
-    "examine.user.torch_says",
-)
 
 
 @cache
