@@ -10,7 +10,7 @@ import torch
 
 from ...errors import NotOnASlot
 from ...units import format_bytes
-from .budget import Room, give_back
+from .budget import SlotRoom, give_back
 from .side import SLOT, asker, side_named
 from .streams import NoChange, SlotStream
 
@@ -33,7 +33,7 @@ class SlotProperties:
 class Answers:
     """The slot as a device: there is one, it is chosen, and its memory is the budget."""
 
-    def __init__(self, budget: Room) -> None:
+    def __init__(self, budget: SlotRoom) -> None:
         self._budget = budget
         self.slot = budget.slot
         self._fraction = 1.0

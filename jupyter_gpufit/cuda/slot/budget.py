@@ -39,7 +39,7 @@ _NOT_TO_BE_CUT = frozenset({"jupyter_gpufit", "IPython", "traitlets"}) | {
 }
 
 
-class Room(Protocol):
+class SlotRoom(Protocol):
     """The memory that `cuda` stands for: a slot's Budget, or a notebook's (notebook/cuda/expected.py)."""
 
     slot: str  # its name; empty: in a notebook's own process

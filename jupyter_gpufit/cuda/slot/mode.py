@@ -19,7 +19,7 @@ from torch.utils import _device
 
 from ...devices.sides import Side
 from ...errors import NotOnASlot
-from .budget import Room
+from .budget import SlotRoom
 from .side import CPU, CPU_AS_DEFAULT, SLOT, any_on_slot, asked_by_torch, note, side_named, side_of
 
 Function = Callable[..., Any]
@@ -37,7 +37,7 @@ _NEW = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
 class SlotMode(TorchFunctionMode):
     """Takes `cuda` for the slot in calls of torch's functions, in the threads that enter it."""
 
-    def __init__(self, budget: Room) -> None:
+    def __init__(self, budget: SlotRoom) -> None:
         super().__init__()
         self.budget = budget
         self._special = self._table()

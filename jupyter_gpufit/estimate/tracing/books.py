@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -22,30 +22,28 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ...cuda.stand_in.device import STAND_IN, on_stand_in
 from ...devices.card import Card
 from ..reckoning.record import GROUPED, Kind, Phase
-from .answers import ANSWERS
-from .example import UNKNOWN, by_example
+from .entries import BookEntry
 from .flops import flops_of
 from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes, is_grouped
 
 aten = torch.ops.aten
 _COPY = aten._to_copy.default
+UNKNOWN = (UnsupportedOperatorException, NotImplementedError)  # an operator without a fake kernel
 _JOINS = ("cat", "stack")  # whose tensors stand in a list
 
 
-class BookEntry:
-    """A block while the trace runs."""
-
-    __slots__ = ("alias", "kind", "module", "op", "phase", "saved", "size", "step")
-
-    def __init__(self, size: int, phase: Phase, kind: Kind | None, op: str, module: str, step: int) -> None:
-        self.size, self.phase, self.kind, self.op, self.module, self.step = size, phase, kind, op, module, step
-        self.saved = False  # alive when a backward began
-        self.alias: list[int] = []  # the blocks that a GPU would have written into instead
-
-
 class Books(TorchDispatchMode):
-    def __init__(self, fake: FakeTensorMode, card: Card, notes: Counter[str]) -> None:
+    def __init__(
+        self,
+        fake: FakeTensorMode,
+        card: Card,
+        notes: Counter[str],
+        *,
+        answers: Mapping[Any, Callable[..., Any]],  # by the operator
+        by_example: Callable[..., Any],  # for those without a fake kernel
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._answers, self._by_example = answers, by_example
         self.fake, self.card = fake, card
         self.entries: list[BookEntry] = []
         self.events: list[tuple[int, bool]] = []  # block, whether it is alive
@@ -119,7 +117,7 @@ class Books(TorchDispatchMode):
         found = tree_leaves((args, kwargs))
         if not any(map(_concerns_us, found)):
             return func(*args, **kwargs)
-        if (answer := ANSWERS.get(func)) is not None:
+        if (answer := self._answers.get(func)) is not None:
             return answer(self, func, args, kwargs)
         return self.compute(func, args, kwargs)
 
@@ -143,7 +141,7 @@ class Books(TorchDispatchMode):
                 return func(*args, **kwargs)
         except UNKNOWN as error:
             try:
-                return by_example(self, func, args, kwargs)
+                return self._by_example(self, func, args, kwargs)
             except Exception:
                 raise error from None
         except RuntimeError:

@@ -26,8 +26,11 @@ from ...devices.card import Card
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
 from . import arrived, loading, processes, recurrent, sparse, surface, whole
-from .books import BookEntry, Books
+from .answers import ANSWERS
+from .books import Books
 from .contained import Contained
+from .entries import BookEntry
+from .example import by_example
 from .failures import CELL, as_the_user_sees_it, in_a_line, limit_of_ours, line_of
 from .hidden import in_place
 from .loops import CUT, Loops, cut_cell, cut_functions
@@ -78,7 +81,7 @@ class Child:
 
     def _install(self, notes: Counter[str]) -> None:
         uncompiled.begin(lambda what: notes.update([what]))  # first: a mode's making imports the compiler
-        self.books = Books(device.begin(), self.card, notes)
+        self.books = Books(device.begin(), self.card, notes, answers=ANSWERS, by_example=by_example)
         self.kept += autocast.begin()
         self.kept += whole.begin(self.books)
         surface.begin(self.books)

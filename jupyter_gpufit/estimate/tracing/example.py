@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -18,7 +17,6 @@ from ...units import MiB
 if TYPE_CHECKING:
     from .books import Books
 
-UNKNOWN = (UnsupportedOperatorException, NotImplementedError)
 _MOST = 256 * MiB  # of ones
 
 

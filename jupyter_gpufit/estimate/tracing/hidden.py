@@ -11,7 +11,7 @@ from ...devices.card import Card
 from ...units import MiB
 
 if TYPE_CHECKING:
-    from .books import BookEntry
+    from .entries import BookEntry
 
 aten = torch.ops.aten
 GEMMS = frozenset({"mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation", "addbmm"})

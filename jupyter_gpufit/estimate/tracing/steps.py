@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.optim import Optimizer
@@ -21,10 +21,17 @@ from torch.optim.optimizer import (
 )
 
 from .books import Books
-from .loops import Loops
 from .paths import Paths
 
 _BY_HAND = 0  # in place of an optimizer's id
+
+
+class RunningLoops(Protocol):
+    """What is asked of the loops that are being cut; see loops.py."""
+
+    @property
+    def active(self) -> Sized: ...
+    def steps_in_this_iteration(self) -> int: ...
 
 
 @dataclass
@@ -38,7 +45,7 @@ class StepsTaken:
 class Steps:
     def __init__(self, books: Books, paths: Paths, steps: int, stop: Callable[[], None]) -> None:
         self.books, self.paths, self.steps, self.stop = books, paths, steps, stop
-        self.loops: Loops | None = None  # which counts by us
+        self.loops: RunningLoops | None = None  # which counts by us
         self.samples = 0  # that data loaders gave
         self.taken: dict[int, StepsTaken] = {}
         self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
