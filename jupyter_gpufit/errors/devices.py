@@ -76,6 +76,6 @@ class NotOnASlot(DeviceError, RuntimeError):
     why: str = "it needs a GPU. Leave it out, or run the cell on a GPU."
 
     def __str__(self) -> str:
-        # Without a slot it is a notebook's own process: cuda/notebook.
+        # Without a slot it is a notebook's own process: notebook/cuda.
         here = f"on the CPU slot {self.slot}" if self.slot else "in the notebook's own process (try %%gpufit train)"
         return f"{self.call} is not available {here}: {self.why}"
