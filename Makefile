@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .PHONY: demo test accuracy soak known check bench gpu clean
 
-$(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/* labextension/schema/*)
+$(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/*.* labextension/src/*/* labextension/schema/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
 	# torch first and by itself: anything that asks for it later finds it there, instead of dragging in gigabytes.

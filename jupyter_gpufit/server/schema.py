@@ -1,6 +1,6 @@
 """The API's description (OpenAPI) and the panel's types (TypeScript), both made of the classes in `wire`.
 
-    python -m jupyter_gpufit.server.schema          writes labextension/src/schema.ts; a test fails when it is old
+    python -m jupyter_gpufit.server.schema          writes labextension/src/words/schema.ts; a test fails when it is old
 
 OpenAPI has no words for a WebSocket: its messages are among the schemas, and `events` is told in the text at the top.
 """
@@ -24,7 +24,7 @@ from ..jobs.state import BEFORE, GOING, LEFT, OVER, RESUMABLE, STATES, State
 from ..jobs.verbs import WORDS, Verb
 from . import wire
 
-TARGET = Path(__file__).parents[2] / "labextension" / "src" / "schema.ts"
+TARGET = Path(__file__).parents[2] / "labextension" / "src" / "words" / "schema.ts"
 LARGEST = 2**53  # an integer that JavaScript tells from its neighbours
 WIDTH = 80  # of a line of TypeScript
 
@@ -251,7 +251,7 @@ def _words() -> str:
     return (
         "/** The verbs, in the words that every front has for them. */\nexport const WORDS = {\n"
         + ",\n".join(lines)
-        + "\n};\n"
+        + "\n};\n\n/** What can be asked of a job. */\nexport type Verb = keyof typeof WORDS;\n"
     )
 
 

@@ -14,14 +14,15 @@ import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 
-import { addCommands } from './commands';
-import { Events } from './events';
-import { Front } from './front';
-import { LogTab } from './log';
-import { news, News } from './news';
-import { GpufitPanel } from './panel';
-import { preferences } from './settings';
-import { StatusItem } from './statusbar';
+import { icon } from './icon';
+import { LogTab } from './log/log';
+import { Events } from './model/events';
+import { Front } from './model/front';
+import { preferences } from './model/settings';
+import { addCommands } from './panel/commands';
+import { GpufitPanel } from './panel/panel';
+import { StatusItem } from './panel/statusbar';
+import { news, News } from './words/news';
 
 const ID = 'jupyter-gpufit:panel';
 const SHOWN = 8_000; // ms that a notification stays, unless something failed
@@ -44,6 +45,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const events = new Events(settings);
     const front = new Front(app.shell);
     const panel = new GpufitPanel(settings, events, app.commands, front);
+    panel.title.icon = icon;
     const { model } = panel;
     const show = () => app.shell.activateById(panel.id);
 
@@ -52,6 +54,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       const open = tracker.find(tab => tab.job === id);
       const tab = open ?? new LogTab({ id, name, settings, events, rendermime });
       if (!open) {
+        tab.title.icon = icon;
         void tracker.add(tab);
         app.shell.add(tab, 'main', { mode: 'tab-after' });
       }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { discreet } from '../lib/discreet.js';
+import { discreet } from '../lib/words/discreet.js';
 
 const STATUS = {
   claims: [

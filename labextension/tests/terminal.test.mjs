@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { written } from '../lib/terminal.js';
+import { written } from '../lib/log/terminal.js';
 
 /** What was shown by the plain way, which takes the square of the time. */
 function plainly(text) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import * as units from '../lib/units.js';
+import * as units from '../lib/words/units.js';
 
 test('bytes are written as the command line writes them', () => {
   assert.deepEqual([0, 1023, 1024, 36 * 2 ** 30].map(units.formatBytes), ['0 B', '1023 B', '1.0 KiB', '36.0 GiB']);

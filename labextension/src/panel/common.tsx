@@ -2,8 +2,8 @@
 
 import * as React from 'react';
 
-import { Deed } from './model';
-import { formatDuration } from './units';
+import { Deed } from '../model/model';
+import { formatDuration } from '../words/units';
 
 /** Seconds since 1970, once a second: only what tells a time is drawn again by it. */
 export const Now = React.createContext(0);

@@ -5,11 +5,10 @@ import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ServerConnection } from '@jupyterlab/services';
 import { Panel, Widget } from '@lumino/widgets';
 
-import { Events } from './events';
-import { icon } from './icon';
-import { Follower } from './journal';
+import { Events } from '../model/events';
+import { Follower } from '../model/journal';
+import { Entry } from '../words/schema';
 import { clock, Output, stateWords } from './output';
-import { Entry } from './schema';
 
 const LATEST = -5000; // entries that are read at first
 
@@ -28,7 +27,6 @@ export class LogTab extends MainAreaWidget<Panel> {
     this.addClass('jp-gpufit-log');
     this.title.label = name;
     this.title.caption = `Log of ${name} (${job})`;
-    this.title.icon = icon;
     this.title.closable = true;
     this._output = new Output(rendermime);
     this._output.node.setAttribute('aria-label', `Output of ${name}`);

@@ -4,8 +4,9 @@ import { ServerConnection } from '@jupyterlab/services';
 import { VDomModel } from '@jupyterlab/ui-components';
 import { ISignal, Signal } from '@lumino/signaling';
 
+import { discreet, Others } from '../words/discreet';
+import { Curves, Job, Message, SaidMessage, Status, Verb } from '../words/schema';
 import {
-  Action,
   fetchCurves,
   fetchStatus,
   postAction,
@@ -13,15 +14,13 @@ import {
   postPick,
   Span
 } from './api';
-import { discreet, Others } from './discreet';
 import { Events } from './events';
 import { Front } from './front';
-import { Curves, Job, Message, SaidMessage, Status } from './schema';
 import { shared } from './sharing';
 
 /** What became of a button: sent, heard by the server in its words, or refused with the reason. */
 export interface Deed {
-  action: string; // an Action, or 'ask'
+  action: string; // a Verb, or 'ask'
   phase: 'sent' | 'heard' | 'refused';
   text: string;
   mark: string; // what the job looked like; when it looks different, the deed has become its state
@@ -85,7 +84,7 @@ export class GpufitModel extends VDomModel {
   }
 
   /** Press a button of one of my jobs. */
-  async act(job: Job, action: Action, to = ''): Promise<void> {
+  async act(job: Job, action: Verb, to = ''): Promise<void> {
     const send = () => postAction(this.settings, job.id, action, to);
     await this._do(job.id, action, looks(job), send);
   }
@@ -107,7 +106,7 @@ export class GpufitModel extends VDomModel {
 
   private async _do(
     id: string,
-    action: Action | 'ask',
+    action: Verb | 'ask',
     mark: string,
     send: () => Promise<string>
   ): Promise<void> {

@@ -3,11 +3,9 @@
 import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
-import { Buttons } from './buttons';
-import { Arrow, memo, Outcome, Section, Sentence, Since } from './common';
-import { Curves } from './curves';
-import { Deed, GpufitModel } from './model';
-import { Claim, GOING, Job, JobMemory, OVER, Progress, RESUMABLE, Status, Ticket } from './schema';
+import { Deed, GpufitModel } from '../model/model';
+import { Claim, Job, JobMemory, Progress, Status, Ticket } from '../words/schema';
+import { hasEnded, hasRun, shownState } from '../words/states';
 import {
   deviceWords,
   formatBytes,
@@ -18,27 +16,14 @@ import {
   ordinal,
   outOf,
   stepWords
-} from './units';
+} from '../words/units';
+import { Buttons } from './buttons';
+import { Arrow, memo, Outcome, Section, Sentence, Since } from './common';
+import { Curves } from './curves';
 
 const MOST_ENDED = 20; // shown; `gpufit jobs` lists all
 const INEXACT =
   "Its checkpoint is not exact: in the middle of an epoch, the library's own resume goes on from there.";
-
-export function hasEnded({ state }: Job): boolean {
-  return OVER.has(state) && state !== 'released'; // which waits to go on
-}
-
-function hasRun({ state }: Job): boolean {
-  return GOING.has(state) || state === 'released';
-}
-
-/** Its state; or what the server is about to make of it, since a worker takes a moment to start, and to end. */
-export function shownState({ state, under_way }: Job): string {
-  const verb = RESUMABLE.has(state) ? 'resume' : 'stop';
-  return under_way.includes(verb) && state !== 'done' ? BECOMES[verb] : state;
-}
-
-const BECOMES = { resume: 'resuming', stop: 'stopping' };
 
 export function Jobs(props: {
   status: Status;

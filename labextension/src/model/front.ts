@@ -4,8 +4,8 @@ import { JupyterFrontEnd } from '@jupyterlab/application';
 import { PageConfig } from '@jupyterlab/coreutils';
 import { ISignal, Signal } from '@lumino/signaling';
 
+import { Job } from '../words/schema';
 import { contentsPath } from './paths';
-import { Job } from './schema';
 
 /** What a notebook's widget has, and nothing else in the main area: its class would cost a dependency. */
 interface Notebook {

@@ -2,15 +2,8 @@
 
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { Others } from './discreet';
-
-/** When to tell of a job although nobody looks at the panel. */
-export interface Rules {
-  ended: boolean;
-  failed: boolean;
-  device: boolean; // it got its device
-  waiting: number; // minutes after which a job that still waits is told of; 0: never
-}
+import { Others } from '../words/discreet';
+import { Rules } from '../words/news';
 
 export interface Preferences {
   refresh: number; // seconds between two readings; 1: as they come

@@ -2,8 +2,8 @@
 
 import * as React from 'react';
 
+import { Ticket } from '../words/schema';
 import { memo, Section, Sentence, Since } from './common';
-import { Ticket } from './schema';
 
 export function Queue({ queue }: { queue: Ticket[] }): JSX.Element {
   return (

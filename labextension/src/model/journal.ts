@@ -5,9 +5,9 @@ import { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { ISignal, Signal } from '@lumino/signaling';
 
+import { Entry, Message } from '../words/schema';
 import { fetchJournal } from './api';
 import { Events } from './events';
-import { Entry, Message } from './schema';
 
 const PAGE = 1000; // entries
 const INTERVAL = 1000; // ms between two questions while there is no WebSocket

@@ -3,10 +3,10 @@
 import { Poll } from '@lumino/polling';
 import * as React from 'react';
 
-import { Span } from './api';
-import { GpufitModel } from './model';
-import { Curves as Known, GOING, Job } from './schema';
-import { formatBytes, formatFigure, outOf, stepWords } from './units';
+import { Span } from '../model/api';
+import { GpufitModel } from '../model/model';
+import { Curves as Known, GOING, Job } from '../words/schema';
+import { formatBytes, formatFigure, outOf, stepWords } from '../words/units';
 
 const INTERVAL = 3000; // ms between two questions while the job goes on
 const RESTING = 60_000; // ms while nothing new is written

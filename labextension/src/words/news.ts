@@ -1,8 +1,15 @@
 /** What there is to tell when one reading follows another; pure. */
 
 import { BEFORE, Job, Status } from './schema';
-import { Rules } from './settings';
 import { deviceWords, formatDuration } from './units';
+
+/** When to tell of a job although nobody looks at the panel. */
+export interface Rules {
+  ended: boolean;
+  failed: boolean;
+  device: boolean; // it got its device
+  waiting: number; // minutes after which a job that still waits is told of; 0: never
+}
 
 export interface News {
   job: string; // its id
@@ -11,6 +18,7 @@ export interface News {
 }
 
 const MINUTE = 60; // seconds
+const BADLY: Partial<Record<Job['state'], string>> = { failed: 'failed', lost: 'was lost' };
 const AT_ONCE = 10; // seconds after which whoever started it may look elsewhere
 
 export function news(before: Status, after: Status, rules: Rules): News[] {
@@ -34,9 +42,9 @@ function turned(was: Job, job: Job, now: number, rules: Rules): Told {
   if (rules.ended && state === 'done') {
     return { kind: 'success', text: `${name} is done.` };
   }
-  if (rules.failed && (state === 'failed' || state === 'lost')) {
-    const words = state === 'failed' ? 'failed' : 'was lost';
-    return { kind: 'error', text: [`${name} ${words}`, reason].join(': ') };
+  const badly = BADLY[state];
+  if (rules.failed && badly) {
+    return { kind: 'error', text: [`${name} ${badly}`, reason].join(': ') };
   }
   const waited = now - job.created > AT_ONCE;
   if (rules.device && waited && BEFORE.has(was.state) && state === 'running') {

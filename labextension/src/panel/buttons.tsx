@@ -3,11 +3,11 @@
 import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
-import { Action } from './api';
+import { Deed } from '../model/model';
+import { Job, Target, Verb, WORDS } from '../words/schema';
+import { offered } from '../words/states';
+import { deviceWords } from '../words/units';
 import { Button } from './common';
-import { Deed } from './model';
-import { Job, RESUMABLE, Target, WORDS } from './schema';
-import { deviceWords } from './units';
 
 export function Buttons(props: {
   job: Job;
@@ -15,12 +15,13 @@ export function Buttons(props: {
   commands: CommandRegistry;
 }): JSX.Element {
   const { job, deed, commands } = props;
-  const { can, id, name, state, under_way } = job;
+  const { can, id, name, under_way } = job;
   const sent = deed?.phase === 'sent' ? deed.action : null;
   const run = (command: string, to = '') =>
     void commands.execute(`gpufit:${command}`, { job: id, to });
-  const button = (action: Exclude<Action, 'move'>) => (
+  const button = (action: Exclude<Verb, 'move'>) => (
     <Button
+      key={action}
       text={WORDS[action].label}
       name={`${WORDS[action].label} ${name}`}
       why={can[action]}
@@ -29,22 +30,21 @@ export function Buttons(props: {
       onClick={() => run(action)}
     />
   );
-  const resumable = RESUMABLE.has(state);
-  const going = !resumable && state !== 'done';
   return (
     <div className="jp-gpufit-buttons" role="group" aria-label={`Do with ${name}`}>
-      {going && button('checkpoint')}
-      {going && button('release')}
-      {going && (
-        <Move
-          name={name}
-          targets={can.move}
-          busy={sent === 'move' || under_way.includes('move')}
-          onMove={to => run('move', to)}
-        />
+      {offered(job).map(verb =>
+        verb === 'move' ? (
+          <Move
+            key={verb}
+            name={name}
+            targets={can.move}
+            busy={sent === 'move' || under_way.includes('move')}
+            onMove={to => run('move', to)}
+          />
+        ) : (
+          button(verb)
+        )
       )}
-      {resumable && button('resume')}
-      {going && button('stop')}
       <Button
         text="Log"
         name={`Open log of ${name}`}
@@ -63,6 +63,7 @@ function Move(props: {
   onMove: (to: string) => void;
 }): JSX.Element {
   const { name, targets, busy, onMove } = props;
+  const { label } = WORDS.move;
   const [open, setOpen] = React.useState(false);
   const host = React.useRef<HTMLDivElement>(null);
   const menu = React.useRef<HTMLUListElement>(null);
@@ -98,17 +99,17 @@ function Move(props: {
         aria-busy={busy}
         data-busy={busy}
         aria-disabled={busy || why !== ''}
-        aria-label={why ? `Move ${name}: ${why}` : `Move ${name}`}
+        aria-label={why ? `${label} ${name}: ${why}` : `${label} ${name}`}
         title={why}
         onClick={() => !busy && !why && setOpen(!open)}
       >
-        {WORDS.move.label} <span aria-hidden>▾</span>
+        {label} <span aria-hidden>▾</span>
       </button>
       {open && (
         <ul
           ref={menu}
           role="menu"
-          aria-label={`Move ${name} to`}
+          aria-label={`${label} ${name} to`}
           className="jp-gpufit-menu"
           onKeyDown={event => {
             if (event.key === 'Escape') {

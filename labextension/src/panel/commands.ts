@@ -10,17 +10,16 @@ import {
 import { PageConfig } from '@jupyterlab/coreutils';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { Action } from './api';
-import { hasEnded } from './jobs';
-import { GpufitModel } from './model';
-import { contentsPath } from './paths';
-import { Job, WORDS } from './schema';
-import { deviceWords, formatDuration, stepWords } from './units';
+import { GpufitModel } from '../model/model';
+import { contentsPath } from '../model/paths';
+import { Job, Verb, WORDS } from '../words/schema';
+import { hasEnded } from '../words/states';
+import { deviceWords, formatDuration, stepWords } from '../words/units';
 
 const CATEGORY = 'GPUs and jobs';
 type Arguments = ReadonlyPartialJSONObject; // {job: its id, to: a device}; without a job, the user is asked
 
-const LABELS: Record<Action | 'log', string> = {
+const LABELS: Record<Verb | 'log', string> = {
   checkpoint: WORDS.checkpoint.command,
   release: WORDS.release.command,
   move: WORDS.move.command,
@@ -53,7 +52,7 @@ export function addCommands(options: {
     }
   });
   for (const [word, label] of Object.entries(LABELS)) {
-    const verb = word as Action | 'log';
+    const verb = word as Verb | 'log';
     commands.addCommand(`gpufit:${verb}`, {
       label,
       isEnabled: ({ job }) => !!job || candidates(model, verb).length > 0,
@@ -76,7 +75,7 @@ export function addCommands(options: {
   palette?.addItem({ command: 'gpufit:show', category: CATEGORY });
   model.stateChanged.connect(() => {
     const known = Object.keys(LABELS)
-      .map(verb => candidates(model, verb as Action | 'log').length > 0)
+      .map(verb => candidates(model, verb as Verb | 'log').length > 0)
       .join();
     // The palette draws all of itself again each time.
     if (known !== enabled) {
@@ -90,7 +89,7 @@ export function addCommands(options: {
 async function act(
   model: GpufitModel,
   job: Job,
-  action: Action,
+  action: Verb,
   to: string
 ): Promise<void> {
   if (action === 'stop' && !(await confirmed(model, job))) {
@@ -105,7 +104,7 @@ async function act(
 /** The job that is meant, or the only one with which it can be done, or the one that the user picks. */
 async function chosen(
   model: GpufitModel,
-  verb: Action | 'log',
+  verb: Verb | 'log',
   label: string,
   args: Arguments
 ): Promise<Job | null> {
@@ -121,7 +120,7 @@ async function chosen(
   return possible[await picked(label, 'Which job?', lines)] ?? null;
 }
 
-function candidates(model: GpufitModel, verb: Action | 'log'): Job[] {
+function candidates(model: GpufitModel, verb: Verb | 'log'): Job[] {
   const jobs = [...(model.status?.jobs ?? [])].reverse();
   switch (verb) {
     case 'log':
@@ -136,7 +135,7 @@ function candidates(model: GpufitModel, verb: Action | 'log'): Job[] {
 async function chosenTarget(job: Job): Promise<string> {
   const targets = job.can.move.filter(({ ok }) => ok);
   const words = targets.map(({ device }) => deviceWords(device));
-  const at = await picked(`Move ${job.name}`, 'Where to?', words);
+  const at = await picked(`${WORDS.move.label} ${job.name}`, 'Where to?', words);
   return targets[at]?.device ?? '';
 }
 
@@ -154,11 +153,11 @@ async function confirmed(model: GpufitModel, job: Job): Promise<boolean> {
   const now = model.status?.time ?? 0;
   const rest = checkpoint
     ? `What it did since ${stepWords(checkpoint.step)}, ${formatDuration(Math.max(0, now - checkpoint.time))} ago, is lost; it can be resumed from there.`
-    : 'It has no checkpoint: what it did so far is lost. Release keeps it.';
+    : `It has no checkpoint: what it did so far is lost. ${WORDS.release.label} keeps it.`;
   const answer = await showDialog({
-    title: `Stop ${name}?`,
+    title: `${WORDS.stop.label} ${name}?`,
     body: hasEnded(job) ? '' : `Its training ends now. ${rest}`,
-    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Stop' })],
+    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: WORDS.stop.label })],
     defaultButton: 0
   });
   return answer.button.accept;

@@ -282,6 +282,9 @@ export const WORDS = {
   }
 };
 
+/** What can be asked of a job. */
+export type Verb = keyof typeof WORDS;
+
 /** Nothing of the job has run yet. */
 export const BEFORE = new Set<string>([
   'estimating',

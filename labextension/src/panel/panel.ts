@@ -7,12 +7,11 @@ import { Message } from '@lumino/messaging';
 import { Poll } from '@lumino/polling';
 import { Panel } from '@lumino/widgets';
 
-import { Events } from './events';
-import { Front } from './front';
-import { icon } from './icon';
-import { hasEnded } from './jobs';
-import { GpufitModel } from './model';
-import { DEFAULTS, Preferences } from './settings';
+import { Events } from '../model/events';
+import { Front } from '../model/front';
+import { GpufitModel } from '../model/model';
+import { DEFAULTS, Preferences } from '../model/settings';
+import { hasEnded } from '../words/states';
 import { StatusView } from './view';
 
 const PATIENT = 4_000; // ms for which a WebSocket may be silent before the server is asked
@@ -30,7 +29,6 @@ export class GpufitPanel extends Panel {
     super();
     this.id = 'jupyter-gpufit-panel';
     this.addClass('jp-gpufit-panel');
-    this.title.icon = icon;
     this.title.caption = 'GPUs and jobs';
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', this.title.caption);

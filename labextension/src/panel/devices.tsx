@@ -2,10 +2,10 @@
 
 import * as React from 'react';
 
+import { Deed, GpufitModel } from '../model/model';
+import { Claim, Device, Part, Status } from '../words/schema';
+import { deviceWords, formatBytes } from '../words/units';
 import { Button, memo, Outcome, Section, Sentence, Since } from './common';
-import { Deed, GpufitModel } from './model';
-import { Claim, Device, Part, Status } from './schema';
-import { deviceWords, formatBytes } from './units';
 
 const MINUTE = 60; // seconds that the history shows
 const COLOURS = 7; // of JupyterLab's for other users

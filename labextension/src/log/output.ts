@@ -8,10 +8,10 @@ import {
 import { ISignal, Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 
+import { Entry } from '../words/schema';
+import { deviceWords, formatCount, stepWords } from '../words/units';
 import { Cleaner } from './cleaner';
-import { Entry } from './schema';
 import { written } from './terminal';
-import { deviceWords, formatCount, stepWords } from './units';
 
 const MOST_LINES = 200; // of text that one block has: a block is drawn as a whole
 const MOST_BLOCKS = 1000; // kept; older ones go

@@ -4,12 +4,12 @@ import { VDomRenderer } from '@jupyterlab/ui-components';
 import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
+import { GpufitModel } from '../model/model';
+import { Status } from '../words/schema';
 import { Notice, Now, Sentence, useClock } from './common';
 import { Devices } from './devices';
 import { Jobs } from './jobs';
-import { GpufitModel } from './model';
 import { Queue } from './queue';
-import { Status } from './schema';
 
 export class StatusView extends VDomRenderer<GpufitModel> {
   constructor(

@@ -3,9 +3,8 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { Curves, Journal, Status } from './schema';
+import { Curves, Journal, Status, Verb } from '../words/schema';
 
-export type Action = 'checkpoint' | 'release' | 'move' | 'resume' | 'stop';
 export type Span = 'whole' | 'latest';
 
 const PATIENCE = 8_000; // ms; the server itself answers within 5 s, whatever the devices do
@@ -62,7 +61,7 @@ export async function postPick(
 export async function postAction(
   settings: ServerConnection.ISettings,
   job: string,
-  action: Action,
+  action: Verb,
   to: string
 ): Promise<string> {
   const body = JSON.stringify(to ? { to } : {});

@@ -5,7 +5,7 @@ import { ServerConnection } from '@jupyterlab/services';
 import { DisposableDelegate, IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Message } from './schema';
+import { Message } from '../words/schema';
 
 const SOON = 500; // ms until the first try again
 const LATEST = 10_000; // ms between two tries in the end
