@@ -54,11 +54,12 @@ _HOMES: dict[
     "tensors": (
         "graph.kinds.tensors",
         (
-            "fill_generator fill_loader fill_storage fill_tensor find_default_generator make_meta make_optimizer"
-            " make_storage make_tensor make_typed"
+            "fill_generator fill_loader fill_storage fill_tensor find_default_generator make_device_tensor make_event"
+            " make_generator make_meta make_optimizer make_storage make_stream make_tensor make_typed"
         ),
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
+    "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Matches"),
     "generators": ("program.running.generators", "create expressed prime"),
     "delegates": ("program.running.delegates", "Delegate"),
@@ -74,6 +75,7 @@ _HOMES: dict[
         "snapshot.kinds.opened_files",
         "find_method make_csv_reader make_csv_writer make_raw make_text redirect_again seek",
     ),
+    "saved.pools": ("snapshot.kinds.pools", "made_anew"),
     "saved.suspended": ("snapshot.kinds.suspended", "prime_later"),
     "saved.tensors": (
         "snapshot.kinds.tensors",
