@@ -1,8 +1,8 @@
 """The cell as a program that can be left at a safe point and entered there again, in another process.
 
 `scopes`, `names`, `form`, `expressions`, `statements`, `units`: trees to trees, nothing else. `source`: trees to code.
-`frame`, `functions`, `managers`, `generators`, `standing`: while it runs. `library`, `own_resume`: the loops of others.
-`program` holds it all together: start there.
+`activation`, `frame`, `functions`, `managers`, `standing`: while it runs. `library`, `own_resume`: the loops of others.
+`program` holds it all together: start there. Above it are only `generators`, which are saved apart from the cell.
 """
 
 from .running import generators

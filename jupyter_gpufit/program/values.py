@@ -60,3 +60,12 @@ class GeneratorRecord:
     locals: dict[str, Any]
     its: dict[int, Any]
     cms: dict[int, Any]
+
+
+class Arrived:
+    """What a generator is made with, before there is anything to give it."""
+
+    __slots__ = ("record",)
+
+    def __init__(self) -> None:
+        self.record: GeneratorRecord | None = None

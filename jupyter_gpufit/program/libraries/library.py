@@ -8,13 +8,14 @@ ended. So is, from its next use on, a generator that a checkpoint has met and co
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import CannotArrive
 from ..reading.calls import is_never_left
@@ -25,17 +26,19 @@ from .gain import Gain, LeftShare
 from .texts import PREFIX, Texts
 from .versions import IN_PLACE, Grade, grade_of, weakest
 
-if TYPE_CHECKING:
-    import ast
-
-    from ..running.program import Program
-
 DEPTH = 4  # of what a loop goes over: a progress bar's loader's batch sampler's sampler
 
 
 class Library:
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(
+        self,
+        program: object,
+        register: Callable[[CodeType, Unit], None],
+        unit_of: Callable[[CodeType], Unit | None],
+        note: Callable[[str], None],
+    ) -> None:
+        """`program`: what rewritten code asks, wherever it is."""
+        self._program, self._register, self._unit_of, self._note = program, register, unit_of, note
         self.gain = Gain()
         self._texts = Texts()
         self._sources: dict[str, Source] = {}  # by the uids of their functions
@@ -48,8 +51,6 @@ class Library:
 
     def imported_by(self, trees: Iterable[ast.Module]) -> None:
         """Note which libraries the cells import."""
-        import ast
-
         for tree in trees:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Import):
@@ -73,7 +74,7 @@ class Library:
         """Say something of a library, once."""
         if text not in self._told:
             self._told.add(text)
-            self._program.on_note(text)
+            self._note(text)
 
     def end(self) -> None:
         """Give all functions their own code back."""
@@ -117,7 +118,7 @@ class Library:
             if uid not in self._sources:
                 self._sources[uid], self._homes[uid] = source, home
         for code, unit in source.generators.items():
-            self._program._register(code, unit)
+            self._register(code, unit)
 
     # Generators ------------------------------------------------------------------------------------------------------
 
@@ -154,10 +155,14 @@ class Library:
         is_its = isinstance(function, FunctionType) and function.__code__ is generator.gi_code
         return is_its and self._rewrite_in_place(function)
 
+    def is_ours(self, generator: Any) -> bool:
+        """Whether it was rewritten, and so can be saved where it stands."""
+        return self._unit_of(generator.gi_code) is not None
+
     def remade(self, generator: Any) -> Any:
         """A generator of any library that has not begun, as one that can be saved; or itself."""
         code = generator.gi_code
-        if self._program.unit_of(code) is not None or inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
+        if self.is_ours(generator) or inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
             return generator
         twin = self._twin(code, generator.gi_frame.f_globals)
         return generator if twin is None else _called_alike(twin, generator.gi_frame.f_locals)

@@ -16,15 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import NotResumable
+from ..running.activation import Activation, Runner
 from .own_resume_libraries import ENTRIES, Loaded, Resuming, resuming_of
 from .own_resume_overrides import base_of, signature_with, wrapper_of
-
-if TYPE_CHECKING:
-    from ..running.frame import Frame
-    from ..running.program import Program
 
 INEXACT = "by the library's own resume: not exact to the bit in the middle of an epoch"
 _PREFIX = "own-resume-"
@@ -40,7 +37,7 @@ class OwnResume:
     args: tuple[Any, ...]
     keywords: dict[str, Any]
 
-    def go_on(self, frame: Frame) -> Any:
+    def go_on(self, frame: Activation) -> Any:
         """Call it again, where the trainer was left."""
         program, trainer = frame.program, self.method.__self__
         resuming = resuming_of(trainer)
@@ -69,7 +66,7 @@ class OwnResume:
         return bound.args, bound.kwargs
 
 
-def calls(method: MethodType, frame: Frame) -> Callable[..., Any] | None:
+def calls(method: MethodType, frame: Activation) -> Callable[..., Any] | None:
     """What to call instead of a library's train() or fit(), so that it can be left; None for all else."""
     if method.__name__ not in ENTRIES or (resuming := resuming_of(method.__self__)) is None:
         return None
@@ -114,12 +111,12 @@ def where(callee: Any) -> str:
 def _run(
     own: OwnResume,
     resuming: Resuming,
-    frame: Frame,
+    frame: Activation,
     args: tuple[Any, ...],
     keywords: dict[str, Any],
     loaded: Loaded = lambda: None,
 ) -> Any:
-    safe_point = _SafePoint(frame.program, frame, sys._getframe())
+    safe_point = _SafePoint(frame.program, sys._getframe())
     frame.callee = own
     try:
         with resuming.watched(own.method.__self__, safe_point, loaded):
@@ -132,13 +129,12 @@ def _run(
 class _SafePoint:
     """Between two steps: the place is that of the call, however deep in the library this is asked."""
 
-    program: Program
-    frame: Frame
+    program: Runner
     standing: FrameType | None
 
     def __call__(self) -> None:
         if self.program.pending and self.standing is not None:
-            self.program.stop(self.frame, self.standing)
+            self.program.stop(self.standing)
 
 
 @contextmanager

@@ -19,16 +19,12 @@ from types import (
     MethodWrapperType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..values import FrameRecord, GeneratorRecord, Path, Unit
+from .activation import Activation
 from .delegates import Delegate, delegate_of
 from .iterators import EXCHANGED, exchanged
 from .managers import enter_again, noted
-
-if TYPE_CHECKING:
-    from ..libraries.gain import LeftShare
-    from .program import Program
 
 _OF_C = frozenset(
     {
@@ -40,7 +36,6 @@ _OF_C = frozenset(
         WrapperDescriptorType,
     }
 )
-_NO_PATH: Path = frozenset()
 _NEVER: Any = (None,)  # what no safe point answers
 
 
@@ -56,63 +51,12 @@ def _one() -> Iterator[None]:
 _ALONE = _Probe().made(builtins.iter(_one()))  # references to a value that nobody holds but who passes it on
 
 
-class Frame:
-    """`r`: on the way to a place, whose path is `p`. `pc`: the place where it stands, if it stands at one."""
+class Frame(Activation):
+    """An activation as its rewritten code asks it."""
 
-    __slots__ = (
-        "L",
-        "__weakref__",
-        "callee",
-        "cells",
-        "cms",
-        "its",
-        "p",
-        "pc",
-        "program",
-        "r",
-        "rest",
-        "rpc",
-        "since",
-        "unit",
-        "v",
-    )
+    __slots__ = ()
 
     iter = builtins.iter  # called from the user's code, so that an error of their __iter__ shows no frame of ours
-
-    def __init__(self, program: Program, unit: Unit) -> None:
-        self.program, self.unit = program, unit
-        self.r, self.p = False, _NO_PATH
-        self.pc: int | None = None
-        self.its: dict[int, Any] = {}
-        self.cms: dict[int, Any] = {}
-        self.callee: Any = None
-        self.cells: Any = None  # a lambda that uses them, or they themselves by name
-        self.v: Any = None
-        self.L: dict[str, Any] | None = None
-        self.rpc: int | None = None
-        self.rest: list[FrameRecord] | None = None
-        self.since: tuple[LeftShare, float] | None = None  # what was called last, of a library, and when
-
-    def load(self, record: FrameRecord, rest: list[FrameRecord]) -> None:
-        """Go to the place of a record; the activations inside it are entered from the `rest`."""
-        self.r, self.p = True, self.unit.paths[record.pc]
-        self.rpc = self.pc = record.pc
-        self.L, self.its, self.cms = record.locals, record.its, record.cms
-        self.callee, self.rest, self.cells = record.callee, rest, record.cells
-
-    def load_generator(self, record: GeneratorRecord) -> None:
-        """Go to the yield it was suspended at; one that has not begun begins."""
-        self.L, self.its, self.cms = record.locals, record.its, record.cms
-        self.cells = record.cells
-        if record.pc is not None:
-            self.r, self.p = True, self.unit.paths[record.pc]
-            self.rpc = self.pc = record.pc
-
-    def saved(self) -> dict[str, Any]:
-        """The locals, once: what the activation then does with them is its own."""
-        found, self.L = self.L, None
-        assert found is not None
-        return found
 
     # Loops -----------------------------------------------------------------------------------------------------------
 
@@ -197,11 +141,7 @@ class Frame:
     def stop(self, k: int) -> None:
         if self.unit.kind != "generator":  # whoever asked it for a value waits for it
             self.pc = k
-            self.program.stop(self)
-
-    def resumed(self) -> None:
-        self.r = False
-        self.program.arrived()
+            self.program.stop()
 
     # Calls -----------------------------------------------------------------------------------------------------------
 
@@ -260,7 +200,7 @@ class Frame:
     def cm(self, k: int, manager: Any) -> Any:
         if self.r:
             return enter_again(self.cms[k])
-        manager, self.cms[k] = noted(manager, self.program)
+        manager, self.cms[k] = noted(manager, self.program.library)
         return manager
 
     def dc(self, k: int) -> None:

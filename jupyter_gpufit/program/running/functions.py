@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import CannotArrive
 from ..libraries import own_resume
@@ -18,11 +18,8 @@ from ..libraries.library import package_of
 from ..reading.scopes import Definition
 from ..rewriting.source import Codes, Source
 from ..values import FrameRecord, Unit
+from .activation import Activation
 from .managers import enter_again
-
-if TYPE_CHECKING:
-    from .frame import Frame
-
 
 _IN_CONTEXT: Any = object()
 
@@ -53,7 +50,7 @@ class Functions:
         found = self._known.asked(code)
         return found if isinstance(found, LeftShare) else None
 
-    def variant(self, callee: Any, frame: Frame, k: int) -> Any:
+    def variant(self, callee: Any, frame: Activation, k: int) -> Any:
         """None if it can only be called as it is."""
         if type(callee) is FunctionType:
             found = self._known.get(callee.__code__, callee)
@@ -77,7 +74,7 @@ class Functions:
             return variant and MethodType(variant, callee)
         return None
 
-    def _called(self, callee: FunctionType, found: LeftShare, frame: Frame) -> FunctionType | None:
+    def _called(self, callee: FunctionType, found: LeftShare, frame: Activation) -> FunctionType | None:
         if not found.of_library:
             return _with_code(callee, self._running_code(found.source, found.definition))
         if found.is_short:
@@ -97,7 +94,7 @@ class Functions:
         inner = inspect.unwrap(method.__func__)
         return isinstance(inner, FunctionType) and self._known.get(inner.__code__, inner) is None
 
-    def enter(self, callee: Any, frame: Frame, k: int) -> Any:
+    def enter(self, callee: Any, frame: Activation, k: int) -> Any:
         """Call it from where it stood, which is in the next of the records."""
         if type(callee) is own_resume.OwnResume:
             return callee.go_on(frame)
@@ -165,7 +162,7 @@ def _under_torch_context(function: FunctionType) -> tuple[Any, Any]:
     return found["ctx_factory"], found["func"]
 
 
-def _in_context(make: Any, variant: Any, frame: Frame, k: int) -> Callable[..., Any]:
+def _in_context(make: Any, variant: Any, frame: Activation, k: int) -> Callable[..., Any]:
     def decorate_context(*args: Any, **kwargs: Any) -> Any:
         frame.cms[k] = manager = make()
         try:

@@ -6,14 +6,12 @@ import dis
 import gc
 import inspect
 from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ...errors import NotHere
-from ..values import ARRIVED, FRAME, GeneratorRecord, Unit
+from ..values import ARRIVED, FRAME, Arrived, GeneratorRecord, Unit
+from .program import Program
 from .standing import cells_of, file_of, saved_locals
-
-if TYPE_CHECKING:
-    from .program import Program
 
 Generator: TypeAlias = Any  # types.GeneratorType, with its gi_code
 _EXPRESSION = "<genexpr>"
@@ -86,15 +84,6 @@ def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
 def _described(generator: Generator) -> str:
     frame, code = generator.gi_frame, generator.gi_code
     return f"The generator {generator.__qualname__} ({file_of(code)}, line {frame.f_lineno})"
-
-
-class Arrived:
-    """What a generator is made with, before there is anything to give it."""
-
-    __slots__ = ("record",)
-
-    def __init__(self) -> None:
-        self.record: GeneratorRecord | None = None
 
 
 def create(program: Program, uid: str, cells: dict[str, CellType]) -> Generator:

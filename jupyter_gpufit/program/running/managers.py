@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .program import Program
+from ..libraries.library import Library
 
 _OF_THE_PROCESS = ("_inference_mode_context",)  # handles that torch makes anew when it enters
 # Generators of torch that set what a checkpoint's settings hold. They go on where they stood, for what they put back at
@@ -55,22 +54,17 @@ class NumpyErrors:
         return numpy.errstate(**self.inside)
 
 
-def noted(manager: Any, program: Program) -> tuple[Any, Any]:
+def noted(manager: Any, library: Library) -> tuple[Any, Any]:
     """The manager to enter, and what to save for it."""
     if isinstance(manager, contextlib._GeneratorContextManager):
         func = manager.func
         if not _from_torch(func) or (func.__module__, func.__qualname__) in _IN_THE_SETTINGS:
-            program.library.meet(manager)
-        if _from_torch(func) and not _is_ours(manager.gen, program):
+            library.meet(manager)
+        if _from_torch(func) and not library.is_ours(manager.gen):
             return manager, Recipe(func, manager.args, manager.kwds)
     elif (type(manager).__module__, type(manager).__name__) == ("numpy", "errstate") and hasattr(manager, "_token"):
         return manager, _numpy_errors(manager)
     return manager, manager
-
-
-def _is_ours(generator: Any, program: Program) -> bool:
-    """Whether it was rewritten, and so can be saved where it stands."""
-    return program.unit_of(generator.gi_code) is not None
 
 
 def _numpy_errors(manager: Any) -> NumpyErrors:

@@ -21,10 +21,10 @@ from ..reading.scopes import definitions, is_async, last_set
 from ..reading.unread import is_read, is_used_later
 from ..rewriting.source import FUTURE_FLAGS, Codes, Origin, Source
 from ..rewriting.units import cell_form, cell_stops
-from ..values import PROGRAM, FrameRecord, Unit, hidden
+from ..values import PROGRAM, Arrived, FrameRecord, Unit, hidden
+from .activation import Activation
 from .frame import Frame
 from .functions import Functions, entered
-from .generators import Arrived
 from .standing import activations, record_of
 
 _ELSEWHERE = Unit("", "generator", "a generator", "", {}, {})
@@ -41,7 +41,7 @@ class Program:
         self.on_resumed: Callable[[], None] = lambda: None
         self.notes: list[str] = []  # why something cannot be checkpointed, for the user
         self.on_note: Callable[[str], None] = self.notes.append
-        self.library = Library(self)
+        self.library = Library(self, self._register, self.unit_of, self._note)
         self.functions = Functions(self._register, self._unknown, self.library.gain)
         self.scratch: str | None = None  # a directory for what a library's own resume needs; else the system's
         self.flags = 0  # those with which the shell compiles the cell
@@ -58,7 +58,7 @@ class Program:
         self._records: list[FrameRecord] = []
         self._cell = ""
         self._standing: Any = None
-        self._taken: list[tuple[FrameRecord, Frame, FrameType]] = []  # at this safe point
+        self._taken: list[tuple[FrameRecord, Activation, FrameType]] = []  # at this safe point
         self._pid = os.getpid()
 
     def __reduce__(self) -> Any:
@@ -164,6 +164,10 @@ class Program:
         self._units[unit.uid] = unit
         self._unit_of.add(code, unit)
 
+    def _note(self, text: str) -> None:
+        """By `on_note` as it is then: who runs the program gives it another one."""
+        self.on_note(text)
+
     def _unknown(self, function: FunctionType) -> LeftShare | None:
         """A function that the cell calls is not among the user's with a loop; asked once for each."""
         code = function.__code__
@@ -220,7 +224,7 @@ class Program:
 
     # At a safe point -------------------------------------------------------------------------------------------------
 
-    def stop(self, frame: Frame, standing: FrameType | None = None) -> None:
+    def stop(self, standing: FrameType | None = None) -> None:
         """`standing`: where to look outwards from, if a library is in between."""
         if os.getpid() != self._pid:
             return  # a process that the cell forked
@@ -249,10 +253,10 @@ class Program:
         only_they = bool(names) and {*map(id, holders)} <= known
         return only_they and not any(self._is_read(name, *one) for name, one in names)
 
-    def _variables(self, record: FrameRecord, frame: Frame, standing: FrameType) -> list[Any]:
+    def _variables(self, record: FrameRecord, frame: Activation, standing: FrameType) -> list[Any]:
         return [self.namespace] if frame.unit.kind == "cell" else [record.locals, standing.f_locals]
 
-    def _is_read(self, name: str, record: FrameRecord, frame: Frame, standing: FrameType) -> bool:
+    def _is_read(self, name: str, record: FrameRecord, frame: Activation, standing: FrameType) -> bool:
         """By the text of an activation, from where it stands."""
         body: list[ast.stmt] = self._text_of(frame.unit)
         trees: list[Any] = [one.tree for one in self._sources.values()] if frame.unit.kind == "cell" else body
@@ -313,7 +317,7 @@ class Program:
         lines = [line for one in found if (line := last_set(one.node.body, variable))]
         return f"line {lines[-1]}, in {function}()" if lines else ""
 
-    def _activations(self) -> list[tuple[Frame, Any]]:
+    def _activations(self) -> list[tuple[Activation, Any]]:
         return activations(self._standing, self._unit_of.get, self.namespace)
 
     def arrived(self) -> None:

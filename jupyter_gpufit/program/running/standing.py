@@ -9,16 +9,16 @@ from typing import Any
 
 from ...errors import NotHere
 from ..values import FRAME, TEMPORARY, FrameRecord, Unit
-from .frame import Frame
+from .activation import Activation
 
 _OURS = str(Path(__file__).resolve().parents[2]) + "/"
 
 
 def activations(
     innermost: FrameType | None, unit_of: Callable[[CodeType], Unit | None], namespace: dict[str, Any]
-) -> list[tuple[Frame, FrameType]]:
+) -> list[tuple[Activation, FrameType]]:
     """Outermost first."""
-    found: list[tuple[Frame, FrameType]] = []
+    found: list[tuple[Activation, FrameType]] = []
     frame = innermost
     while frame is not None:
         code = frame.f_code
@@ -48,7 +48,7 @@ def file_of(code: CodeType) -> str:
     return "the cell" if file.startswith("<") else Path(file.removesuffix(">")).name
 
 
-def record_of(frame: Frame, standing: FrameType) -> FrameRecord:
+def record_of(frame: Activation, standing: FrameType) -> FrameRecord:
     path = frame.unit.paths[frame.pc] if frame.pc is not None else frozenset()
     assert frame.pc is not None
     return FrameRecord(
