@@ -118,6 +118,7 @@ class Worker:
         from .machine import WorkerMachine
         from .shell import WorkerShell
         from .steps import StepCounter
+        from .training import Training
 
         self.settings = load_settings()
         self.paths = JobPaths(Path(handover.job_root))
@@ -135,18 +136,18 @@ class Worker:
         self._lock = handover.lock
         os.register_at_fork(after_in_child=self._let_go_of_lock)
         self.main = MainThread()
-        self.machine = WorkerMachine(
+        self.training = Training(
+            name=self.job.name,
             settings=self.settings,
             paths=self.paths,
             handover=handover,
             epoch=self.account.record.epoch,
             process_env=process_env,
-            main=self.main,
             output=self.account.output,
             shell=WorkerShell.begin(self.account.output.put),
-            settled=self._settled,
             steps=steps,
         )
+        self.machine = WorkerMachine(self.training, self.main, self._settled)
         self._given_up: Finished | Released = self._never_began
         if handover.interrupted or (handover.claim is not None and is_being_stopped(self.paths)):
             self.main.interrupt_at_once()  # what nobody could hear while this image began
@@ -154,7 +155,7 @@ class Worker:
 
     @property
     def _never_began(self) -> Finished:
-        return Finished("stopped", f"stopped before it {'went on' if self.machine.handover.resumes else 'began'}")
+        return Finished("stopped", f"stopped before it {'went on' if self.training.handover.resumes else 'began'}")
 
     def _let_go_of_lock(self) -> None:
         """In a forked child, with which the job would look alive for as long as that lives."""
@@ -221,7 +222,7 @@ class Worker:
                 self._legacy.begin()
                 outcome = await self._train()
                 self._end(outcome)
-            await self._legacy.hand_over(self.machine.reply)
+            await self._legacy.hand_over(self.training.reply)
             group.cancel_scope.cancel()
         return outcome
 
@@ -239,9 +240,9 @@ class Worker:
 
     def _how_it_ended(self, group: ExceptionGroup[Exception]) -> Finished:
         """What cannot be done once the cell has ended takes nothing away from what it made."""
-        if self.machine.ended is not None:
+        if self.training.ended is not None:
             traceback.print_exception(group, file=self.account.output.log)
-            return self.machine.ended
+            return self.training.ended
         refusals, defects = group.split(GpufitError)
         if defects is not None:
             raise defects
@@ -252,7 +253,7 @@ class Worker:
         """Once it is released: whether its process was suspended, and somebody resumes it."""
         self._given_up = self._never_began
         rest = self.machine.rest
-        return rest is not None and await rest.until_woken(self.machine)
+        return rest is not None and await rest.until_woken(self.training)
 
     def _refused(self, error: GpufitError) -> Finished:
         """The cell did not run, for a reason that the user can change."""
@@ -266,8 +267,8 @@ class Worker:
         said = False
         while True:
             await anyio.sleep(TICK)
-            meter = self.machine.meter
-            if meter is None or not self.machine.running:
+            meter = self.training.meter
+            if meter is None or not self.training.running:
                 continue
             try:
                 last = self._mark(meter, telling, last)
@@ -277,21 +278,21 @@ class Worker:
                 said = True
 
     def _mark(self, meter: Meter, telling: Telling, last: tuple[int, int]) -> tuple[int, int]:
-        now = self.machine.steps.step, meter.used()
-        self.machine.pace.take(time.monotonic(), now[0])
-        memory = Memory(used=now[1], peak=meter.peak(), estimate=self.machine.handover.foreseen)
-        live, metrics = telling.look(now[0], self.machine.pace, memory)
+        now = self.training.steps.step, meter.used()
+        self.training.pace.take(time.monotonic(), now[0])
+        memory = Memory(used=now[1], peak=meter.peak(), estimate=self.training.handover.foreseen)
+        live, metrics = telling.look(now[0], self.training.pace, memory)
         if metrics is not None:
             self.account.output.put(metrics)
         if now != last:
-            self.account.output.put(ProgressMark(*now, memory.peak, self.machine.pace.words()))
+            self.account.output.put(ProgressMark(*now, memory.peak, self.training.pace.words()))
         self.account.far(now[0], live)
         return now
 
     def _mark_last_progress(self) -> None:
-        if (meter := self.machine.meter) is not None and not self.machine.silent:
+        if (meter := self.training.meter) is not None and not self.training.silent:
             with suppress(OSError):
-                self.account.output.put(ProgressMark(self.machine.steps.step, meter.used(), meter.peak()))
+                self.account.output.put(ProgressMark(self.training.steps.step, meter.used(), meter.peak()))
 
     def _settled(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
         """A checkpoint is durable, or came to nothing; unless it leaves, the job runs on."""
@@ -318,7 +319,7 @@ class Worker:
 
     def interrupt(self) -> None:
         # One that leaves stands still: the interrupt strikes where it goes on, and nothing is lost by either.
-        if self.machine.running or self.account.record.state in ("saving", "moving"):
+        if self.training.running or self.account.record.state in ("saving", "moving"):
             self.main.interrupt()
         else:
             self._before_the_cell.cancel()
@@ -334,11 +335,11 @@ class Worker:
         from . import wishes, woken
 
         if verb in ("resume", "dismiss"):
-            return woken.answer(self.machine, self.account, self._lock, verb, to)
+            return woken.answer(self.training, self.machine.rest, self.account, self._lock, verb, to)
         began = {"epoch": self.account.record.epoch, "after": self.account.journal.seq}
         try:
-            if self.machine.running and self.machine.saver.is_open:
-                return await wishes.answer(self.machine, verb, to, began)
+            if self.training.running and self.machine.saver.is_open:
+                return await wishes.answer(self.training, self.machine.saver, verb, to, began)
             return self._ask_before(verb)
         except (GpufitError, OSError) as error:
             leaves = {"leaves": True} if isinstance(error, LeavesAlready) else {}
@@ -363,7 +364,7 @@ class Worker:
         raise NotNow(name, f"it is {state}, so there is nothing to save. To end it: gpufit stop {name}")
 
     def result(self) -> tuple[list[int], list[int]] | None:
-        return None if self.machine.reply is None else descriptors(self.machine.reply)
+        return None if self.training.reply is None else descriptors(self.training.reply)
 
     def collected(self) -> None:
         self._legacy.collected()

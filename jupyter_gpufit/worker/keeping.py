@@ -15,14 +15,14 @@ from ..checkpoint import files
 from ..checkpoint.manifest import About
 from ..checkpoint.staging import free_memory
 from ..checkpoint.writer import USUAL_SPEED, Saving, TooLong, TooSmall, Writer
-from ..devices.cards import context_of
 from ..devices.device import Device
 from ..errors import CannotSave, NotResumable, NotSaved
-from ..jobs.events import Note, Why
+from ..jobs.events import Why
 from ..jobs.handover import note_start, noted_start
 from ..surroundings import travel as surroundings
 from ..units import format_bytes, format_duration
 from .saving import Durable, NotReady, labels
+from .training import Training
 
 MOST_OF_TIME = 0.03  # of a training's time that checkpoints which nobody asked for may stop it
 REWRITING = "3"  # of cell/resumable: raised when a place in a cell is called otherwise than before
@@ -30,15 +30,15 @@ REWRITING = "3"  # of cell/resumable: raised when a place in a cell is called ot
 if TYPE_CHECKING:
     from ..checkpoint.values import Snapshot
     from ..graph import Arrival
-    from .machine import WorkerMachine
 
 
 class CellKeeps:
     """See saving.Keeps."""
 
-    def __init__(self, machine: WorkerMachine, free: Callable[[], int] = free_memory) -> None:
-        """`free`: how many bytes of the host's memory this process may still take."""
-        self._machine = machine
+    def __init__(self, training: Training, want: Callable[[bool], None], free: Callable[[], int] = free_memory) -> None:
+        """`want`: see saving.Keeps; `free`: how many bytes of the host's memory this process may still take."""
+        self._training = training
+        self._want = want
         self._free = free
         self._writer: Writer | None = None
         self._said: set[str] = set()
@@ -49,25 +49,25 @@ class CellKeeps:
         self._stood = time.monotonic()  # when the training began, or last stood still for a stream
 
     def prepare(self) -> None:
-        machine = self._machine
+        training = self._training
         if self._writer is None:
-            directory = machine.paths.checkpoints
+            directory = training.paths.checkpoints
             directory.mkdir(mode=0o700, exist_ok=True)
-            self._writer = Writer(directory, machine.epoch, machine.settings.checkpoint_keep, self._free)
+            self._writer = Writer(directory, training.epoch, training.settings.checkpoint_keep, self._free)
         self._say_if_it_streams()
         if self._expected and (making := self._writer.prepare(self._expected)) is not None:
             making.join()  # while the training runs on
 
     def want(self, wanted: bool) -> None:
-        self._machine.points.want_save(wanted)
+        self._want(wanted)
 
     def preflight(self) -> None:
         """As the cell begins: say what of its variables no checkpoint could hold."""
         from ..snapshot.take import preflight
 
-        machine = self._machine
+        training = self._training
         self._stood = time.monotonic()
-        self._cannot(preflight(machine.program, machine.shell.user_ns, skip=machine.is_ours))
+        self._cannot(preflight(training.program, training.namespace, skip=training.is_ours))
 
     def look(self) -> None:
         try:
@@ -92,31 +92,31 @@ class CellKeeps:
     def _cannot(self, problems: Sequence[tuple[str, str]]) -> None:
         if problems:
             found = "; ".join(f"{path} is {why}" for path, why in problems[:3])
-            self._say(f"{self._machine.name} trains, and cannot be checkpointed as it stands: {found}")
+            self._say(f"{self._training.name} trains, and cannot be checkpointed as it stands: {found}")
 
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            self._machine.output.put(Note(text))
+            self._training.note(text)
 
     def _taken(self) -> Snapshot:
         from ..snapshot.take import can_be_saved, take
 
-        machine = self._machine
-        assert machine.arrival is not None
-        program, namespace = machine.program, machine.shell.user_ns
-        around = surroundings.saved(machine.came, lambda value: can_be_saved(value, program, namespace))
-        extra = {"modes": machine.modes, "surroundings": around}
-        snapshot = take(program, machine.arrival, namespace, skip=machine.is_ours, extra=extra)
+        training = self._training
+        assert training.arrival is not None
+        program, namespace = training.program, training.namespace
+        around = surroundings.saved(training.came, lambda value: can_be_saved(value, program, namespace))
+        extra = {"modes": training.modes, "surroundings": around}
+        snapshot = take(program, training.arrival, namespace, skip=training.is_ours, extra=extra)
         for remark in snapshot.remarks:
             self._say(remark)
         return snapshot
 
     def save(self, why: Why) -> tuple[int, str, Future[Durable]]:
-        machine, writer = self._machine, self._writer
+        training, writer = self._training, self._writer
         assert writer is not None
         snapshot = self._taken()
-        step, where = machine.steps.step, machine.program.where()
+        step, where = training.steps.step, training.program.where()
         saving = self._save(writer, snapshot, self._about(step, where, why), why)
         durable: Future[Durable] = Future()
 
@@ -158,91 +158,88 @@ class CellKeeps:
         from ..snapshot.restore import restore
         from ..snapshot.users_files import LeftFiles
 
-        machine = self._machine
-        found = files.newest(machine.paths.checkpoints)
+        training = self._training
+        found = files.newest(training.paths.checkpoints)
         for remark in found.remarks:
-            machine.output.put(Note(f"A checkpoint was passed over: {remark}"))
+            training.note(f"A checkpoint was passed over: {remark}")
         if found.opened is None:
-            raise NotResumable(machine.name, "no checkpoint of it is whole.")
+            raise NotResumable(training.name, "no checkpoint of it is whole.")
         with found.opened as opened:
             about = opened.about
-            memory = machine.memory if machine.memory.fds else None
+            memory = training.memory if training.memory.fds else None
             self._check(about)
-            left = LeftFiles(machine.name, machine.handover.alive_until)
-            given = machine.program, machine.shell.user_ns
+            left = LeftFiles(training.name, training.handover.alive_until)
+            given = training.program, training.namespace
             restored = restore(opened.graph, opened.read, *given, memory=memory, left=left)
         self._note_that_it_lives()
         for remark in restored.remarks:
             self._say(remark)
-        machine.memory, machine.modes = restored.arrival.memory, restored.extra.get("modes", restored.extra)
+        training.memory, training.modes = restored.arrival.memory, restored.extra.get("modes", restored.extra)
         if "surroundings" in restored.extra:  # else it was saved before they were
-            machine.came = surroundings.restored(restored.extra["surroundings"])
-            for remark in machine.came.remarks:
-                machine.output.put(Note(remark))
-        machine.steps.start_at(about.step)
+            training.came = surroundings.restored(restored.extra["surroundings"])
+            for remark in training.came.remarks:
+                training.note(remark)
+        training.steps.start_at(about.step)
         self._peak_before = about.peak
         self._stood = time.monotonic()
-        if machine.handover.repeats or found.remarks:
-            where = f"{machine.name} goes on from its checkpoint at step {about.step:,}"
-            machine.output.put(Note(f"{where}; what follows may repeat lines from above."))
+        if training.handover.repeats or found.remarks:
+            where = f"{training.name} goes on from its checkpoint at step {about.step:,}"
+            training.note(f"{where}; what follows may repeat lines from above.")
         return restored.arrival
 
     def _note_that_it_lives(self) -> None:
         """What is written to the user's files from now on is the training's own."""
-        machine = self._machine
-        machine.handover = replace(machine.handover, alive_until=0.0)
+        training = self._training
+        training.handover = replace(training.handover, alive_until=0.0)
         with suppress(OSError):  # on a full disk, its own writing will look like somebody else's: nothing is lost
-            note_start(machine.paths, replace(noted_start(machine.paths), alive_until=0.0))
+            note_start(training.paths, replace(noted_start(training.paths), alive_until=0.0))
 
     def _check(self, about: About) -> None:
         """Refuse what would go another way without a word; say what may."""
         import torch
 
-        machine = self._machine
+        training = self._training
         here = platform.python_version()
         if about.python.rpartition(".")[0] != here.rpartition(".")[0]:
-            raise NotResumable(machine.name, f"it was saved by Python {about.python}, and this is {here}.")
+            raise NotResumable(training.name, f"it was saved by Python {about.python}, and this is {here}.")
         if about.transformer != REWRITING:
             raise NotResumable(
-                machine.name,
+                training.name,
                 f"it was saved by another version of jupyter_gpufit (cells of {about.transformer}, here {REWRITING}),"
                 " and its place in the cell cannot be found. Resume it with that version.",
             )
-        card = _card(machine.granted.devices[0])
+        card = _card(training.granted.devices[0])
         for what, then, now in (
             ("torch", about.torch, torch.__version__),
             ("the device", about.versions.get("card", card), card),
             ("the hash seed", about.hashseed, os.environ.get("PYTHONHASHSEED", "")),
         ):
             if then != now:
-                machine.output.put(Note(f"It goes on, but not to the bit: {what} was {then}, and is {now}."))
+                training.note(f"It goes on, but not to the bit: {what} was {then}, and is {now}.")
 
     def _peak(self) -> int:
         """Bytes of the device that the training has taken so far, this run's and earlier ones'."""
-        machine = self._machine
-        if machine.meter is None or not (taken := machine.meter.peak()):
+        training = self._training
+        if training.meter is None or not (taken := training.meter.peak()):
             return self._peak_before
-        device = machine.granted.devices[0]
-        # A slot's figure is of the whole process, a GPU's of torch's memory alone.
-        context = 0 if device.kind == "slot" else context_of(machine.settings, device.kind, device.name).bytes
-        return max(self._peak_before, taken + context)
+        return max(self._peak_before, taken + training.context())
 
     def _about(self, step: int, where: str, why: Why) -> About:
         import torch
 
         return About(
             step=step,
-            epoch=self._machine.epoch,
+            epoch=self._training.epoch,
             time=time.time(),
             where=where,
-            device=labels(self._machine.granted),
+            device=labels(self._training.granted),
             automatic=why == "automatic",
             python=platform.python_version(),
             torch=torch.__version__,
             transformer=REWRITING,
-            exact=self._machine.program.exact(),
+            exact=self._training.program.exact(),
             peak=self._peak(),
-            versions={"card": _card(self._machine.granted.devices[0])},
+            versions={"card": _card(self._training.granted.devices[0])},
             hashseed=os.environ.get("PYTHONHASHSEED", ""),
         )
 

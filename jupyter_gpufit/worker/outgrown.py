@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -23,16 +22,14 @@ from ..jobs.job import Job
 from ..lab import Granted
 from ..train import Outgrown
 from ..units import format_bytes
-
-if TYPE_CHECKING:
-    from .machine import WorkerMachine
+from .training import Training
 
 
 @dataclass
 class Outgrowing:
     """One run's."""
 
-    machine: WorkerMachine
+    training: Training
     job: Job
     granted: Granted
     devices: Sequence[Device]  # on which it may run
@@ -41,16 +38,16 @@ class Outgrowing:
 
     def begin(self) -> None:
         """As the cell begins, and before it can change what it was given."""
-        if self.claimed is not None and not self.machine.handover.resumes:
-            graph = self.machine.paths.graph
+        if self.claimed is not None and not self.training.handover.resumes:
+            graph = self.training.paths.graph
             if not any(writable for _, writable in split(graph.read_bytes())[0]["files"]):
-                self._given = _digest(self.machine.memory)
+                self._given = _digest(self.training.memory)
 
     @property
     def claimed(self) -> int | None:
         """Bytes that were claimed by a guess of ours."""
         needed = self.granted.claim.request.needed
-        users = (self.job.options.memory, self.machine.handover.asked)
+        users = (self.job.options.memory, self.training.handover.asked)
         return None if needed in users or self.job.options.exclusive else needed
 
     def takes(self, error: BaseException) -> bool:
@@ -69,9 +66,9 @@ class Outgrowing:
         return True
 
     def _goes_on_from(self) -> str:
-        if (newest := newest_listed(self.machine.paths.checkpoints)) is not None:
+        if (newest := newest_listed(self.training.paths.checkpoints)) is not None:
             return f"from its checkpoint at step {newest.about.step:,}"
-        return "from its start" if self._given and self._given == _digest(self.machine.memory) else ""
+        return "from its start" if self._given and self._given == _digest(self.training.memory) else ""
 
 
 def _digest(memory: GraphMemory) -> str:

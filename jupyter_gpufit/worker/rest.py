@@ -11,25 +11,20 @@ import gc
 import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import anyio
 import psutil
 
 from ..checkpoint.staging import free_memory
-from ..devices.cards import context_of
 from ..errors import CannotSuspend, GpufitError
 from ..jobs.epoch import current_epoch
-from ..jobs.events import Note
 from ..lab import Granted
 from ..snapshot.libraries import trackers
 from ..suspend.decide import KEPT_FREE, LeftAsleep, is_elsewhere, way_back, why_not
 from ..suspend.driver import Driver
 from ..units import format_bytes, format_duration
 from .on_device import for_torch
-
-if TYPE_CHECKING:
-    from .machine import WorkerMachine
+from .training import Training
 
 LONGEST = 3600.0  # seconds for which a suspended process is kept
 LOOK_EVERY = 1.0  # seconds between two looks at whether it still should be
@@ -52,7 +47,7 @@ class Rest:
         if self.woken or self.dismissed:
             self._stirred.set()
 
-    async def until_woken(self, machine: WorkerMachine) -> bool:
+    async def until_woken(self, training: Training) -> bool:
         """Wait; False where the process shall end."""
         self._close()  # of a stay that was broken off in the queue
         self.woken, self._stirred = False, anyio.Event()
@@ -60,41 +55,41 @@ class Rest:
         while not self._stirred.is_set():
             with anyio.move_on_after(LOOK_EVERY):
                 await self._stirred.wait()
-            if not self._stirred.is_set() and (time.monotonic() > until or is_in_the_way(machine)):
+            if not self._stirred.is_set() and (time.monotonic() > until or is_in_the_way(training)):
                 return False
         return self.woken
 
-    def prepare(self, machine: WorkerMachine) -> None:
+    def prepare(self, training: Training) -> None:
         """Start what asks the driver, which takes seconds, while the job queues."""
-        self._driver = _driver(machine)
+        self._driver = _driver(training)
 
-    async def end(self, machine: WorkerMachine, granted: Granted) -> str:
+    async def end(self, training: Training, granted: Granted) -> str:
         """Back onto a device that is held; how it went. Raises CannotSuspend: the process is then good for nothing."""
         began = time.monotonic()
         try:
-            await self._restore(machine, granted)
+            await self._restore(training, granted)
         except (RuntimeError, OSError, GpufitError) as error:  # torch's, of a device that does not answer; NVML's
             raise error if isinstance(error, CannotSuspend) else CannotSuspend(str(error).rstrip(".")) from error
         finally:
             self._close()
-        machine.silent = False
+        training.silent = False
         if self.collects:
             gc.enable()
-        return f"{machine.name} was suspended, and the driver brought it back in {time.monotonic() - began:.1f} s."
+        return f"{training.name} was suspended, and the driver brought it back in {time.monotonic() - began:.1f} s."
 
-    async def _restore(self, machine: WorkerMachine, granted: Granted) -> None:
+    async def _restore(self, training: Training, granted: Granted) -> None:
         device, me = granted.devices[0], os.getpid()
-        back = way_back(self.left, device, for_torch(granted, self.left.context), await machine.look())
+        back = way_back(self.left, device, for_torch(granted, self.left.context), await training.look())
         if back.why_not:
             raise CannotSuspend(back.why_not)
-        driver = self._driver = self._driver or _driver(machine)
+        driver = self._driver = self._driver or _driver(training)
         await driver.probe()
         await driver.restore(me, back.to)
-        if why := is_elsewhere(me, device, await machine.look(), moved=bool(back.to)):
+        if why := is_elsewhere(me, device, await training.look(), moved=bool(back.to)):
             raise CannotSuspend(why)
         await driver.unlock(me)
-        assert machine.meter is not None
-        await anyio.to_thread.run_sync(machine.meter.go_on, granted)
+        assert training.meter is not None
+        await anyio.to_thread.run_sync(training.meter.go_on, granted)
 
     def _close(self) -> None:
         if self._driver is not None:
@@ -102,68 +97,64 @@ class Rest:
             self._driver = None
 
 
-async def say_if_it_cannot(machine: WorkerMachine) -> None:
+async def say_if_it_cannot(training: Training) -> None:
     """As the cell begins: whoever counts on it shall not learn it at the release."""
-    driver = _driver(machine)
+    driver = _driver(training)
     try:
         await driver.probe()
     except CannotSuspend as error:
         why = f"driver_suspend is set and cannot be done here: {error.why}. Releases end the process."
-        machine.output.put(Note(why, once=True))
+        training.note(why, once=True)
     finally:
         driver.close()
 
 
-async def begin_rest(machine: WorkerMachine) -> Rest | None:
+async def begin_rest(training: Training) -> Rest | None:
     """Suspend the training, which is saved and stands still; None where that cannot be, which is said."""
     driver: Driver | None = None
     collects = gc.isenabled()
     try:
-        left = _left(machine)
+        left = _left(training)
         if why := why_not(
             left,
-            devices=len(machine.granted.devices),
+            devices=len(training.granted.devices),
             children=len(psutil.Process().children(recursive=True)),
             trackers=len(trackers.live()),
             free=free_memory(),
         ):
             raise CannotSuspend(why)
-        driver = _driver(machine)
+        driver = _driver(training)
         await driver.probe()
-        _say(
-            machine,
-            f"{machine.name} leaves its device and stays in the host's memory, with {format_bytes(left.bytes)}, for"
+        training.note(
+            f"{training.name} leaves its device and stays in the host's memory, with {format_bytes(left.bytes)}, for"
             f" {format_duration(LONGEST)} at the most: a resume goes on from there, or else from the checkpoint.",
         )
         # From here on each call of CUDA waits, and would hold up this thread, too: a collection could free a tensor.
         gc.disable()
-        machine.silent = True
+        training.silent = True
         await driver.suspend(os.getpid())
-        await _until_off(machine, left)
+        await _until_off(training, left)
         return Rest(left, collects)
     except (GpufitError, OSError) as error:  # the job is saved: its process ends, as it would without all this
         why = error.why if isinstance(error, CannotSuspend) else str(error).rstrip(".")
-        _say(machine, f"{machine.name} does not stay in the host's memory: {why}. A resume goes on from the disk.")
+        training.note(f"{training.name} does not stay in the host's memory: {why}. A resume goes on from the disk.")
         return None
     finally:
         if driver is not None:
             driver.close()
 
 
-def _left(machine: WorkerMachine) -> LeftAsleep:
-    device = machine.granted.devices[0]
-    # A slot's figure is of the whole process, a GPU's of torch's memory alone.
-    context = 0 if device.kind == "slot" else context_of(machine.settings, device.kind, device.name).bytes
-    assert machine.meter is not None
-    return LeftAsleep(device, machine.meter.used(), context)
+def _left(training: Training) -> LeftAsleep:
+    assert training.meter is not None
+    return LeftAsleep(training.granted.devices[0], training.meter.used(), training.context())
 
 
-async def _until_off(machine: WorkerMachine, left: LeftAsleep) -> None:
+async def _until_off(training: Training, left: LeftAsleep) -> None:
     """The claim is given back when the driver itself shows that nothing of this process is there any more."""
     with anyio.move_on_after(VANISHING):
         while any(  # noqa: ASYNC110 - the driver makes no event of it
             process.pid == os.getpid()
-            for device in await machine.look()
+            for device in await training.look()
             for process in device.processes
             if device.uuid == left.device.uuid
         ):
@@ -172,18 +163,14 @@ async def _until_off(machine: WorkerMachine, left: LeftAsleep) -> None:
     raise CannotSuspend("the driver still shows it on its device")
 
 
-def is_in_the_way(machine: WorkerMachine) -> bool:
+def is_in_the_way(training: Training) -> bool:
     """Whether somebody else has the job, its files are gone, or the host's memory is needed."""
     try:
-        taken_over = current_epoch(machine.paths) != machine.epoch  # no epoch at all: cleaned
+        taken_over = current_epoch(training.paths) != training.epoch  # no epoch at all: cleaned
     except OSError:
         return False  # to be read again
     return taken_over or free_memory() < KEPT_FREE // 2
 
 
-def _driver(machine: WorkerMachine) -> Driver:
-    return Driver(machine.process_env, machine.output.log)
-
-
-def _say(machine: WorkerMachine, text: str) -> None:
-    machine.output.put(Note(text))
+def _driver(training: Training) -> Driver:
+    return Driver(training.process_env, training.output.log)

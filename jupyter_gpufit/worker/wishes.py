@@ -12,36 +12,36 @@ from ..jobs.events import StateChange
 from ..jobs.protocol import Answer, WorkerVerb
 from ..lab import Granted, Waiting, claim_now, open_lab
 from ..train import Moved, Released
-from .machine import WorkerMachine
-from .saving import labels
+from .saving import Saver, labels
+from .training import Training
 
 
-async def answer(machine: WorkerMachine, verb: WorkerVerb, to: str, began: dict[str, int]) -> Answer:
+async def answer(training: Training, saver: Saver, verb: WorkerVerb, to: str, began: dict[str, int]) -> Answer:
     """Have it done: what will happen, and, beside where the journal `began`, the wish's number in it."""
-    name = machine.name
+    name = training.name
     if verb == "checkpoint":
-        number, words = checkpoint(machine), f"{name} is saved at its next safe point, and goes on."
+        number, words = checkpoint(training, saver), f"{name} is saved at its next safe point, and goes on."
     elif verb == "release":
-        number, words = release(machine), f"{name} is saved at its next safe point, and then leaves its device."
+        number, words = release(training, saver), f"{name} is saved at its next safe point, and then leaves its device."
     else:
-        number, there = await move(machine, to)
+        number, there = await move(training, saver, to)
         words = f"{name} holds {there}, and moves there from its next safe point."
     return Answer(True, words, {**began, "number": number})
 
 
-def checkpoint(machine: WorkerMachine) -> int:
+def checkpoint(training: Training, saver: Saver) -> int:
     """Have the job saved at its next safe point; the checkpoint's number."""
-    if machine.saver.leaving is None:
-        machine.report(StateChange("saving", "at its next safe point", labels(machine.granted)))
-    return machine.saver.ask("asked")
+    if saver.leaving is None:
+        training.report(StateChange("saving", "at its next safe point", labels(training.granted)))
+    return saver.ask("asked")
 
 
-def release(machine: WorkerMachine) -> int:
+def release(training: Training, saver: Saver) -> int:
     """Have it saved, and leave the device."""
-    if machine.saver.leaving != "release":
-        _refuse_if_leaving(machine)
-    machine.report(StateChange("saving", "at its next safe point, to be released", labels(machine.granted)))
-    return machine.saver.ask("release", lambda step: released(machine.name, step))
+    if saver.leaving != "release":
+        _refuse_if_leaving(training, saver)
+    training.report(StateChange("saving", "at its next safe point, to be released", labels(training.granted)))
+    return saver.ask("release", lambda step: released(training.name, step))
 
 
 def released(name: str, step: int) -> Released:
@@ -49,26 +49,27 @@ def released(name: str, step: int) -> Released:
     return Released(f"released at step {step:,}; `%gpufit resume {name}` goes on")
 
 
-async def move(machine: WorkerMachine, to: str) -> tuple[int, str]:
+async def move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     """Claim the device, then have the job saved and gone on with there; the checkpoint's number, and the device."""
-    _refuse_if_leaving(machine)
-    devices = await read_devices_async(machine.settings)
-    request = replace(machine.request, gpu=_targets(devices, to, machine.granted, machine.name))
-    held = await claim_now(open_lab(machine.settings), request, machine.look, machine.granted)
+    _refuse_if_leaving(training, saver)
+    devices = await read_devices_async(training.settings)
+    assert training.request is not None
+    request = replace(training.request, gpu=_targets(devices, to, training.granted, training.name))
+    held = await claim_now(open_lab(training.settings), request, training.look, training.granted)
     if isinstance(held, Waiting):
         which = f"{to} is not" if to else "no other device is"
-        raise NotNow(machine.name, f"{which} to be had at once ({held}).")
-    if not machine.running or machine.saver.leaving is not None:  # since the claim was asked for
+        raise NotNow(training.name, f"{which} to be had at once ({held}).")
+    if not training.running or saver.leaving is not None:  # since the claim was asked for
         held.give_back()
-        raise LeavesAlready(machine.name)
+        raise LeavesAlready(training.name)
     there = labels(held.granted)
-    machine.report(StateChange("moving", f"to {there}, from its next safe point", labels(machine.granted)))
-    return machine.saver.ask("move", lambda step: Moved(held.granted), held.give_back), there
+    training.report(StateChange("moving", f"to {there}, from its next safe point", labels(training.granted)))
+    return saver.ask("move", lambda step: Moved(held.granted), held.give_back), there
 
 
-def _refuse_if_leaving(machine: WorkerMachine) -> None:
-    if machine.saver.leaving is not None:
-        raise LeavesAlready(machine.name)
+def _refuse_if_leaving(training: Training, saver: Saver) -> None:
+    if saver.leaving is not None:
+        raise LeavesAlready(training.name)
 
 
 def _targets(devices: Sequence[Device], to: str, here: Granted, name: str) -> str:

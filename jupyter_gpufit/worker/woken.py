@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import GpufitError
 from ..jobs.epoch import current_epoch
@@ -12,37 +12,40 @@ from ..jobs.protocol import Answer, WorkerVerb
 from ..jobs.record import lock
 from ..suspend.waking import GoOn, of_a_worker
 from .account import Account
+from .rest import Rest
+from .training import Training
 
-if TYPE_CHECKING:
-    from .machine import WorkerMachine
 
-
-def answer(machine: WorkerMachine, account: Account, fd: int, verb: WorkerVerb, to: str) -> Answer:
+def answer(training: Training, rest: Rest | None, account: Account, fd: int, verb: WorkerVerb, to: str) -> Answer:
     """Go on (resume) or end (dismiss); `fd`: of the job's lock, which a resting worker does not hold."""
-    rest, state = machine.rest, account.record.state
+    state = account.record.state
     if rest is None or state != "released":
-        return Answer(False, f"it is {state}. To follow it: %gpufit attach {machine.name}")
+        return Answer(False, f"it is {state}. To follow it: %gpufit attach {training.name}")
     if verb == "dismiss":
         rest.dismissed = True
         return Answer(True)
     try:
-        why = _begin_again(machine, account, fd, GoOn.from_json(to))
+        why = _begin_again(training, account, fd, GoOn.from_json(to))
+        if not why:
+            rest.prepare(training)
     except (GpufitError, OSError, ValueError) as error:
         why = str(error)
     rest.woken, rest.dismissed = not why, bool(why)
     return Answer(False, why, {"ends": True}) if why else Answer(True)
 
 
-def _begin_again(machine: WorkerMachine, account: Account, fd: int, wanted: GoOn) -> str:
+def _begin_again(training: Training, account: Account, fd: int, wanted: GoOn) -> str:
     """Take the job up once more, as its next epoch; or why this process cannot."""
-    mine = of_a_worker(machine.settings)
+    mine = of_a_worker(training.settings)
     if others := [name for name, value in wanted.settings.items() if value != mine.get(name)]:
         return f"other settings hold here ({', '.join(others)})"
-    lock(fd, machine.name)
-    if current_epoch(machine.paths) != account.record.epoch:
+    lock(fd, training.name)
+    if current_epoch(training.paths) != account.record.epoch:
         return "another worker has gone on with it since"
     told: dict[str, Any] = {"needed": wanted.needed, "why": wanted.why, "outgrew": wanted.outgrew}
-    note_start(machine.paths, replace(noted_start(machine.paths), **told))
+    note_start(training.paths, replace(noted_start(training.paths), **told))
     account.begin_again()
-    machine.go_on_from_rest(account.record.epoch, gpu=wanted.gpu, **told)
+    training.epoch = account.record.epoch
+    told |= {"gpu": wanted.gpu, "resumes": True, "repeats": False, "claim": None, "left": None}
+    training.handover = replace(training.handover, **told)  # it queues again, as any resumed job
     return ""

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(rest, "LOOK_EVERY", 0.01)
     paths = JobPaths(tmp_path)
     paths.epoch.write_text("3")
@@ -31,7 +31,7 @@ def resting() -> Rest:
     return Rest(LeftAsleep(fake_device(), GiB, GiB), collects=True)
 
 
-async def test_until_it_is_woken_or_dismissed(machine: Any) -> None:
+async def test_until_it_is_woken_or_dismissed(training: Any) -> None:
     for woken in (True, False):
         stay = resting()
         async with anyio.create_task_group() as group:
@@ -43,24 +43,24 @@ async def test_until_it_is_woken_or_dismissed(machine: Any) -> None:
 
             group.start_soon(decide)
             with anyio.fail_after(60):
-                assert await stay.until_woken(machine) is woken
+                assert await stay.until_woken(training) is woken
 
 
-async def test_or_for_as_long_as_it_may(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_or_for_as_long_as_it_may(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "LONGEST", 0.0)
     with anyio.fail_after(60):
-        assert not await resting().until_woken(machine)
+        assert not await resting().until_woken(training)
 
 
 @pytest.mark.parametrize("what", ["another epoch", "cleaned", "memory"])
-async def test_or_until_it_is_in_the_way(what: str, machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not rest.is_in_the_way(machine)
+async def test_or_until_it_is_in_the_way(what: str, training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not rest.is_in_the_way(training)
     match what:
         case "another epoch":
-            machine.paths.epoch.write_text("4")
+            training.paths.epoch.write_text("4")
         case "cleaned":
-            machine.paths.epoch.unlink()
+            training.paths.epoch.unlink()
         case "memory":
             monkeypatch.setattr(rest, "free_memory", lambda: GiB // 4)
     with anyio.fail_after(60):
-        assert not await resting().until_woken(machine)
+        assert not await resting().until_woken(training)

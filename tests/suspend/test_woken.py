@@ -22,38 +22,51 @@ from jupyter_gpufit.suspend.waking import GoOn, of_a_worker
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.worker import woken
 from jupyter_gpufit.worker.rest import Rest
+from jupyter_gpufit.worker.training import Training
 
 HERE = Settings(devices="cpu:2x1GiB")
 
 
+class Unprepared(Rest):
+    """Asks no driver."""
+
+    def prepare(self, training: Training) -> None:
+        pass
+
+
 @dataclass
 class Stage:
-    """A worker at rest, as far as an answer needs it; both machine and account."""
+    """A worker at rest, as far as an answer needs it; both training and account."""
 
     paths: JobPaths
-    rest: Rest | None = field(default_factory=lambda: Rest(LeftAsleep(fake_device(), 1, 1), collects=True))
+    handover: Handover
+    epoch: int = 1
+    rest: Rest | None = field(default_factory=lambda: Unprepared(LeftAsleep(fake_device(), 1, 1), collects=True))
     record: Record = field(default_factory=lambda: Record(state="released", since=0.0, epoch=1))
     settings: Settings = HERE
     name: str = "bert"
-    went_on: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def went_on(self) -> dict[str, Any]:
+        """As what, where it did."""
+        told = {name: getattr(self.handover, name) for name in ("gpu", "needed", "why", "outgrew", "resumes")}
+        return {"epoch": self.epoch, **told} if self.epoch > 1 else {}
 
     def begin_again(self) -> None:
         self.record = replace(self.record, state="starting", epoch=next_epoch(self.paths))
 
-    def go_on_from_rest(self, epoch: int, **told: Any) -> None:
-        self.went_on = {"epoch": epoch, **told}
-
     def ask(self, lock: int, verb: WorkerVerb = "resume", settings: Settings = HERE) -> Answer:
         wanted = GoOn("cpu:1", 5, "needs 5 bytes", 3, of_a_worker(settings))
-        return woken.answer(cast(Any, self), cast(Any, self), lock, verb, wanted.to_json())
+        return woken.answer(cast(Any, self), self.rest, cast(Any, self), lock, verb, wanted.to_json())
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     paths = JobPaths(tmp_path)
-    note_start(paths, Handover(job_root=str(tmp_path), cwd="/", path=[], env={}, cell_number=1))
+    handover = Handover(job_root=str(tmp_path), cwd="/", path=[], env={}, cell_number=1)
+    note_start(paths, handover)
     assert next_epoch(paths) == 1
-    return Stage(paths)
+    return Stage(paths, handover)
 
 
 @pytest.fixture
@@ -67,7 +80,8 @@ def lock(stage: Stage) -> Iterator[int]:
 
 def test_it_goes_on_once_as_the_next_epoch_with_what_it_was_told(stage: Stage, lock: int) -> None:
     assert stage.ask(lock, settings=replace(HERE, widget="never")).ok  # which no worker goes by
-    assert stage.went_on == {"epoch": 2, "gpu": "cpu:1", "needed": 5, "why": "needs 5 bytes", "outgrew": 3}
+    told = {"gpu": "cpu:1", "needed": 5, "why": "needs 5 bytes", "outgrew": 3}
+    assert stage.went_on == {"epoch": 2, **told, "resumes": True}
     assert stage.rest is not None and stage.rest.woken
     start = noted_start(stage.paths)
     assert (start.needed, start.outgrew, start.gpu) == (5, 3, "")  # another device is for this time

@@ -25,10 +25,10 @@ def test_it_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with writing(paths.checkpoints) as writer:
         here = replace(about(), python=platform.python_version(), transformer=f"{int(REWRITING) - 1}")
         writer.save(training(1), here).result(PATIENCE)
-    machine = SimpleNamespace(name="bert", paths=paths, memory=SimpleNamespace(fds=()), program=None)
+    value = SimpleNamespace(name="bert", paths=paths, memory=SimpleNamespace(fds=()), program=None, namespace={})
 
     with pytest.raises(NotResumable) as refused:
-        CellKeeps(cast(Any, machine)).restore()
+        CellKeeps(cast(Any, value), lambda wanted: None).restore()
 
     assert f"cells of {int(REWRITING) - 1}, here {REWRITING}" in str(refused.value)
     assert "Resume it with that version" in str(refused.value)

@@ -1,4 +1,4 @@
-"""How a job is saved where the host has little memory left; with a machine that is only what a save looks at."""
+"""How a job is saved where the host has little memory left; with a training that is only what a save looks at."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_gpufit.checkpoint.checksum import PIECE
 from jupyter_gpufit.checkpoint.manifest import About
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.errors import NotSaved
-from jupyter_gpufit.jobs.events import Note, Why
+from jupyter_gpufit.jobs.events import Why
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.units import MiB
 from jupyter_gpufit.worker import keeping
@@ -26,26 +26,23 @@ from tests.people import PATIENCE
 pytestmark = pytest.mark.slow  # each starts the process that writes
 
 
-class Training(CellKeeps):
+class Keeps(CellKeeps):
     """Saves what it is told to instead of a cell."""
 
     def __init__(self, root: Path, free: int) -> None:
         self.free = free  # bytes
         self.notes: list[str] = []
         self.step, self.nbytes = 1, MiB
-        machine = SimpleNamespace(
+        value = SimpleNamespace(
             paths=JobPaths(root),
             epoch=1,
             settings=SimpleNamespace(checkpoint_keep=3),
             steps=SimpleNamespace(step=1),
             program=SimpleNamespace(where=lambda: "line 1", exact=lambda: True),
             meter=None,
-            output=SimpleNamespace(put=self._note),
+            note=self.notes.append,
         )
-        super().__init__(cast(Any, machine), lambda: self.free)
-
-    def _note(self, note: Note) -> None:
-        self.notes.append(note.text)
+        super().__init__(cast(Any, value), lambda wanted: None, lambda: self.free)
 
     def _taken(self) -> Snapshot:
         return training(self.step, self.nbytes)
@@ -55,14 +52,14 @@ class Training(CellKeeps):
 
 
 @pytest.fixture
-def keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Training]:
+def keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeps]:
     monkeypatch.setattr(streaming, "SIZE", PIECE)
-    keeps = Training(tmp_path, free=1 << 40)
+    keeps = Keeps(tmp_path, free=1 << 40)
     yield keeps
     keeps.close()
 
 
-def test_a_first_save_waits_for_its_buffer_beside_the_training(keeps: Training) -> None:
+def test_a_first_save_waits_for_its_buffer_beside_the_training(keeps: Keeps) -> None:
     keeps.nbytes = 65 * MiB
     keeps.prepare()
     with pytest.raises(NotReady):
@@ -72,13 +69,13 @@ def test_a_first_save_waits_for_its_buffer_beside_the_training(keeps: Training) 
     assert keeps.save("asked")[2].result(PATIENCE).bytes > 65 * MiB
 
 
-def test_who_leaves_stands_still_anyway_and_waits_for_nothing(keeps: Training) -> None:
+def test_who_leaves_stands_still_anyway_and_waits_for_nothing(keeps: Keeps) -> None:
     keeps.nbytes = 65 * MiB
     keeps.prepare()
     assert keeps.save("release")[2].result(PATIENCE).bytes > 65 * MiB
 
 
-def test_that_it_will_stand_still_is_said_beforehand_and_once(keeps: Training) -> None:
+def test_that_it_will_stand_still_is_said_beforehand_and_once(keeps: Keeps) -> None:
     keeps.look()
     assert not keeps.notes
     keeps.free = 0
@@ -90,9 +87,7 @@ def test_that_it_will_stand_still_is_said_beforehand_and_once(keeps: Training) -
     assert "stands still for about 0.0 s each time" in said
 
 
-def test_by_itself_it_stands_still_for_a_small_part_of_the_time(
-    keeps: Training, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_by_itself_it_stands_still_for_a_small_part_of_the_time(keeps: Keeps, monkeypatch: pytest.MonkeyPatch) -> None:
     keeps.free = 63 * MiB
     keeps.prepare()
     said_by_then: list[int] = []
