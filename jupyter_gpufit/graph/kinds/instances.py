@@ -85,6 +85,8 @@ def make(obj: Any, pickler: Pickler) -> tuple[Any, tuple[Any, ...]]:
 
 
 def make_instance(cls: type) -> Any:
+    if callable(lock_of := getattr(cls, "get_lock", None)) and hasattr(cls, "set_lock"):
+        lock_of()  # tqdm's: the first bar of a process makes it for all, and this one may be the first
     return object.__new__(cls)
 
 
