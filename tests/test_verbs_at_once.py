@@ -253,8 +253,8 @@ async def all_told(life: Life, moment: str, verbs: tuple[str, ...]) -> dict[int,
 def is_true(verb: str, words: str, others: tuple[str, ...], state: State, gone: bool) -> bool:
     """Whether the answer says what has become of the job, as far as words can be held against a state."""
     over = gone or state in OVER
-    if words.startswith("NotNow"):  # "goes on as it was"
-        return not over or "stop" in others or "release" in others
+    if words.startswith("NotNow"):  # "goes on as it was", and may have come to its end by now
+        return not over or state == "done" or "stop" in others or "release" in others
     if words.startswith(("WorkerDied", "Unreachable")):
         return False
     if verb == "stop":
