@@ -9,7 +9,7 @@ import torch.optim as optim
 manualSeed = 999
 random.seed(manualSeed)
 torch.manual_seed(manualSeed)
-nz, ngf, ndf, nc, batch_size, num_epochs, lr, beta1 = 16, 8, 8, 1, 32, 5, 0.0002, 0.5
+nz, ngf, ndf, nc, batch_size, num_epochs, lr, beta1 = 16, 8, 8, 1, 32, 12, 0.0002, 0.5
 device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 # %%

@@ -8,7 +8,7 @@ from tqdm.auto import tqdm
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-T, STEPS = 50, 400
+T, STEPS = 50, 900
 
 # %%
 t = torch.rand(2048) * 6 + 1

@@ -13,7 +13,7 @@ class Args:
     num_steps: int = 32
     update_epochs: int = 3
     num_minibatches: int = 4
-    iterations: int = 8
+    iterations: int = 24
     gamma: float = 0.97
     gae_lambda: float = 0.95
     clip_coef: float = 0.2

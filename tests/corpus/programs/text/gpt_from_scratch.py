@@ -10,7 +10,7 @@ import torch.nn as nn
 from torch.nn import functional as F
 
 batch_size, block_size, gradient_accumulation_steps = 8, 32, 3
-max_iters, eval_interval, eval_iters, warmup_iters = 30, 10, 3, 5
+max_iters, eval_interval, eval_iters, warmup_iters = 80, 20, 3, 5
 learning_rate, min_lr, grad_clip, dtype = 1e-3, 1e-4, 1.0, "float16"
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(1337)

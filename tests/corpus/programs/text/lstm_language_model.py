@@ -71,7 +71,7 @@ def evaluate(source):
 
 # %% train
 try:
-    for epoch in range(1, 5):
+    for epoch in range(1, 11):
         model.train()
         total_loss, hidden = 0.0, model.init_hidden(20)
         for batch, i in enumerate(range(0, train_data.size(0) - 1, bptt)):

@@ -53,7 +53,7 @@ model = SkipGram(len(vocab), EMBED).to(device)
 optimizer = torch.optim.SparseAdam(list(model.parameters()), lr=0.01)
 
 # %% train
-for epoch in range(12):
+for epoch in range(24):
     total = n = 0
     for centre, context in pairs(256):
         negative = torch.multinomial(noise, len(centre) * NEGATIVE, replacement=True).view(-1, NEGATIVE)
@@ -62,7 +62,7 @@ for epoch in range(12):
         loss.backward()
         optimizer.step()
         total, n = total + loss.item(), n + 1
-    if epoch % 3 == 2:
+    if epoch % 6 == 5:
         print(f"epoch {epoch + 1}: {total / n:.4f} over {n} batches")
 
 # %%

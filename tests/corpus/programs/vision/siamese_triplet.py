@@ -43,7 +43,7 @@ optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-3)
 counter, loss_history, iteration_number = [], [], 0
 
 # %% train
-for epoch in range(0, 25):
+for epoch in range(0, 45):
     hard = 0
     for i, (anchor, positive, negative) in enumerate(loader, 0):
         anchor, positive, negative = anchor.to(device), positive.to(device), negative.to(device)

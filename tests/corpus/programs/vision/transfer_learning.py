@@ -74,7 +74,7 @@ def train_model(model, criterion, optimizer, scheduler, num_epochs=25):
     return model, best_acc, elapsed
 
 # %% train
-model_ft, best_acc, elapsed = train_model(model_ft, criterion, optimizer_ft, exp_lr_scheduler, num_epochs=24)
+model_ft, best_acc, elapsed = train_model(model_ft, criterion, optimizer_ft, exp_lr_scheduler, num_epochs=40)
 
 # %%
 print(f"Best val Acc: {best_acc:.4f}", next(model_ft.parameters()).requires_grad)

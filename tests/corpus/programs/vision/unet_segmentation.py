@@ -69,7 +69,7 @@ sched = torch.optim.lr_scheduler.ReduceLROnPlateau(opt, patience=1)
 history = {"train": [], "dice": []}
 
 # %% train
-for epoch in range(4):
+for epoch in range(8):
     model.train()
     losses = []
     for x, y in train_dl:
