@@ -18,7 +18,7 @@ from .units import MiB
 class Settings:
     """What a user or an administrator may choose; the README lists each with its default."""
 
-    devices: str = ""  # "cpu:2x4GiB" for CPU slots; empty: the GPUs NVML shows
+    devices: str = ""  # "cpu:2x4GiB" for CPU slots; empty: the GPUs NVML shows, else one slot
     lab: str = ""  # the shared directory; empty: /run/gpufit where it exists, else a private one
     data: str = ""  # where jobs live; empty: ~/.local/share/gpufit
     runtime: str = ""  # where sockets live; empty: $XDG_RUNTIME_DIR/gpufit or /tmp/gpufit-<uid>
@@ -27,6 +27,7 @@ class Settings:
     estimate_limit: float = 20.0  # seconds that a training may wait for its estimate; 0: none, it claims a whole device
     stop_patience: float = 5.0  # seconds between two rungs of the stop ladder
     checkpoint_every: float = 600.0  # seconds between two automatic checkpoints; 0: none but those asked for
+    kernel_cuda: str = "stand-in"  # what `cuda` is in a notebook's own process: "stand-in" holds no device, or "real"
     widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"
     checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
     driver_suspend: bool = False  # keep a released job's process, suspended by the driver, where that can be
@@ -57,6 +58,8 @@ def load_settings(env: Mapping[str, str] = os.environ, path: Path | None = None)
 def _with(settings: Settings, name: str, value: object, source: str) -> Settings:
     wanted = type(getattr(settings, name))
     try:
+        if name in _CHOICES and str(value) not in _CHOICES[name]:
+            raise ValueError(f"{value!r} is not one of {', '.join(_CHOICES[name])}.")
         return replace(settings, **{name: _READ[wanted](value)})
     except (BadQuantity, ValueError) as error:
         raise BadSetting(name, source, str(error)) from error
@@ -69,6 +72,7 @@ def _read_bool(value: object) -> bool:
     return word in ("1", "true", "yes", "on")
 
 
+_CHOICES = {"kernel_cuda": ("stand-in", "real")}
 _READ: dict[type, Callable[[object], Any]] = {
     str: str,
     bool: _read_bool,

@@ -45,7 +45,15 @@ class Moved:
     to: Granted
 
 
-Outcome: TypeAlias = Finished | Released | Moved
+@dataclass(frozen=True)
+class Outgrown:
+    """The job ran out of a claim that was only a guess; it leaves, and goes on with a larger one."""
+
+    needed: Needed
+    words: str  # what is said of it
+
+
+Outcome: TypeAlias = Finished | Released | Moved | Outgrown
 
 
 class Machine(Protocol):
@@ -63,7 +71,7 @@ class Machine(Protocol):
     async def run(self, job: Job, granted: Granted, report: Report) -> Outcome:
         """Run the cell on what was granted, from its start or from its checkpoint, until it leaves."""
 
-    async def go_on(self, moved: Moved) -> None:
+    async def go_on(self, left: Moved | Outgrown) -> None:
         """Replace this process's image, so that nothing of it stays on the device it leaves.
 
         So the real one does not return: the next turn of the loop is the new image's first.
@@ -71,7 +79,10 @@ class Machine(Protocol):
 
 
 async def train(job: Job, machine: Machine, report: Report) -> Finished | Released:
-    """Run `job` to its end or its release, moving it between devices as often as it is asked to."""
+    """Run `job` to its end or its release, moving it between devices as often as it is asked to.
+
+    One that turns out to need more than was guessed queues again, for more.
+    """
     await machine.open_cell(job)
     report(StateChange("estimating"))
     needed = await machine.estimate(job)
@@ -80,6 +91,9 @@ async def train(job: Job, machine: Machine, report: Report) -> Finished | Releas
         async with machine.claim(job, needed, report) as granted:
             report(StateChange("running", device=", ".join(device.label for device in granted.devices)))
             outcome = await machine.run(job, granted, report)
-        if not isinstance(outcome, Moved):
+        if isinstance(outcome, Finished | Released):
             return outcome
         await machine.go_on(outcome)
+        if isinstance(outcome, Outgrown):
+            needed = outcome.needed
+            report(StateChange("queued", needed.reason))

@@ -147,8 +147,8 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_kernel(env: Mapping[str, str], cwd: Path, *, extension: bool = True) -> Iterator[Kernel]:
-    """A kernel, with the extension loaded."""
+def running_kernel(env: Mapping[str, str], cwd: Path, *, load: bool = True) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, unless the test loads it itself."""
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(env=dict(env), cwd=str(cwd))
     client = manager.client()
@@ -156,7 +156,7 @@ def running_kernel(env: Mapping[str, str], cwd: Path, *, extension: bool = True)
     try:
         client.wait_for_ready(timeout=TIMEOUT)
         kernel = Kernel(manager, client)
-        if extension:
+        if load:
             kernel.check("%load_ext jupyter_gpufit")
         yield kernel
     finally:

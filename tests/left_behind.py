@@ -12,7 +12,7 @@ from functools import reduce
 
 import pytest
 
-from jupyter_gpufit.program.libraries.versions import GENERATORS
+from jupyter_gpufit.program.libraries.versions import IN_PLACE
 from jupyter_gpufit.program.values import FRAME
 
 _PATIENCE = 20.0  # for threads that are about to end
@@ -31,7 +31,7 @@ def _rewritten() -> set[str]:
     """Functions of libraries that are as a resumable cell runs them."""
     return {
         f"{module}.{name}"
-        for module, functions in GENERATORS.items()
+        for module, functions in IN_PLACE.items()
         if module in sys.modules
         for name in functions
         if FRAME in reduce(getattr, name.split("."), sys.modules[module]).__code__.co_varnames

@@ -32,7 +32,7 @@ def test_a_plain_training_cell_trains_the_very_objects_of_the_notebook(kernel: K
     assert "plain: done" in ran.shown
     kernel.check(
         "assert also['the model'] is model and model.weight is weight\n"
-        "assert not torch.equal(weight, before) and weight.device.type == 'cpu'\n"
+        "assert not torch.equal(weight, before) and weight.device.type == 'cuda'\n"
         "assert len(history) == 5 and step == 4 and history[-1] < history[0]\n"
         "assert opt.param_groups[0]['params'][0] is weight\n"
     )

@@ -263,3 +263,42 @@ def test_a_thawed_worker_whose_job_goes_on_elsewhere_says_nothing_more(
     assert kernel.check("%gpufit attach frozen").stdout.endswith("step 30\n")
     assert kernel.check(DIGEST).stdout == plain
     assert jobs(env)["frozen"]["epoch"] == 2
+
+
+BESIDE = """
+import time
+from pathlib import Path
+
+def run(steps, hold, model, opt, x):
+    losses = []
+    for step in range(steps):
+        loss = (model(x) ** 2).mean()
+        opt.zero_grad(); loss.backward(); opt.step()
+        losses.append(loss.item())
+        print("step", step, flush=True)
+        while step == 3 and not Path(hold).exists():
+            time.sleep(0.05)
+    return losses
+"""
+
+
+def test_a_loop_in_a_module_beside_the_notebook_is_released_and_goes_on(
+    kernel: Kernel, env: dict[str, str], tmp_path: Path
+) -> None:
+    hold = tmp_path / "hold"
+    (tmp_path / "beside_it.py").write_text(BESIDE)
+    kernel.check(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport beside_it, torch")
+    made = "torch.manual_seed(1); model = torch.nn.Linear(3, 2); x = torch.randn(4, 3)\n"
+    made += "opt = torch.optim.AdamW(model.parameters(), lr=0.1)"
+    kernel.check(made)
+    run = f"beside_it.run(8, {str(hold)!r}, model, opt, x)"
+    sent = kernel.send(f"%%gpufit train --name beside --memory 1GiB\nlosses = {run}")
+    kernel.until(sent, "step 3\n")
+    assert gpufit(env, "release", "beside").returncode == 0
+    assert kernel.finish(sent).ok
+    hold.touch()
+    ran = kernel.check("%gpufit resume beside")
+    assert "not to the bit" not in ran.shown and "step 0" not in ran.stdout
+    kernel.check("resumed, weights = losses, [p.detach().clone() for p in model.parameters()]")
+    kernel.check(f"{made}\nagain = {run}")
+    kernel.check("assert resumed == again and all(map(torch.equal, weights, model.parameters()))")

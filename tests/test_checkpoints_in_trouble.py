@@ -241,3 +241,30 @@ def test_a_log_is_cut_back_and_another_runs_log_is_not(kernel: Kernel, env: dict
     assert renamed.read_text() == "".join(f"one {i}\n" for i in range(30))
     assert log.read_text() == "another run's\n"
     assert sorted(os.listdir(tmp_path)) == sorted([log.name, renamed.name, *(hold.name for hold in holds.values())])
+
+
+def test_what_a_failed_try_brought_is_not_kept_when_another_one_ends_well(
+    kernel: Kernel, env: dict[str, str], home: Path, hold: Path
+) -> None:
+    broken = home / "broken"
+    broken.touch()
+    kernel.check("import os, time, torch\nactions, best, weight = [], {}, torch.zeros(2)\nother = actions")
+    sent = kernel.send(
+        "%%gpufit train --name twice\nfor i in range(30):\n"
+        f"    while i == 10 and not os.path.exists({str(hold)!r}): time.sleep(0.02)\n"
+        "    actions.append(i); best['at'] = i; weight += 1\n"
+        f"    if i == 17 and os.path.exists({str(broken)!r}): late = 1; raise ValueError('broken')\n"
+        "    if i == 9: actions.clear(); best.clear(); print('at the tenth')\n"
+        "actions.clear(); best.clear(); i = 'done'\n"
+    )
+    kernel.until(sent, "at the tenth")
+    assert gpufit(env, "checkpoint", "twice").returncode == 0
+    hold.touch()
+    assert kernel.finish(sent).ename == "ValueError"
+    kernel.check("assert actions == list(range(10, 18)) and best == {'at': 17} and late == 1")
+    broken.unlink()
+    kernel.check("%gpufit resume twice")
+    kernel.check(
+        "assert actions == [] and other is actions and best == {} and i == 'done', (actions, best, i)\n"
+        "assert 'late' not in vars() and weight.tolist() == [30, 30], weight"
+    )

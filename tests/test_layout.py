@@ -35,7 +35,17 @@ FLOORS = (  # from the ground up
     {""},  # the package itself: what IPython and Jupyter load
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-TORCH = ("cuda", "graph.kinds", "surroundings", "snapshot", "estimate.tracing", "worker", "examine.user.torch_says")
+TORCH = (
+    "cuda",
+    "devices.sides",
+    "graph.kinds",
+    "surroundings",
+    "snapshot",
+    "estimate.tracing",
+    "worker",
+    "notebook.cuda",  # which enters a torch that is loaded
+    "examine.user.torch_says",
+)
 
 
 @cache

@@ -4,10 +4,11 @@ import anyio
 import pytest
 
 from jupyter_gpufit.errors import NeverFits
+from jupyter_gpufit.estimate.need import Needed
 from jupyter_gpufit.jobs.events import StateChange
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.testing import FakeMachine, fake_device, fake_grant
-from jupyter_gpufit.train import Finished, Moved, Released, train
+from jupyter_gpufit.train import Finished, Moved, Outgrown, Released, train
 from jupyter_gpufit.units import GiB
 
 JOB = Job(id="abc234", name="bert", source="pass", created=0.0, cwd="/")
@@ -68,3 +69,22 @@ def test_a_released_job_gives_its_device_back_and_is_not_finished() -> None:
     machine = FakeMachine(outcomes=[Released("released at step 3")])
     assert _train(machine)[0] == Released("released at step 3")
     assert machine.log[-2:] == ["ran", "released device 0"]
+
+
+def test_a_job_that_needs_more_than_was_guessed_queues_again_for_more() -> None:
+    more = Outgrown(Needed(2 * GiB, "needs 2.0 GiB"), "goes on with more")
+    machine = FakeMachine(outcomes=[more, Finished("done")])
+
+    finished, states = _train(machine)
+
+    assert finished == Finished("done")
+    assert machine.log[2:] == [
+        "claimed device 0",
+        "ran",
+        "released device 0",
+        "goes on with more",
+        "claimed device 0",
+        "ran",
+        "released device 0",
+    ]
+    assert states == ["estimating", "queued", "running", "queued", "running"]

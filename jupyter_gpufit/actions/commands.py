@@ -214,6 +214,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     clean.add_argument("--all", action="store_true", help="also those that can be resumed")
 
+    verb("kernel", "Say what cuda is in this notebook's own process, and why (only in a notebook).")
     doctor = verb("doctor", "Examine your environment, and say what to do about what is wrong with it.")
     doctor.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")
     doctor.add_argument("--wait", type=_seconds, default=2.5, metavar="SECONDS", help="for what is slow (default: 2.5)")

@@ -93,7 +93,7 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | 
     so_far = await anyio.to_thread.run_sync(_so_far, job, paths, record, start)
     needed = needed_again(memory, job.options, so_far, candidates(request, devices))
     refuse_impossible(replace(request, needed=needed.memory), devices)
-    start = replace(start, gpu=gpu, needed=needed.memory, why=needed.reason, outgrew=so_far.outgrew)
+    start = replace(start, gpu=gpu, needed=needed.memory, why=needed.reason, outgrew=so_far.outgrew, asked=memory)
     resting = record if record.rests else None
     return Resumption(job, paths, start, record.checkpoint, last_seq(paths.journal), resting)
 

@@ -1,0 +1,1 @@
+"""`cuda` means something else here: in a notebook's kernel (notebook/)."""

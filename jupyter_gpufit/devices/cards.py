@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from ..settings import Settings
 from ..system.directories import data_dir
 from ..system.files import write_whole
 from ..system.foreign import parsed_record
-from ..units import MiB
+from ..units import GiB, MiB, format_bytes
 from .card import Card
+from .card_table import LISTED
 from .device import Device
 
 FORMAT = 1  # of cards.json
@@ -44,6 +45,7 @@ class Sheet:
     card: Card
     rates: Mapping[str, float]  # FLOP/s at most, dense, by what the arithmetic is done in
     source: str = ""  # of the rates; empty: they were not held against the data sheet
+    remark: str = ""  # what of it was chosen for the reader, who did not say
 
 
 @dataclass(frozen=True)
@@ -122,18 +124,105 @@ _SHEETS = (
 CARDS: Mapping[str, Sheet] = {sheet.card.name: sheet for sheet in _SHEETS}
 
 
+# And those without rates; in several sizes where a name has them.
+_SIZED = tuple(
+    Sheet(Card(listed.name, mebibytes * MiB, listed.capability, listed.sms), {})
+    for listed in LISTED
+    for mebibytes in listed.mebibytes
+)
+_ALL = (*(sheet for sheet in _SHEETS if sheet.card.name not in {listed.name for listed in LISTED}), *_SIZED)
+
+_NOISE = frozenset("nvidia geforce tesla quadro graphics gpu card generation edition vram with of memory ram".split())
+_MOBILE = frozenset({"laptop", "maxq"})
+_PLUGS = frozenset("sxm sxm2 sxm4 sxm5 pcie nvl hbm3".split())
+_TYPICAL = (8, 6)  # the capability of a card of which only the size is known: most desks' RTX 30
+_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*(gib|gb|g|mib|mb)\b")
+_CAPABILITY = re.compile(r"(?:\bsm_?(?=\d\d)|(?<![\w.])(?=\d+\.))(\d{1,2}?)\.?(\d)(?![\w.])")  # sm_86, 8.6
+
+
 def find_card(wanted: str) -> Sheet:
-    """The card of this name, or the one whose name has all these words; raise NoSuchCard."""
-    exact = [sheet for name, sheet in CARDS.items() if name.lower() == wanted.strip().lower()]
-    words = _words(wanted)
-    near = exact or [sheet for name, sheet in CARDS.items() if words and words <= _words(name)]
-    if len(near) == 1:
-        return near[0]
-    raise NoSuchCard(wanted, tuple(sheet.card.name for sheet in near) or tuple(CARDS))
+    """The card of this name or nearest to these words, or one of a size ("12GiB", "12 GiB 7.5"); raise NoSuchCard."""
+    text = wanted.strip().lower()
+    if exact := [sheet for sheet in _ALL if sheet.card.name.lower() == text]:
+        return _of_size(exact, None)
+    if (bare := _bare(text)) is not None:
+        return bare
+    size = _size_in(text)
+    near = _nearest(text) or _nearest(_SIZE.sub(" ", text))
+    if len({sheet.card.name for sheet in near}) > 1 and size is not None:
+        near = [sheet for sheet in near if _about(sheet.card.total, size)] or near
+    fits = size is None or any(_about(sheet.card.total, size) for sheet in near)
+    # Cards that differ in their plug alone take the same memory.
+    alike = len({(sheet.card.total, sheet.card.capability) for sheet in near}) == 1
+    in_sizes = len({_words(sheet.card.name) - _sizes(sheet.card.name) for sheet in near}) == 1
+    if not near or not fits or not (alike or in_sizes):
+        raise NoSuchCard(wanted, tuple(dict.fromkeys(sheet.card.name for sheet in near)) or tuple(CARDS))
+    return near[0] if alike else _of_size(near, size)
+
+
+def _nearest(text: str) -> list[Sheet]:
+    """Those whose names have all the words, and the fewest besides."""
+    words = _words(text)
+    meant = [sheet for sheet in _ALL if _means(words, sheet.card.name)]
+    # By their plugs and sizes (A100-SXM4-40GB, A100-PCIE-40GB) none is nearer than another.
+    besides = [len(_words(sheet.card.name) - words - _PLUGS - _sizes(sheet.card.name)) for sheet in meant]
+    return [sheet for sheet, count in zip(meant, besides, strict=True) if count == min(besides)]
+
+
+def _means(words: frozenset[str], name: str) -> bool:
+    named = _words(name)
+    return bool(words) and words <= named and bool(words & _MOBILE) == bool(named & _MOBILE)
+
+
+def _of_size(sheets: Sequence[Sheet], size: int | None) -> Sheet:
+    """The one of this size; where none is given the smallest, and a remark that there are others."""
+    fitting = [sheet for sheet in sheets if size is not None and _about(sheet.card.total, size)]
+    smallest = min(fitting or sheets, key=lambda sheet: sheet.card.total)
+    others = sorted({sheet.card.total for sheet in sheets} - {smallest.card.total})
+    if size is not None or not others:
+        return smallest
+    said = " and ".join(format_bytes(total) for total in others)
+    name = smallest.card.name
+    remark = f'The {name} is sold with {said}, too; the smaller was taken. --on "{name} {round(others[-1] / GiB)}GB"'
+    return replace(smallest, remark=f"{remark} means the other.")
+
+
+def _bare(text: str) -> Sheet | None:
+    """A card of which the size is said, and perhaps the capability."""
+    size = _size_in(text)
+    rest = _SIZE.sub(" ", text)
+    said = _CAPABILITY.search(rest)
+    rest = _CAPABILITY.sub(" ", rest)
+    if size is None or _words(re.sub(r"[^a-z0-9]+", " ", rest)) - {"a", "sm", "cc", "compute", "capability", "any"}:
+        return None
+    major, minor = (int(said[1]), int(said[2])) if said else _TYPICAL
+    name = f"a card of {format_bytes(size)}"
+    typical = f'The compute capability {major}.{minor} is assumed; --on "{round(size / GiB)}GiB 7.5" names another.'
+    return Sheet(Card(name, size, (major, minor), 1), {}, remark="" if said else typical)
+
+
+def _size_in(text: str) -> int | None:
+    found = _SIZE.search(text)
+    if found is None:
+        return None
+    return int(float(found[1]) * (MiB if found[2].startswith("m") else GiB))  # a seller's 12 GB are 12 GiB
+
+
+def _sizes(name: str) -> frozenset[str]:
+    return frozenset(word for word in _words(name) if re.fullmatch(r"\d+gb", word))
+
+
+def _about(total: int, size: int) -> bool:
+    return abs(total - size) <= 0.07 * size
 
 
 def _words(name: str) -> frozenset[str]:
-    return frozenset(re.split(r"[\s_-]+", name.lower().strip())) - {"nvidia", "geforce", "tesla", "quadro", ""}
+    """In small letters; "rtx3060ti" is three."""
+    text = re.sub(r"max-?q", "maxq", re.sub(r"\b(mobile|notebook)\b", "laptop", name.lower()))
+    text = re.sub(r"(rtx|gtx|titan)(?=[\da-z])(?!\b)", r"\1 ", text)
+    text = re.sub(r"(?<=\d{4})(ti|super)", r" \1 ", text)
+    text = re.sub(r"\b(ti)(super)\b", r"\1 \2", text)
+    return frozenset(re.split(r"[^a-z0-9]+", text)) - _NOISE - {""}
 
 
 def doubt_about(name: str) -> str:

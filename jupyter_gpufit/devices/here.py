@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from ..errors import NoDevice
 from ..settings import Settings
 from .device import Device
-from .slots import parse_slots
+from .slots import default_slot_size, has_nvidia_gpu, parse_slots
 
 
 def read_devices(settings: Settings) -> tuple[Device, ...]:
-    """Every device here, as it is now; raise NoDevice when there is none."""
+    """Every device here, as it is now. Where nothing is chosen and the machine has no GPU, it is a CPU slot.
+
+    Raise NoDevice where there is one that cannot be used, or GPUs are asked for by name.
+    """
     if slots := parse_slots(settings.devices):
         return slots
     from .nvml import read_gpus  # which builds on this module
 
-    return read_gpus()
+    try:
+        return read_gpus()
+    except NoDevice:
+        if settings.devices.strip() or has_nvidia_gpu():
+            raise
+        return parse_slots(f"cpu:{default_slot_size()}B")
 
 
 async def read_devices_async(settings: Settings) -> tuple[Device, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
+from pathlib import Path
 
 from ..errors import BadQuantity, BadSetting
 from ..quantities import parse_bytes
@@ -41,3 +44,18 @@ def _slot_sizes(part: str) -> list[int]:
 def _bad_slots(why: str) -> BadSetting:
     allowed = "Write gpu (or nothing) for the GPUs, or CPU slots: cpu:2x4GiB, or a list such as cpu:4GiB,cpu:2x8GiB."
     return BadSetting("devices", "GPUFIT_DEVICES or settings.toml", f"{why} {allowed}")
+
+
+def default_slot_size() -> int:
+    """Half of the memory: a notebook, a browser and the rest of the system want to live, too."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def has_nvidia_gpu(buses: Path = Path("/sys/bus/pci/devices")) -> bool:
+    """Whether there is one in the machine, whatever its driver says; a driver that is broken must be heard of."""
+    for device in buses.glob("*"):
+        with suppress(OSError):
+            of_nvidia = (device / "vendor").read_text().strip() == "0x10de"
+            if of_nvidia and (device / "class").read_text().startswith("0x03"):  # a display controller
+                return True
+    return False

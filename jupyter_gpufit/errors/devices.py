@@ -37,7 +37,10 @@ class NoSuchCard(DeviceError):
     known: tuple[str, ...]  # those it could mean, or else all
 
     def __str__(self) -> str:
-        return f"No single card is meant by {self.wanted!r}. Write one of: {', '.join(self.known)}."
+        return (
+            f"No single card is meant by {self.wanted!r}. Write one of: {', '.join(self.known)}; or a size, as in"
+            ' --on 12GiB, and perhaps a compute capability: --on "12GiB 7.5".'
+        )
 
 
 @dataclass(eq=False)
@@ -73,4 +76,6 @@ class NotOnASlot(DeviceError, RuntimeError):
     why: str = "it needs a GPU. Leave it out, or run the cell on a GPU."
 
     def __str__(self) -> str:
-        return f"{self.call} is not available on the CPU slot {self.slot}: {self.why}"
+        # Without a slot it is a notebook's own process: notebook/cuda.
+        here = f"on the CPU slot {self.slot}" if self.slot else "in the notebook's own process (try %%gpufit train)"
+        return f"{self.call} is not available {here}: {self.why}"

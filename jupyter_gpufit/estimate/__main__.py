@@ -23,7 +23,7 @@ def main() -> None:
 
     open_namespace = _opener(program)
     for line in questions:
-        answers.write(look(program.source, open_namespace, Ask.decode(line)).encode())
+        answers.write(look(program.source, open_namespace, Ask.decode(line), was=program.was).encode())
         answers.flush()
 
 

@@ -13,6 +13,7 @@ the kernel's very objects get the results. `bring_into` opens a saved reply in a
     sources    the text of the cells that defined it     values    what of a reply can be made here
     ship       the kernel's side                         arrival   the worker's side
     reply      what comes back                           back      and how it is put in place
+    ids        numbers that are an object's id()         undo      and taken back
 """
 
 from .memory import GraphMemory
@@ -21,6 +22,7 @@ from .travel.back import Returned, bring_into
 from .travel.reply import LeftBehind, Reply
 from .travel.ship import Shipment, ship
 from .unavailable import Unavailable
+from .undo import Undo
 
 __all__ = [
     "Arrival",
@@ -30,6 +32,7 @@ __all__ = [
     "Returned",
     "Shipment",
     "Unavailable",
+    "Undo",
     "bring_into",
     "receive",
     "ship",

@@ -23,6 +23,7 @@ class Pickler(Protocol):
     namespace: dict[str, Any]  # the notebook's
     recorder: Recorder
     back: bool  # it is the way back
+    on_device: bool  # whether anything was met that is of the notebook's own `cuda`
     clean: set[int]  # ids of objects that lead to nothing that cannot travel
 
     @property
@@ -74,7 +75,9 @@ _FAMILIES = (
     "refusals",
     "kinds.containers",
     "kinds.functions",
+    "kinds.generators",
     "kinds.exceptions",
+    "kinds.iterations",
     "kinds.odd",
     "kinds.directories",
     "kinds.instances",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from enum import Enum
+from types import GeneratorType
 from typing import Any
 
 from .kind import Kind, Pickler, Reduced
 from .unavailable import Unavailable
 
 INSIDE = "Make it inside the cell"  # says nothing to whoever did, and gets it back
+GENERATOR = f"a generator in use, whose position cannot be copied. {INSIDE}, or use a list."
 _BY_TYPE = {  # by the full name of a class or of one of its bases
     "_thread.lock": f"a lock, and a lock belongs to one process. {INSIDE}, or keep it out of what the cell uses.",
     "_thread.RLock": f"a lock, and a lock belongs to one process. {INSIDE}, or keep it out of what the cell uses.",
-    "builtins.generator": f"a generator in use, whose position cannot be copied. {INSIDE}, or use a list.",
     "builtins.async_generator": f"an asynchronous generator, whose position cannot be copied. {INSIDE}.",
     "builtins.coroutine": f"a coroutine, which belongs to this process's event loop. {INSIDE}, or await it before.",
     "builtins.frame": "a stack frame, which cannot be copied. Keep it out of what the cell uses.",
@@ -93,8 +95,15 @@ def has_callback(reference: Any) -> bool:
     return reference.__callback__ is not None or type(reference) is not weakref.ref
 
 
+def in_use(generator: GeneratorType[Any, Any, Any]) -> bool:
+    """Whether it is suspended somewhere between its beginning and its end."""
+    return inspect.getgeneratorstate(generator) in (inspect.GEN_SUSPENDED, inspect.GEN_RUNNING)
+
+
 def stays(obj: Any) -> bool:
     """Whether this very object cannot travel, whatever it leads to."""
+    if type(obj) is GeneratorType:
+        return in_use(obj)
     return has_callback(obj) if isinstance(obj, weakref.ref) else why_not(type(obj)) is not None
 
 

@@ -13,17 +13,18 @@ import io
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import cloudpickle
 
 from ..errors import CannotArrive
 from .code import names_used
+from .ids import id_of, in_place_of, stored_ids
 from .kind import Kind, Reduced, kind_of
 from .opening import Opener
 from .refusals import stays
@@ -33,9 +34,25 @@ from .unavailable import unavailable
 
 T = TypeVar("T")
 Namespace = dict[str, Any]
+Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how the other process finds its own
 
 # These names are IPython's own; every shell has its own.
 NOT_OURS = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
+
+
+class Around(Protocol):
+    """What travels around the variables; surroundings/ has it."""
+
+    name: str  # under which it stands in the namespace
+
+    def standing(self, ids: Container[int]) -> list[Here]:
+        """Of these objects, those that the other process has, too."""
+
+    def fill(self, pickler: GraphPickler) -> None:
+        """Add what has to go along with what is written by now."""
+
+    def leave(self) -> None:
+        """Add no more than must be: what was added cannot travel."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +76,22 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.wanted: dict[str, str] = {}  # names that functions use, and the function
         self.refusals: list[Refusal] = []
         self.buffers: list[int] = []
+        self.on_device = False  # whether anything is of the notebook's own `cuda`
         self.sources: dict[str, Source] = {}
         self.kinds: dict[type, Kind] = {}
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel
         self._globals: dict[str, dict[int, str]] = {}
 
     passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError)  # not an object's fault
+
+    def stored_ids(self) -> dict[int, Any]:
+        """The objects whose id() is a number in what was written, by that number."""
+        return stored_ids(self.stream.getvalue(), self.memo.copy)
+
+    def take_ids(self, ids: Mapping[int, Any]) -> None:
+        """Write these numbers as the id() of their objects. Only where there are any: it costs a call per object."""
+        if ids:
+            self.persistent_id = in_place_of(ids)
 
     def kind(self, cls: type) -> Kind:
         return kind_of(cls, self.kinds)
@@ -83,6 +110,30 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def dump(self, obj: Any) -> None:
         pickle.Pickler.dump(self, obj)  # cloudpickle's own would hide the RecursionError, for which there is a remedy
+
+    def anchor(self, there: Sequence[Here]) -> list[int]:
+        """Begin the stream with objects that the other process has, and finds by itself; their numbers."""
+        if not there:
+            return []
+        stand_ins = [_Anchor(find, args) for _, find, args in there]
+        self.dump(stand_ins)
+        memo = self.memo.copy()
+        numbers = []
+        for stand_in, (obj, _, _) in zip(stand_ins, there, strict=True):
+            number, _ = memo.pop(id(stand_in))
+            memo[id(obj)] = (number, obj)
+            numbers.append(number)
+        self.memo = memo
+        return numbers
+
+    def known(self) -> dict[int, Any]:
+        """By their id(): the objects that are written."""
+        memo: dict[int, Any] = self.memo.copy()
+        return memo
+
+    def beside(self) -> GraphPickler:
+        """One that knows what this one has written, to try out what can be: a stream cannot take anything back."""
+        return GraphPickler(self.namespace, Recorder(), self.memo.copy(), back=self.back)
 
     def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced:
         return super().reducer_override(obj)
@@ -118,6 +169,18 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         return False
 
 
+class _Anchor:
+    """Stands in the stream for an object that the other process finds by itself."""
+
+    __slots__ = ("_reduced",)
+
+    def __init__(self, find: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._reduced = find, args
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._reduced
+
+
 class GraphUnpickler(pickle.Unpickler):
     """Reads a stream whose first objects are given. The next ones come from the stream."""
 
@@ -127,8 +190,8 @@ class GraphUnpickler(pickle.Unpickler):
         super().__init__(stream, buffers=map(opener.view, buffers))
         self.load()
 
-    def persistent_load(self, _: Any) -> Any:
-        return next(self._given)
+    def persistent_load(self, pid: tuple[Any] | None) -> Any:
+        return next(self._given) if pid is None else id_of(pid)
 
     def find_class(self, module: str, name: str) -> Any:
         try:

@@ -34,13 +34,21 @@ _HOMES: dict[
     ),
     "instances": (
         "graph.kinds.instances",
-        "fill_generic fill_instance fill_storable find_in_module make_instance set_state",
+        "fill_archived fill_generic fill_instance fill_storable find_in_module make_instance set_state",
     ),
+    "iterations": (
+        "graph.kinds.iterations",
+        (
+            "make_accumulate make_accumulated make_as_pickled make_batched make_chain make_cycle make_pairwise"
+            " make_zip_longest"
+        ),
+    ),
+    "unbegun": ("graph.kinds.generators", "make_ended make_generator"),
     "odd": (
         "graph.kinds.odd",
         (
             "fill_namespace fill_weak find_match find_nth_match find_stream make_closed_file make_dict_view make_flat"
-            " make_namespace make_pairwise make_reference make_weak"
+            " make_namespace make_reference make_weak"
         ),
     ),
     "tensors": (

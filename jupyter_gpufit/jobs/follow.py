@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -20,7 +21,7 @@ from .journal import JournalReader
 from .paths import JobPaths
 from .protocol import WorkerVerb
 from .record import Record, read_record
-from .state import LEFT, OVER
+from .state import ENDED, LEFT, OVER
 from .watch import changes
 
 
@@ -34,6 +35,7 @@ Leaving = Callable[[], Awaitable[bool]]
 Take = Callable[[list[int], list[int]], None]  # the descriptors of a result, and what they are
 
 
+AGAIN = 0.2  # seconds between two tries to reach a worker that ends
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
 
 
@@ -85,18 +87,48 @@ async def follow(
         if interrupts is not None:
             group.start_soon(_pass_on, followed, interrupts, leaving, show)
         end = await _until_end(followed, show, after, exit_code, on)
-        if take is not None and followed.connection is not None:
-            await _take(followed.connection, take)
+        if take is not None:
+            await _take(followed, take)
         group.cancel_scope.cancel()
     return end
 
 
-async def _take(connection: Connection, take: Take) -> None:
-    with suppress(Unreachable):  # a worker without a result leaves at once; a result that was not taken is on the disk
-        result = await connection.collect()
-        if result is not None:
-            take(*result)
+async def _take(followed: _Followed, take: Take) -> None:
+    """From the worker's memory; one that cannot be reached is waited for: as it ends, it puts the result on the disk.
+
+    It says that the job is done before that, and on a busy machine it may be reached late, or not in time.
+    """
+    while True:
+        if followed.connection is not None:
+            with suppress(Unreachable):
+                await _collect(followed.connection, take)
+                return
+        record = read_record(followed.paths)
+        if record.state not in ENDED or followed.paths.result.exists() or not await _ends(record):
+            return
+        followed.connection, followed.epoch = None, 0
+        await followed.connect()
+
+
+async def _collect(connection: Connection, take: Take) -> None:
+    result = await connection.collect()
+    if result is not None:
+        take(*result)
+        with suppress(Unreachable):
             await connection.ask("collected")
+
+
+async def _ends(record: Record) -> bool:
+    """Wait a moment for the worker's end; whether there was one to wait for."""
+    fd = record.worker.open() if record.worker is not None else None
+    if fd is None:
+        return False
+    try:
+        with anyio.move_on_after(AGAIN):
+            await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
+    return True
 
 
 @dataclass

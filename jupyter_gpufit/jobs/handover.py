@@ -49,6 +49,7 @@ class Handover:
     foreseen: int | None = None  # bytes that its cell was estimated to need
     why: str = ""  # of a resume: where that comes from
     outgrew: int = 0  # bytes that turned out too few
+    asked: int | None = None  # of a resume: what its user said it needs, in bytes
     resumes: bool = False  # from the job's newest checkpoint; else the cell begins
     repeats: bool = False  # of a resume: the job had gone on after its checkpoint, so that output may come again
     interrupted: bool = False  # while it moved

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import PathTooLong
 from ..settings import Settings
-from ..system.directories import runtime_dir
+from ..system.runtime import runtime_dir
 
 
 @dataclass(frozen=True)

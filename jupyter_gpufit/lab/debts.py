@@ -22,7 +22,7 @@ PAUSE = 10.0  # seconds between two notes
 
 
 @dataclass
-class Memory:
+class DebtMemory:
     """Brings into a job what another one knew, and notes what it learns."""
 
     lab: Path

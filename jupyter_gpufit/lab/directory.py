@@ -108,6 +108,6 @@ def _private(path: Path, why: str) -> Lab:
 
 
 def _runtime(settings: Settings) -> Path:
-    from ..system.directories import runtime_dir  # loads the event loop, which a shared lab's readers do not need
+    from ..system.runtime import runtime_dir  # loads the event loop, which a shared lab's readers do not need
 
     return runtime_dir(settings)

@@ -190,7 +190,7 @@ def _busy(room: Room) -> tuple[int, int, int, int]:
     return (room.device.utilisation or 0) // 10, len(room.taken), room.free, room.device.index
 
 
-class Spare:
+class SpareRoom:
     """How much more may be taken of a device without ever delaying jobs before us that want so many bytes of it.
 
     They start when enough of what is taken now comes back, in an order that nobody knows. So what is spare must be left
@@ -237,7 +237,7 @@ def _sums(room: Room) -> set[int]:
 
 def harmless(extra: int, room: Room, wanted: Sequence[int]) -> bool:
     """Could `extra` bytes more on this device never delay jobs before us that want so many bytes of it?"""
-    spare = Spare(room)
+    spare = SpareRoom(room)
     for need in wanted:
         spare.add(need)
     return spare.covers(extra)

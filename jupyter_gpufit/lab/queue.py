@@ -22,7 +22,7 @@ import anyio
 
 from ..devices.device import Device
 from ..errors import BadOption, DeviceError, LabBusy, StorageError
-from .debts import Memory
+from .debts import DebtMemory
 from .directory import Lab
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
 from .ledger import MOST_TICKETS, LedgerLook, Published, is_exhausted, publish, sweep
@@ -114,7 +114,7 @@ class _Queueing:
     patience: float = field(default_factory=lambda: MUTEX_PATIENCE)  # with whoever has the mutex
 
     def __post_init__(self) -> None:
-        self.reader, self.debts = LabReader(self.lab), Memory(self.lab.path)
+        self.reader, self.debts = LabReader(self.lab), DebtMemory(self.lab.path)
 
     async def win(self, devices: Sequence[Device] | None) -> Held:
         """Wait until the claim is ours; `devices` is what the driver showed just now, if it was asked."""

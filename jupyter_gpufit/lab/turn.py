@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import overload
 
-from .place import Placement, Room, Space, Spare, could_use, least, place, rooms
+from .place import Placement, Room, Space, SpareRoom, could_use, least, place, rooms
 from .policy import Policy, UserPolicy
 from .record import Claim, Ticket
 
@@ -117,10 +117,10 @@ class _Wanting:
     room: Room
     wanted: list[int] = field(default_factory=list)  # bytes
     alone: bool = False  # one of them wants no neighbour
-    spare: Spare = field(init=False)
+    spare: SpareRoom = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spare = Spare(self.room)
+        self.spare = SpareRoom(self.room)
 
     def add(self, ticket: Ticket) -> None:
         self.alone = self.alone or ticket.request.alone
@@ -129,7 +129,7 @@ class _Wanting:
 
     def see(self, room: Room) -> None:
         """Somebody is about to take a part of it."""
-        self.room, self.spare = room, Spare(room)
+        self.room, self.spare = room, SpareRoom(room)
         for need in self.wanted:
             self.spare.add(need)
 

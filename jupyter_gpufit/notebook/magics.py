@@ -27,7 +27,9 @@ from ..actions import commands
 from ..errors import GpufitError, first_of
 from ..jobs.follow import Interrupts, Left
 from ..jobs.store import all_jobs
+from ..program.reading.cell import imported_by
 from ..settings import load_settings
+from ..surroundings import travel as surroundings
 from .notebook import Notebook
 
 # A restart begins with the very signal that the stop button sends. We look for its message so often, and not for so
@@ -43,6 +45,7 @@ class GpufitMagics(Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self.notebook = Notebook(shell, load_settings())
+        self.cuda = self.notebook.cuda
         self._interrupts: Interrupts | None = None
 
     @line_cell_magic
@@ -100,21 +103,36 @@ def load(ip: InteractiveShell) -> None:
     ip.input_transformers_post.append(await_gpufit)
     if ip.Completer is not None:
         ip.Completer.custom_matchers.append(gpufit_matcher)
+    surroundings.watch.begin(_imported_before(ip))
+    magics.cuda.begin()
     if magics.notebook.settings.spare_worker:
         magics.notebook.spare.prepare()
 
 
 def unload(ip: InteractiveShell) -> None:
     """Take back what `load` registered; running jobs go on."""
+    surroundings.watch.end()
     magics = ip.magics_manager.registry.pop("GpufitMagics", None)
     if magics is not None:
         magics.notebook.spare.dismiss()
+        magics.cuda.end()
     for kind in ("line", "cell"):
         ip.magics_manager.magics[kind].pop("gpufit", None)
     if await_gpufit in ip.input_transformers_post:
         ip.input_transformers_post.remove(await_gpufit)
     if ip.Completer is not None and gpufit_matcher in ip.Completer.custom_matchers:
         ip.Completer.custom_matchers.remove(gpufit_matcher)
+
+
+def _imported_before(ip: InteractiveShell) -> set[str]:
+    """The packages that earlier cells have imported."""
+    found: set[str] = set()
+    for text in getattr(ip.history_manager, "input_hist_parsed", []):
+        try:
+            found |= imported_by(text)
+        except SyntaxError:
+            continue
+    return found
 
 
 _CALL = re.compile(r"get_ipython\(\)\.run_(?:cell|line)_magic\('gpufit', ")

@@ -35,6 +35,7 @@ from ..settings import Settings
 from ..system.background import aside
 from ..system.version import version
 from .cell import read_cell
+from .cuda import KernelCuda
 from .new_job import new_job
 from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
 from .variables import AllVariables, pack, packed_sizes, write_graph
@@ -50,6 +51,7 @@ class Notebook:
         self.shell = shell
         self.settings = settings
         self.spare = Spare()
+        self.cuda = KernelCuda(shell, settings, self._say)
         self._variables = AllVariables(shell.user_ns)
         self._started: dict[str, Started] = {}
         self._status = StatusReader()
@@ -97,6 +99,8 @@ class Notebook:
                 for word in await aside(lambda: list(clean(self.settings, options.jobs, resumable=options.all))):
                     self._say(word)
                 self._variables.let_go()
+            case "kernel":
+                self._say(self.cuda.words())
             case "doctor":
                 from ..examine.user import examine
 
@@ -128,6 +132,8 @@ class Notebook:
             waiting.dismiss()
             raise
         self._started[job.id] = started
+        for remark in shipment.remarks:
+            self._say(remark)
         self._variables.of(job, paths).shipped(shipment)
         await self._follow_or_detach(options, job, paths, interrupts, leaving)
 
@@ -186,7 +192,9 @@ class Notebook:
             for bundle in [] if options.json else show.notebook(one):
                 self.shell.display_pub.publish(bundle)
 
-        with shipped.shipped(source, pack(self.shell, read_cell(self.shell, cell))) as (program, descriptors):
+        now = self.shell.user_ns.get(wish.name)
+        was = {wish.name: now} if type(now) is int else {}
+        with shipped.shipped(source, pack(self.shell, read_cell(self.shell, cell)), was) as (program, descriptors):
             async with _unless(interrupts, "the estimate was interrupted"):
                 await session.estimate(program, wish, self.settings, told, descriptors)
         if options.json:

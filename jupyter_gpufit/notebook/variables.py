@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..errors import CannotTravel, StorageError
-from ..graph import GraphMemory, Reply, Returned, Shipment, bring_into, ship
+from ..graph import GraphMemory, Reply, Returned, Shipment, Undo, bring_into, ship
 from ..jobs.events import Event, Note
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
@@ -19,12 +19,13 @@ from ..jobs.state import ENDED
 from ..program.reading.cell import CellNames
 from ..surroundings import generators as rng
 from ..surroundings import modes
+from ..surroundings import travel as surroundings
 from ..system.files import for_its_owner
 from .cell import visible
 
 MOST_KEPT = 2  # jobs whose objects wait for a resume: each may hold a data set that nobody uses any more
 
-_NOT_THE_USERS = (rng.NAME, modes.NAME)
+_NOT_THE_USERS = (rng.NAME, modes.NAME, surroundings.NAME)
 
 
 def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
@@ -32,10 +33,16 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
     users = visible(shell)
     # A cell that runs text (exec, %time) may read any name: all that can travel goes along.
     wanted = {name: name in names.needs for name in users if names.dynamic or name in names.needs}
+    texts = getattr(shell.history_manager, "input_hist_parsed", [])
     while True:
         try:
-            with rng.travelling(shell.user_ns) as generators, modes.travelling(shell.user_ns) as set_here:
-                return ship([*wanted, generators, set_here], shell.user_ns)
+            with (
+                rng.travelling(shell.user_ns) as generators,
+                modes.travelling(shell.user_ns) as set_here,
+                surroundings.outward(shell.user_ns, texts, names.imports) as around,
+            ):
+                shipment = ship([*wanted, generators, set_here], shell.user_ns, around)
+            return replace(shipment, remarks=tuple(dict.fromkeys(around.left)))
         except CannotTravel as error:
             refused = (error, *error.others)
             spared = [one.name for one in refused if wanted.get(one.name) is False]
@@ -70,6 +77,7 @@ class JobVariables:
         self._namespace = namespace
         self._shipment: Shipment | None = None  # leads to the objects; none: they never were here
         self._aside: dict[str, Any] = {}  # trained objects whose names have another value here
+        self._undo: Undo | None = None  # of what came of it, should it be resumed
         self.here = False  # they came back
         self._came = False  # while this was followed
         self._is_resumed = False
@@ -127,16 +135,17 @@ class JobVariables:
         if read_record(self._paths).resumable:
             self._leave_bytes()
         else:
-            self._shipment = None
+            self._shipment = self._undo = None
 
     @property
     def has_objects(self) -> bool:
-        return self._shipment is not None or bool(self._aside)
+        return self._shipment is not None or bool(self._aside) or self._undo is not None
 
     @property
     def wait_for_a_resume(self) -> bool:
         """Whether objects are kept here for the case that somebody goes on with the job."""
-        return self._shipment is not None and read_record(self._paths).resumable
+        kept = self._shipment is not None or self._undo is not None
+        return kept and read_record(self._paths).resumable
 
     @property
     def can_come(self) -> bool:
@@ -148,7 +157,7 @@ class JobVariables:
 
     def forget(self) -> None:
         """Let the objects go: what comes of the job from now on comes as new ones."""
-        self._shipment = None
+        self._shipment = self._undo = None
         self._aside = {}
 
     def _leave_bytes(self) -> None:
@@ -157,19 +166,25 @@ class JobVariables:
 
     def _bring_back(self, reply: Reply) -> None:
         returned = self._put_in_place(reply)
+        self._undo = returned.undo
         self.here = self._came = True
         self._name_anew(returned)
         for left in returned.left_behind:
             if left not in reply.left_behind:  # those the worker has told already
                 self._show(Note(str(left)))
 
+    def _put_surroundings(self) -> None:
+        for remark in surroundings.arrived(self._namespace, in_kernel=True).remarks:
+            self._show(Note(remark))
+
     def _put_in_place(self, reply: Reply) -> Returned:
         try:
             if self._shipment is not None:
-                return self._shipment.bring_back(reply, self._namespace)
-            return bring_into(self._namespace, reply)
+                return self._shipment.bring_back(reply, self._namespace, self._undo)
+            return bring_into(self._namespace, reply, self._undo)
         finally:
             rng.arrived(self._namespace)
+            self._put_surroundings()
 
     def _name_anew(self, returned: Returned) -> None:
         """Say which names no longer lead to what was trained: of a resumed job they are bound to it again."""

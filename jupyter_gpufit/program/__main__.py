@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .reading.calls import resumable_names
-from .reading.scopes import definitions
+from .reading.calls import bindings_of, plain_names
 from .rewriting.source import Source
 from .rewriting.units import Shared, cell_form, entering_form, function_stops, running_form
 
@@ -20,19 +19,19 @@ from .rewriting.units import Shared, cell_form, entering_form, function_stops, r
 def shown(texts: Sequence[str]) -> Iterator[str]:
     """The forms of the last text, and of the functions in it and in those before."""
     trees = [ast.parse(text) for text in texts]
-    names = resumable_names([one for tree in trees for one in definitions(tree)], trees)
+    plain = plain_names(bindings_of(node for tree in trees for node in ast.walk(tree)))
     for number, tree in enumerate(trees):
-        yield from _functions(tree, f"<cell {number}>", names)
+        yield from _functions(tree, f"<cell {number}>", plain)
     for entering in (False, True):
-        made, _ = cell_form(ast.parse(texts[-1]), "<cell>", names, entering=entering)
+        made, _ = cell_form(ast.parse(texts[-1]), "<cell>", plain, entering=entering)
         yield _headed("the cell", made, entering=entering)
 
 
-def _functions(tree: ast.Module, filename: str, names: frozenset[str]) -> Iterator[str]:
+def _functions(tree: ast.Module, filename: str, plain: frozenset[str]) -> Iterator[str]:
     for one in Source(filename, tree).definitions:
-        if one.resumable and function_stops(one, names):
+        if one.resumable and function_stops(one, plain):
             for form, entering in ((running_form, False), (entering_form, True)):
-                made, _ = form(one, f"{filename}:{one.qualname}", filename, names, Shared())
+                made, _ = form(one, f"{filename}:{one.qualname}", filename, plain, Shared())
                 yield _headed(f"{one.qualname}()", made, entering=entering)
 
 

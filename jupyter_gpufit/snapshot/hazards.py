@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import thread as pools
 from typing import Any
 
 from ..errors import NotHere
-from ..graph.paths import search, where
-from ..graph.stream import a_thing
+from ..graph.ids import Memo
+from ..graph.paths import where
 from .orders import Order, by_value, kept_by_pickle, order_of
 from .own_files import homes, is_own
 
 Problem = tuple[str, str]  # where it is, and a sentence
-Memo = Mapping[int, tuple[int, Any]]  # a pickler's: its objects by their id()
 Roots = Callable[[], Mapping[str, Any]]
-# In a pickle, an int of five or six bytes; each byte may begin one, for a float's may look like one.
-_LONG = re.compile(rb"(?=\x8a(?:\x05(.{5})|\x06(.{6})))", re.DOTALL)
 _HARMLESS = ("gpufit", "IPython", "Tmonitor", "MLflow")  # threads; MLflow's send what was logged, wherever they stand
 
 
@@ -38,11 +34,11 @@ def check_moment() -> None:
     for thread in threading.enumerate():
         if thread.daemon or thread is threading.main_thread() or thread.name.startswith(_HARMLESS):
             continue
-        if not _waits_in_a_pool(thread):
+        if not waits_in_a_pool(thread):
             raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
 
 
-def _waits_in_a_pool(thread: threading.Thread) -> bool:
+def waits_in_a_pool(thread: threading.Thread) -> bool:
     """A library's ThreadPoolExecutor keeps its threads, which hold nothing while they have nothing to do."""
     frame = sys._current_frames().get(thread.ident or 0)
     if frame is None:
@@ -77,17 +73,6 @@ def _is_of_user(code: Any) -> bool:
     module = str(getattr(code, "__module__", ""))
     file = getattr(sys.modules.get(module), "__file__", None)
     return module == "__main__" or (isinstance(file, str) and is_own(file, homes()))
-
-
-def stored_ids(stream: bytes, memo: Memo, roots: Roots) -> Iterator[Problem]:
-    """Numbers in the stream that are the id() of an object in it: it will have another one."""
-    for found in _LONG.finditer(stream):
-        number = int.from_bytes(found[1] or found[2], "little", signed=True)
-        if number >> 32 and number in memo:
-            place = search(roots(), lambda one, number=number: type(one) is int and one == number)  # type: ignore[misc]
-            thing = a_thing(memo[number][1])
-            why = f"the id() of {thing}, which has another one in the process that goes on. Keep the object itself."
-            yield place[1] if place else f"the number {number}", why
 
 
 def orders_of_sets(memo: Memo, roots: Roots) -> tuple[list[tuple[Any, Order]], list[str]]:

@@ -20,12 +20,12 @@ from enum import EnumType
 from typing import Any
 
 from ..graph.stream import Namespace
-from ..program.libraries.versions import FUNCTIONS, GENERATORS
+from ..program.libraries.versions import record
 from .own_files import homes, is_own
 
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
 _HOLDING = (type, types.FunctionType)  # code whose attributes are data
-_LIBRARIES = frozenset(name.partition(".")[0] for name in (*FUNCTIONS, *GENERATORS, "numpy"))  # wherever they stand
+_LIBRARIES = frozenset(name.partition(".")[0] for name in (*record(), "numpy"))  # wherever they stand
 _MISSING = object()
 
 Attribute = tuple[Any, tuple[str, ...], Any]  # a module or class, the way from there, and the value
@@ -89,12 +89,15 @@ def own_modules() -> Iterator[types.ModuleType]:
 
 
 def own_data(module: types.ModuleType) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What it and the classes and functions in it hold that is not code, each under its name: module, module:Class."""
+    """What it and the classes and functions in it hold that is not code, under its name: module, module:Class.f."""
     yield module.__name__, _data(module)
     for name, value in list(vars(module).items()):
         is_here = getattr(value, "__module__", "") == module.__name__ and getattr(value, "__qualname__", "") == name
         if is_here and isinstance(value, _HOLDING) and not isinstance(value, EnumType):
             yield f"{module.__name__}:{name}", _data(value)
+            for method, own in list(vars(value).items()) if isinstance(value, type) else ():
+                if isinstance(own, types.FunctionType) and (data := _data(own)):
+                    yield f"{module.__name__}:{name}.{method}", data
 
 
 def _data(home: Any) -> dict[str, Any]:
@@ -111,8 +114,9 @@ def _data(home: Any) -> dict[str, Any]:
 def put_data(found: Contents) -> None:
     for place, contents in found.items():
         module, _, name = place.partition(":")
-        home = sys.modules.get(module)
-        home = vars(home).get(name) if home is not None and name else home
+        home: Any = sys.modules.get(module)
+        for part in name.split(".") if name else ():
+            home = None if home is None else vars(home).get(part)
         if isinstance(home, types.ModuleType | types.FunctionType):
             vars(home).update(contents)
         elif isinstance(home, type):

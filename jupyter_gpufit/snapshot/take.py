@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,16 @@ def preflight(program: Any, namespace: Namespace, *, skip: Skip = lambda name: F
             return deeply(whole.problems)
 
 
+def can_be_saved(value: Any, program: Any, namespace: Namespace) -> bool:
+    """Whether a snapshot can hold it, with all that it leads to."""
+    trial = SnapshotPickler(program, namespace, lambda address: None)
+    try:
+        trial.dump(value)
+    except Exception:
+        return False
+    return not trial.refusals
+
+
 @dataclass(frozen=True)
 class _Whole:
     """All that a snapshot is taken of."""
@@ -97,32 +107,39 @@ class _Whole:
     extra: Any
 
     def written(self) -> Snapshot:
+        pickler, names, remarks = self._all({})
+        if stored := pickler.stored_ids():
+            pickler, names, remarks = self._all(stored)
+        self._refuse(self._told(pickler))
+        graph = pickler.stream.getvalue()
+        parts, header = self._laid_out(pickler, names)
+        files = (*header["looks"], *header["written"])
+        remarks += [*pickler.remarks, *hazards.threads_left_behind(), *hazards.finalizers_left_behind()]
+        return Snapshot(seal(header, graph, version=VERSION), parts.blobs, tuple(remarks), files)
+
+    def _all(self, stored: Mapping[int, Any]) -> tuple[SnapshotPickler, list[str], list[str]]:
+        """What wrote the whole stream, the names in it, and remarks. `stored`: objects whose id() is a number in it."""
         assert self.arrival is not None
-        pickler, names = self._pickled()
+        pickler, names = self._pickled(stored)
         changed = changed_by_now(self.arrival)
         self._write(pickler, changed)
         memo = pickler.memo.copy()
         self._write(pickler, needed_of(self.arrival, changed, memo))
         orders, remarks = hazards.orders_of_sets(memo, self._roots)
         self._write(pickler, orders)
-        graph = pickler.stream.getvalue()
-        self._refuse([*self._told(pickler), *hazards.stored_ids(graph, memo, self._roots)])
-        parts, header = self._laid_out(pickler, names)
-        files = (*header["looks"], *header["written"])
-        remarks += [*pickler.remarks, *hazards.threads_left_behind(), *hazards.finalizers_left_behind()]
-        return Snapshot(seal(header, graph, version=VERSION), parts.blobs, tuple(remarks), files)
+        return pickler, names, remarks
 
     def problems(self) -> tuple[Problem, ...]:
         try:
-            pickler, _ = self._pickled()
+            pickler, _ = self._pickled({})
         except (NotHere, CannotSave) as error:
             return error.problems if isinstance(error, CannotSave) else ()
-        found = hazards.stored_ids(pickler.stream.getvalue(), pickler.memo.copy(), self._roots)
-        return (*self._told(pickler), *found)
+        return tuple(self._told(pickler))
 
-    def _pickled(self) -> tuple[SnapshotPickler, list[str]]:
+    def _pickled(self, stored: Mapping[int, Any]) -> tuple[SnapshotPickler, list[str]]:
         known = self.arrival.whole.offset_of if self.arrival is not None else lambda address: None
         pickler = SnapshotPickler(self.program, self.namespace, known)
+        pickler.take_ids(stored)
         names = [name for name in list(self.namespace) if self._is_theirs(name)]
         for pickler.name in names:
             self._write(pickler, self.namespace[pickler.name])
@@ -142,12 +159,7 @@ class _Whole:
         return found
 
     def _can_be_saved(self, value: Any) -> bool:
-        trial = SnapshotPickler(self.program, self.namespace, lambda address: None)
-        try:
-            trial.dump(value)
-        except Exception:
-            return False
-        return not trial.refusals
+        return can_be_saved(value, self.program, self.namespace)
 
     def _is_theirs(self, name: str) -> bool:
         ours = name in NOT_OURS or hidden(name) or self.skip(name)

@@ -1,0 +1,16 @@
+"""What holds for a whole process and stands in no variable, on its way with a cell and back.
+
+A cell of a notebook leans on more than its variables: on what earlier cells registered in a library, on shared states
+that objects find through their class, on modules that were imported for what they do to other modules, on sys.argv.
+
+    holders   what of a module can hold state, and where in it that is
+    imports   what is imported, in which order, and what an import changed in modules that were there before
+    changes   what has changed in modules since they were imported, in a form that another process can apply
+    start     sys.argv and its like
+    process   what a snapshot takes of the process: signals, loggers, limits
+    travel    all of it among the variables: START HERE
+
+Beside it: generators (generators.py), settings that libraries have calls for (modes.py). Not covered: state inside
+compiled code, arrays and tensors in modules that are written to in place, and modules of the standard library and of
+torch, but for the attributes that a cell's text assigns.
+"""

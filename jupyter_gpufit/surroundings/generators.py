@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 NAME = "_gpufit_generators"  # among the variables that travel, and never among those the user sees
+of_cuda: dict[str, Any] = {}  # what its generators are to be where there is a device: a "seed", or their "states"
 DEFAULT_SEED = 67280421310721  # torch's own, of a generator that nobody has seeded
 
 
@@ -23,6 +24,10 @@ def states() -> dict[str, Any]:
     if "torch" in sys.modules:
         torch = sys.modules["torch"]
         found["torch"] = torch.get_rng_state(), torch.initial_seed()
+        if torch.cuda.is_initialized():
+            found["cuda"] = {"states": torch.cuda.get_rng_state_all()}
+        elif of_cuda:
+            found["cuda"] = dict(of_cuda)
     return found
 
 
@@ -37,6 +42,23 @@ def restore(found: dict[str, Any]) -> None:
         if seed not in (DEFAULT_SEED, torch.initial_seed()):
             torch.manual_seed(seed)  # also, once CUDA is initialised, the devices' own
         torch.set_rng_state(state)
+        _restore_cuda(torch, found.get("cuda", {}))
+
+
+def _restore_cuda(torch: Any, found: dict[str, Any]) -> None:
+    """Torch keeps these calls until CUDA is initialised, which must not happen before there is a claim."""
+    if "states" in found:
+        torch.cuda.set_rng_state_all(found["states"])
+    elif "seed" in found:
+        torch.cuda.manual_seed_all(found["seed"])
+    of_cuda.clear()
+    of_cuda.update(found)
+
+
+def seed_cuda(seed: int) -> None:
+    """A cell of a process that has no device has seeded its generators."""
+    of_cuda.clear()
+    of_cuda["seed"] = seed
 
 
 @contextmanager

@@ -96,6 +96,27 @@ def _write_torch(torch: Any, value: tuple[Any, ...]) -> None:
         torch.set_float32_matmul_precision(precision)
 
 
+def _read_torch_threads(torch: Any) -> int:
+    """How many compute: sums of many rows are split among them, and their last bits follow."""
+    return int(torch.get_num_threads())
+
+
+def _write_torch_threads(torch: Any, number: int) -> None:
+    if torch.get_num_threads() != number:
+        torch.set_num_threads(number)
+
+
+def _read_default_device(torch: Any) -> str | None:
+    device = import_module("torch.utils._device").CURRENT_DEVICE
+    # Where `cuda` is a stand-in, torch is told this instead; see cuda/slot/side.py.
+    return None if device is None else "cuda" if str(device) == "cpu:0" else str(device)
+
+
+def _write_default_device(torch: Any, device: str | None) -> None:
+    if device != _read_default_device(torch):
+        torch.set_default_device(device)
+
+
 def _read_torch_printing(torch: Any) -> dict[str, Any]:
     return dict(vars(torch._tensor_str.PRINT_OPTS))
 
@@ -235,6 +256,8 @@ def _write_logging(_: Any, value: tuple[int, list[_Handler]]) -> None:
 
 _MODES = {
     "torch": _Mode("torch", _read_torch, _write_torch),
+    "torch threads": _Mode("torch", _read_torch_threads, _write_torch_threads),
+    "torch device": _Mode("torch", _read_default_device, _write_default_device),
     "torch printing": _Mode("torch", _read_torch_printing, _write_torch_printing),
     "decimal": _Mode("decimal", _read_decimal, _write_decimal, only_changed=True),
     "numpy": _Mode("numpy", _read_numpy, _write_numpy),

@@ -1,4 +1,4 @@
-"""Where this user's files and sockets live."""
+"""Where this user's files live."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from ..settings import Settings
-from .runtime import runtime_of
 
 
 def data_dir(settings: Settings) -> Path:
@@ -15,8 +14,3 @@ def data_dir(settings: Settings) -> Path:
         os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "gpufit"
     )
     return Path(data)
-
-
-def runtime_dir(settings: Settings) -> Path:
-    """Where sockets live: a directory of this user's alone, made if need be."""
-    return runtime_of(settings).path

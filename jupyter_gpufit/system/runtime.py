@@ -46,6 +46,11 @@ def runtime_of(settings: Settings) -> Runtime:
     return Runtime(other, f"{usual} is not used, because {why}: your jobs' sockets are in {other}.")
 
 
+def runtime_dir(settings: Settings) -> Path:
+    """Where sockets live: a directory of this user's alone, made if need be."""
+    return runtime_of(settings).path
+
+
 def _made(path: Path) -> str:
     """Why this cannot be it, in the end; empty: it is there."""
     try:

@@ -77,6 +77,8 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
         case "clean":
             for word in clean(settings, options.jobs, resumable=options.all):
                 _print(word)
+        case "kernel":
+            raise BadOption("kernel goes in a notebook: %gpufit kernel")
         case "lab":
             return _lab(options, settings)
     return 0

@@ -36,6 +36,7 @@ from ..jobs.record import LastCheckpoint, read_record, unlock
 from ..jobs.result import descriptors
 from ..jobs.state import ENDED, LEFT
 from ..settings import load_settings
+from ..surroundings.travel import watch
 from ..system.processes import reproducible
 from ..system.runtime import runtime_of
 from ..system.trust import check_trusted
@@ -60,9 +61,11 @@ def main() -> None:
     if sys.argv[1] == KEPT:
         handover: Handover | None = kept(int(sys.argv[2]))
         _import_what_takes_long()
+        watch.begin()
     else:
         channel = socket.socket(fileno=int(sys.argv[1]))
         _import_what_takes_long()
+        watch.begin()
         for prepare in _what_can_wait():
             if not select.select([channel], [], [], 0)[0]:  # a spare, for which nobody waits
                 prepare()

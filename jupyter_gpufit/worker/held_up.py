@@ -35,6 +35,16 @@ def where_is(thread: int) -> str:
     return f"inside {', called from '.join(named[:MOST])}" if named else ""
 
 
+def chain_of(thread: int) -> str:
+    """The innermost frame and all that called it, out to the cell's own line; empty if it does not run the cell."""
+    frame = sys._current_frames().get(thread)
+    found = [] if frame is None else list(_users(frame))
+    if not found or found[-1].f_code.co_name != "<module>" or not _is_a_cells(found[-1]):
+        return ""
+    named = [_named(one) if _is_a_cells(one) else _library(one, line=True) for one in found[:-1]]
+    return ", called from ".join([*named, f"line {found[-1].f_lineno} of the cell"])
+
+
 def _users(frame: FrameType | None) -> Iterator[FrameType]:
     """From the innermost frame out to the cell's own, without ours and the import system's."""
     while frame is not None:
@@ -65,7 +75,8 @@ def _is_in_finally(frame: FrameType) -> bool:
     return any(block[0].lineno <= frame.f_lineno <= (block[-1].end_lineno or 0) for block in blocks)
 
 
-def _library(frame: FrameType) -> str:
+def _library(frame: FrameType, *, line: bool = False) -> str:
     if frame.f_code.co_name == "<module>":
         return f"the import of {frame.f_globals.get('__name__', 'a module')}"
-    return f"`{frame.f_code.co_name}` ({os.path.basename(frame.f_code.co_filename)})"
+    file = os.path.basename(frame.f_code.co_filename.removeprefix("<frozen ").removesuffix(">"))
+    return f"`{frame.f_code.co_name}` ({file}, line {frame.f_lineno})" if line else f"`{frame.f_code.co_name}` ({file})"

@@ -20,11 +20,12 @@ from ..devices.device import Device
 from ..errors import CannotSave, NotResumable, NotSaved
 from ..jobs.events import Note, Why
 from ..jobs.handover import note_start, noted_start
+from ..surroundings import travel as surroundings
 from ..units import format_bytes, format_duration
 from .saving import Durable, NotReady, labels
 
 MOST_OF_TIME = 0.03  # of a training's time that checkpoints which nobody asked for may stop it
-REWRITING = "2"  # of cell/resumable: raised when a place in a cell is called otherwise than before
+REWRITING = "3"  # of cell/resumable: raised when a place in a cell is called otherwise than before
 
 if TYPE_CHECKING:
     from ..checkpoint.values import Snapshot
@@ -99,13 +100,14 @@ class CellKeeps:
             self._machine.output.put(Note(text))
 
     def _taken(self) -> Snapshot:
-        from ..snapshot.take import take
+        from ..snapshot.take import can_be_saved, take
 
         machine = self._machine
         assert machine.arrival is not None
-        snapshot = take(
-            machine.program, machine.arrival, machine.shell.user_ns, skip=machine.is_ours, extra=machine.modes
-        )
+        program, namespace = machine.program, machine.shell.user_ns
+        around = surroundings.saved(machine.came, lambda value: can_be_saved(value, program, namespace))
+        extra = {"modes": machine.modes, "surroundings": around}
+        snapshot = take(program, machine.arrival, namespace, skip=machine.is_ours, extra=extra)
         for remark in snapshot.remarks:
             self._say(remark)
         return snapshot
@@ -172,7 +174,11 @@ class CellKeeps:
         self._note_that_it_lives()
         for remark in restored.remarks:
             self._say(remark)
-        machine.memory, machine.modes = restored.arrival.memory, restored.extra
+        machine.memory, machine.modes = restored.arrival.memory, restored.extra.get("modes", restored.extra)
+        if "surroundings" in restored.extra:  # else it was saved before they were
+            machine.came = surroundings.restored(restored.extra["surroundings"])
+            for remark in machine.came.remarks:
+                machine.output.put(Note(remark))
         machine.steps.start_at(about.step)
         self._peak_before = about.peak
         self._stood = time.monotonic()

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,16 +19,17 @@ from typing import Any
 import anyio
 
 from ..actions.request import request_for
+from ..checkpoint.files import newest_listed
 from ..devices.device import Device
 from ..devices.here import read_devices_async
-from ..devices.slots import parse_slots
 from ..errors import CannotGoOn, CannotSuspend, ClaimGone, GpufitError
 from ..estimate.asking import for_job
 from ..estimate.need import Needed
 from ..estimate.reckoning.pace import Pace
 from ..graph import Arrival, GraphMemory, Reply, receive
+from ..graph.wire import split
 from ..jobs.events import Note, StateChange, Why
-from ..jobs.handover import Handover, HeldClaim, become, note_start
+from ..jobs.handover import Handover, HeldClaim, become, note_start, noted_start
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..lab import Granted, Lab, Request, Waiting, adopt, claim, open_lab
@@ -37,13 +39,16 @@ from ..settings import Settings
 from ..snapshot.kinds.loaders import remembered
 from ..snapshot.libraries import trackers
 from ..surroundings import generators, modes
+from ..surroundings import travel as surroundings
 from ..system.trust import check_trusted
-from ..train import Finished, Moved, Outcome, Released, Report
+from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
 from .children import end_children
 from .descriptors import have_some_of_our_own
+from .gaps import Gaps
 from .keeping import CellKeeps
 from .main_thread import MainThread
 from .on_device import Meter, on_device
+from .outgrown import Outgrowing
 from .output import Output
 from .points import Points
 from .rest import Rest, begin_rest, say_if_it_cannot
@@ -70,6 +75,7 @@ class WorkerMachine:
     reply: Reply | None = None
     name: str = ""  # of the job
     modes: modes.Modes = field(default_factory=dict)  # as they arrived: what the cell changes goes back
+    came: surroundings.Came = field(default_factory=lambda: surroundings.Came({}, {}))  # likewise
     running: bool = False
     ended: Finished | None = None  # how the cell did; its variables are packed
     meter: Meter | None = None
@@ -77,7 +83,8 @@ class WorkerMachine:
     pace: Pace = field(default_factory=Pace)
     rest: Rest | None = None  # while it is suspended
     silent: bool = False  # its calls of CUDA wait: nobody may ask the meter
-    _cell: Future[Finished] | None = None  # it runs, or stands still, in the main thread
+    devices: Sequence[Device] = ()  # those it may run on, when last looked at
+    _cell: Future[Finished | Outgrown] | None = None  # it runs, or stands still, in the main thread
 
     def __post_init__(self) -> None:
         self.memory = GraphMemory(self.handover.memory)  # the variables' tensor bytes
@@ -90,22 +97,30 @@ class WorkerMachine:
         self.saver = Saver(self.keeps, self.main, self.settled, self._waits, self._defect)
         self.points = Points(self.program, self.main, lambda: self.output.log)
         self.points.save = self.saver.at_safe_point
+        self.gaps = Gaps(self.points, self.program, lambda text: self.output.put(Note(text)))
 
     async def open_cell(self, job: Job) -> None:
-        if not self.handover.resumes and not parse_slots(self.settings.devices):
+        if not self.handover.resumes and not self._arrives_on_device() and (await self.look())[0].kind != "slot":
             await self.main.call(self._receive)
         # else: on the device, where `cuda` already means what was granted while the values are opened
+
+    def _arrives_on_device(self) -> bool:
+        check_trusted(self.paths.graph)
+        return bool(split(self.paths.graph.read_bytes())[0].get("on_device"))
 
     def _receive(self) -> None:
         check_trusted(self.paths.graph)
         self.arrival = receive(self.paths.graph.read_bytes(), self.memory, self.shell.user_ns)
         generators.arrived(self.shell.user_ns)
         self.modes = modes.arrived(self.shell.user_ns)
+        self.came = surroundings.arrived(self.shell.user_ns)
+        for remark in self.came.remarks:
+            self.output.put(Note(remark))
         for filename, (lines, _) in self.arrival.opened.header.get("sources", {}).items():
             self.program.learn(filename, "".join(lines))
 
     async def estimate(self, job: Job) -> Needed:
-        if self.handover.resumes and self.handover.why:
+        if self.handover.why:
             return Needed(self.handover.needed, self.handover.why)
         if (asked := for_job.asked_for(job.options, self.settings)) is not None:
             return asked
@@ -166,7 +181,8 @@ class WorkerMachine:
         return await stack.enter_async_context(claim(lab, request, self.look, waiting))
 
     async def look(self) -> Sequence[Device]:
-        return await read_devices_async(self.settings)
+        self.devices = await read_devices_async(self.settings)
+        return self.devices
 
     # Run -------------------------------------------------------------------------------------------------------------
 
@@ -184,6 +200,7 @@ class WorkerMachine:
                     group.cancel_scope.cancel()  # the main thread stands still, and its call never ends
 
                 group.start_soon(leave)
+                group.start_soon(self.gaps.watch)
                 if self._cell is None:
                     if self.settings.driver_suspend:
                         group.start_soon(say_if_it_cannot, self)
@@ -211,21 +228,25 @@ class WorkerMachine:
             )
         return outcomes[-1]
 
-    def _run(self, job: Job, granted: Granted) -> Finished:
+    def _run(self, job: Job, granted: Granted) -> Finished | Outgrown:
         mine = os.getpid()
+        outgrowing = Outgrowing(self, job, granted, for_job.allowed_for(job, self.devices))
+        self.shell.goes_on = outgrowing.takes
         self.pace = for_job.pace_of(self.estimated, granted.devices[0])
         with on_device(granted) as self.meter, self.steps.counting(), remembered():
             key = self._open(job)
+            outgrowing.begin()
             left = self._run_cell(job)
             if os.getpid() != mine:
                 os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
             self.program.leave()
             have_some_of_our_own()
-            self._pack_result()
-            self.ended = _finished(left)
+            if outgrowing.outcome is None:
+                self._pack_result()
+                self.ended = _finished(left)
             for_job.learn_from(job, key, self.estimated, granted, left, self.meter.took, self.settings)
         self.output.flush()
-        return self.ended
+        return outgrowing.outcome or _finished(left)
 
     def _open(self, job: Job) -> str:
         """Fill the namespace; the key under which is learned what the cell took, from its start only."""
@@ -268,8 +289,13 @@ class WorkerMachine:
 
     def _pack_result(self) -> None:
         assert self.arrival is not None
-        with generators.travelling(self.shell.user_ns), modes.travelling(self.shell.user_ns, self.modes):
-            self.reply = self.arrival.reply(skip=self.is_ours)
+        here = self.shell.user_ns
+        with (
+            generators.travelling(here),
+            modes.travelling(here, self.modes),
+            surroundings.back(here, self.came) as around,
+        ):
+            self.reply = self.arrival.reply(skip=self.is_ours, around=around)
         for left in self.reply.left_behind:
             self.output.put(Note(str(left)))
 
@@ -310,23 +336,35 @@ class WorkerMachine:
             await self.go_on(Moved(granted))  # what is left of it on any device ends with this image
         self.rest = None
 
-    async def go_on(self, moved: Moved) -> None:
-        """Replace this image by one that restores the checkpoint on the device that is held already."""
-        handover = replace(
-            self.handover,
-            path=list(sys.path),
-            memory=list(self.memory.fds),
-            resumes=True,
-            repeats=False,
-            claim=HeldClaim(moved.to.claim.id, moved.to.fds[0]),
-            left=self._left,
-            interrupted=self.main.interrupted,
-        )
+    async def go_on(self, left: Moved | Outgrown) -> None:
+        """Replace this image by one that restores the checkpoint on the device that is held already; or queues."""
+        interrupted = self.main.interrupted
+        kept = replace(self.handover, memory=list(self.memory.fds), left=self._left, interrupted=interrupted)
+        handover = self._moved(kept, left) if isinstance(left, Moved) else self._outgrown(kept, left)
         self.output.stop()
         try:
             become(handover, self.process_env)
         except OSError as error:
             raise CannotGoOn(self.name, error.strerror or str(error)) from error
+
+    def _moved(self, handover: Handover, moved: Moved) -> Handover:
+        claim = HeldClaim(moved.to.claim.id, moved.to.fds[0])
+        return replace(handover, path=list(sys.path), resumes=True, repeats=False, claim=claim)
+
+    def _outgrown(self, handover: Handover, left: Outgrown) -> Handover:
+        """From its newest checkpoint or, where there is none, from its start."""
+        self.output.put(Note(left.words))
+        needed, why = left.needed.memory, left.needed.reason
+        outgrew = max(handover.outgrew, self.granted.claim.request.needed or 0)
+        start = replace(handover, claim=None, needed=needed, why=why, outgrew=outgrew)
+        resumes = newest_listed(self.paths.checkpoints) is not None
+        alive = time.time() if resumes else 0.0
+        with suppress(OSError):  # on a full disk, a later resume guesses again
+            noted = noted_start(self.paths)
+            note_start(self.paths, replace(noted, needed=needed, why=why, outgrew=outgrew, alive_until=alive))
+        if not resumes:
+            return start
+        return replace(start, path=list(sys.path), resumes=True, repeats=True, alive_until=alive)
 
     def _defect(self, error: Exception) -> None:
         traceback.print_exception(error, file=self.output.log)

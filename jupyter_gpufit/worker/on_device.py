@@ -50,8 +50,11 @@ def _on_gpu(granted: Granted) -> Iterator[Meter]:
     _show_gpus(granted)
     import torch
 
+    from ..devices import sides
+
     assert not torch.cuda.is_initialized(), "CUDA was initialised before the claim"
     _limit_torch(granted)
+    sides.arrive_as(sides.OnGpu())
     here = granted
 
     def go_on(now: Granted) -> None:

@@ -23,6 +23,7 @@ class Points:
     def __init__(self, program: Stops, main: MainThread, log: Callable[[], IO[str]]) -> None:
         self._program, self._main, self._log = program, main, log
         self._saves = self._copies = False
+        self.passed = True  # a safe point in the main thread, since it was asked
         self._guard = threading.Lock()  # else what another thread wants between our look and our word would be lost
         self._copy: Callable[[], None] = lambda: None
         self.save: Callable[[], None] = lambda: None
@@ -41,11 +42,17 @@ class Points:
         self._copy, self._copies = copy, True
         self._arm()
 
+    def want_passed(self) -> None:
+        """Note whether there is a safe point from now on."""
+        self.passed = False
+        self._arm()
+
     def _arm(self) -> None:
         with self._guard:
-            self._program.pending = self._saves or self._copies
+            self._program.pending = self._saves or self._copies or not self.passed
 
     def _at_safe_point(self) -> None:
+        self.passed = self.passed or self._main.is_here()
         with self.reading:
             if self._copies:
                 self._copies = False

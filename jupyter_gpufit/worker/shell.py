@@ -88,6 +88,7 @@ class WorkerShell(InteractiveShell):
     cell_source = ""
     program: Program | None = None  # which makes the cell one that can be left and entered
     on_rewritten: Callable[[], None] = staticmethod(lambda: None)  # it has done so, and the cell begins
+    goes_on: Callable[[BaseException], bool] = staticmethod(lambda error: False)  # the job, and begins anew: no failure
     remark: Callable[[BaseException], str] = staticmethod(lambda error: "")  # what to add to an error of the cell's
 
     @classmethod
@@ -135,6 +136,8 @@ class WorkerShell(InteractiveShell):
             if value.code in (None, 0):
                 return
             kwargs["exception_only"] = False  # where it was called is worth more than how to ask %tb for it
+        if self.goes_on(value):
+            return
         if remark := self.remark(value):
             value.add_note(remark)
         with quickly(self.InteractiveTB) if isinstance(value, KeyboardInterrupt) else nullcontext():

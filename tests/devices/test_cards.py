@@ -36,6 +36,51 @@ def test_finds_a_card_by_its_name_or_by_words_of_it(wanted: str, name: str) -> N
     assert find_card(wanted).card.name == name
 
 
+@pytest.mark.parametrize(
+    ("wanted", "name", "mebibytes", "capability"),
+    [
+        ("rtx3060 12GB", "NVIDIA GeForce RTX 3060", 12288, (8, 6)),
+        ("GeForce RTX 3060 Laptop GPU", "NVIDIA GeForce RTX 3060 Laptop GPU", 6144, (8, 6)),
+        ("rtx 4060 mobile", "NVIDIA GeForce RTX 4060 Laptop GPU", 8188, (8, 9)),
+        ("3080-12gb", "NVIDIA GeForce RTX 3080", 12288, (8, 6)),
+        ("4070tisuper", "NVIDIA GeForce RTX 4070 Ti SUPER", 16376, (8, 9)),
+        ("gtx1080ti", "NVIDIA GeForce GTX 1080 Ti", 11264, (6, 1)),
+        ("titan xp", "NVIDIA TITAN Xp", 12288, (6, 1)),
+        ("quadro rtx 6000", "Quadro RTX 6000", 24576, (7, 5)),
+        ("6000 Ada", "NVIDIA RTX 6000 Ada Generation", 49140, (8, 9)),
+        ("V100 32GB", "Tesla V100-SXM2-32GB", 32510, (7, 0)),
+        ("12GiB", "a card of 12.0 GiB", 12288, (8, 6)),
+        ("12 GB sm_75", "a card of 12.0 GiB", 12288, (7, 5)),
+        ("16g, 12.0", "a card of 16.0 GiB", 16384, (12, 0)),
+    ],
+)
+def test_finds_the_cards_of_desks_and_any_card_by_its_size(
+    wanted: str, name: str, mebibytes: int, capability: tuple[int, int]
+) -> None:
+    card = find_card(wanted).card
+
+    assert (card.name, card.total, card.capability) == (name, mebibytes * MiB, capability)
+
+
+def test_takes_the_smaller_of_two_sizes_and_says_so() -> None:
+    sheet = find_card("3060")
+
+    assert sheet.card.total == 8 * GiB
+    assert "sold with 12.0 GiB, too; the smaller was taken" in sheet.remark
+    assert find_card(sheet.remark.split('"')[1]).card.total == 12 * GiB
+    assert not find_card("3060 8GB").remark
+
+
+def test_says_the_capability_that_it_assumed() -> None:
+    assert "compute capability 8.6 is assumed" in find_card("12GiB").remark
+    assert not find_card("12GiB 7.5").remark
+
+
+def test_a_size_that_a_card_never_had_is_not_passed_over() -> None:
+    with pytest.raises(NoSuchCard, match="3060 Ti"):
+        find_card("3060 Ti 12GB")
+
+
 def test_names_the_cards_that_could_be_meant() -> None:
     with pytest.raises(NoSuchCard, match="A100-SXM4-40GB, NVIDIA A100-SXM4-80GB") as caught:
         find_card("A100")

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.devices import here as devices_module
 from jupyter_gpufit.devices.device import find_device
 from jupyter_gpufit.devices.here import read_devices
-from jupyter_gpufit.devices.slots import parse_slots
-from jupyter_gpufit.errors import BadSetting, NoSuchDevice
+from jupyter_gpufit.devices.slots import default_slot_size, has_nvidia_gpu, parse_slots
+from jupyter_gpufit.errors import BadSetting, NoDevice, NoSuchDevice
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB
@@ -128,3 +130,31 @@ def test_loads_nothing_heavy_until_a_gpu_is_read(fake_nvml: FakeNvml) -> None:
 
     assert loaded == []
     assert fake_nvml.calls() == []
+
+
+def test_where_there_is_no_gpu_and_nothing_is_chosen_there_is_a_slot(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def none() -> None:
+        raise NoDevice("the driver is not installed.")
+
+    monkeypatch.setattr("jupyter_gpufit.devices.nvml.read_gpus", none)
+    monkeypatch.setattr(devices_module, "has_nvidia_gpu", lambda: False)
+    (slot,) = read_devices(Settings())
+
+    assert (slot.kind, slot.label) == ("slot", "cpu:0") and 0 < slot.total <= default_slot_size()
+    with pytest.raises(NoDevice):  # by that word, no slot comes instead
+        read_devices(Settings(devices="gpu"))
+    monkeypatch.setattr(devices_module, "has_nvidia_gpu", lambda: True)
+    with pytest.raises(NoDevice, match="the driver is not installed"):  # a driver that is broken must be heard of
+        read_devices(Settings())
+
+
+def test_a_gpu_is_told_from_what_else_is_on_the_bus(tmp_path: Path) -> None:
+    for number, (vendor, sort) in enumerate([("0x8086", "0x030000"), ("0x10de", "0x020000")]):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}/vendor").write_text(f"{vendor}\n")
+        (tmp_path / f"{number}/class").write_text(f"{sort}\n")
+    assert not has_nvidia_gpu(tmp_path)
+    (tmp_path / "1/class").write_text("0x030200\n")
+    assert has_nvidia_gpu(tmp_path) and not has_nvidia_gpu(tmp_path / "none")

@@ -75,6 +75,21 @@ def test_sweeps_a_variable_of_the_notebook(kernel: Kernel) -> None:
     assert kernel.check("assert batch == 512")
 
 
+def test_sweeps_a_name_that_only_an_earlier_cells_loader_read(kernel: Kernel) -> None:
+    kernel.check("%load_ext jupyter_gpufit\nimport numpy as np" + DEFINE)
+    kernel.check("loader = torch.utils.data.DataLoader(torch.zeros(100_000, 256), batch_size=batch)")
+    cell = CELL.replace("for i in range(10**9):", "for x in loader:").replace(
+        'torch.randn(batch, 256, device="cuda")', 'x.to("cuda") + float(np.float32(0))'
+    )
+
+    lines = kernel.check("%%gpufit estimate --on 3060 --sweep batch=16,60000" + cell).shown.splitlines()
+    asked_in_vain = kernel.run("%%gpufit estimate --on 12GiB --max-batch bach" + cell)
+
+    assert [line.partition(":")[0] for line in lines] == ["batch = 16", "batch = 60,000"]
+    assert lines[0] != lines[1].replace("60,000", "16") and "RTX 3060" in lines[0]
+    assert asked_in_vain.ename == "BadOption" and "reads 'bach'" in asked_in_vain.traceback
+
+
 def test_the_cells_own_error_is_shown_with_its_line(kernel: Kernel) -> None:
     kernel.check("import torch")
 

@@ -69,7 +69,9 @@ class Reader:
 def _answer(what: str) -> object:
     match what:
         case "read":
-            return [asdict(device) for device in read_devices(Settings())]
+            return [
+                asdict(device) for device in read_devices(Settings(devices="gpu"))
+            ]  # by that word, no slot comes instead
         case "driver":
             return asdict(nvml.read_driver())
         case "close":

@@ -308,3 +308,73 @@ def _containers(value: Any) -> list[Any]:
             found[id(one)] = one
             todo += one if isinstance(one, list) else one.values()
     return list(found.values())
+
+
+KNOWN = """
+class Thing: pass
+a, b, c = Thing(), Thing(), Thing()
+chosen, last, things = {id(a)}, id(b), [a, b, c]
+named = {id(a): ("a", id(c)), id(chosen): "chosen"}
+def is_last(one, other=last): return id(one) == other
+"""
+
+
+def test_what_is_known_by_its_id_is_known_on_either_side() -> None:
+    """`if id(p) in no_decay`: in another process an object lives elsewhere, and the number would mean nothing there."""
+    namespace = notebook(KNOWN)
+    mine = [id(namespace[name]) for name in "abc"]
+    worker = Worker()
+    names = defined(namespace)
+    try:
+        shipment = ship(names, namespace)
+        cell = (
+            "found = [id(one) in chosen for one in things], is_last(b), named[id(a)][1] == id(c), named[id(chosen)]\n"
+            "chosen.add(id(b)); last = id(c); new = Thing(); named[id(new)] = 'new'\n"
+        )
+        shipment.bring_back(worker.run(shipment, cell), namespace)
+    finally:
+        worker.close()
+
+    assert namespace["found"] == ([True, False, False], True, True, "chosen")
+    assert namespace["chosen"] == set(mine[:2]) and namespace["last"] == mine[2]
+    assert namespace["named"] == {
+        mine[0]: ("a", mine[2]),
+        id(namespace["chosen"]): "chosen",
+        id(namespace["new"]): "new",
+    }
+
+
+def test_a_reply_takes_the_place_of_the_one_of_a_failed_try() -> None:
+    """A resumed training tells the difference to what was shipped, and not to what its failed try brought."""
+    torch = pytest.importorskip("torch")
+    namespace = notebook(
+        "import torch\nclass Thing: pass\n"
+        "actions, best, thing, gone, kept, made_anew = [], {'x': 1}, Thing(), 7, [0], 1\n"
+        "thing.score = 1; weight = torch.zeros(3); also = actions\n"
+    )
+    namespace.pop("torch")
+    shipment = ship(defined(namespace), namespace)
+
+    def tried(cell: str) -> Reply:
+        memory = GraphMemory.create(shipment.memory.size)
+        memory.write([])
+        there: Namespace = {"__name__": "__main__"}
+        arrival = receive(shipment.graph, memory, there)
+        exec(compile(cell, "<cell>", "exec"), there)
+        return arrival.reply()
+
+    failed = tried(
+        "actions += range(8); best['x'] = 2; best['y'] = 3; thing.extra = 5; thing.score = 2; del gone\n"
+        "error = 'e'; kept = [1]; weight.add_(1).requires_grad_(True); made_anew = 2\n"
+    )
+    returned = shipment.bring_back(failed, namespace)
+    assert namespace["actions"] == list(range(8)) and namespace["error"] == "e"
+    namespace["made_anew"] = 3
+
+    shipment.bring_back(tried("done = 1"), namespace, returned.undo)
+
+    assert namespace["actions"] == [] and namespace["also"] is namespace["actions"] and namespace["best"] == {"x": 1}
+    assert vars(namespace["thing"]) == {"score": 1} and namespace["gone"] == 7 and namespace["kept"] == [0]
+    assert "error" not in namespace and namespace["done"] == 1
+    assert namespace["made_anew"] == 3  # by the notebook, after the failed try
+    assert torch.equal(namespace["weight"], torch.zeros(3)) and not namespace["weight"].requires_grad

@@ -34,7 +34,7 @@ CASES = {
     "a thread": ("import threading\nclass T(threading.Thread): pass\nx = T()", "x", "a thread of this process"),
     "a queue": ("import queue\nx = queue.Queue()", "x", "a queue"),
     "a socket": ("import socket\nx = {'s': socket.socket()}", "x['s']", "an open socket. Make it inside the cell"),
-    "a generator": ("x = (i for i in range(3))", "x", "a generator in use"),
+    "a generator": ("x = (i for i in range(3)); next(x)", "x", "a generator in use"),
     "a coroutine": ("async def f(): ...\nx = f()", "x", "a coroutine"),
     "an open file": ("x = open('/dev/null')", "x", "an open file"),
     "a database": ("import sqlite3\nx = sqlite3.connect(':memory:')", "x", "an open database"),
@@ -69,7 +69,7 @@ def test_refuses_and_says_what_to_do(before: str, path: str, why: str) -> None:
 
 
 def test_names_everything_that_cannot_travel_at_once() -> None:
-    namespace = notebook("import threading\na = threading.Lock(); b = [a, (i for i in 'x')]; c = 1")
+    namespace = notebook("import threading\ng = (i for i in 'xy'); next(g)\na = threading.Lock(); b = [a, g]; c = 1")
 
     with pytest.raises(CannotTravel) as caught:
         ship(["a", "b", "c"], namespace)
@@ -107,7 +107,7 @@ def test_on_the_way_back_only_what_cannot_come_stays_behind() -> None:
     namespace = notebook("d = {'a': 1}; e = d")
 
     returned = cross_here(
-        namespace, "import threading\nd['b'] = threading.Lock(); d['c'] = 2; gen = (i for i in 'x')"
+        namespace, "import threading\nd['b'] = threading.Lock(); d['c'] = 2; gen = (i for i in 'xy'); next(gen)"
     ).returned
 
     assert returned.names == ("threading",)

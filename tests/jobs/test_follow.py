@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,3 +112,35 @@ async def test_a_journal_without_an_end_whose_worker_is_gone_ends_as_the_record_
     journal.close()
     with anyio.fail_after(60):
         assert await follow(JOB, paths, lambda event, when=None: None) == StateChange("done", epoch=3)
+
+
+@pytest.fixture
+def ending(paths: JobPaths) -> Iterator[subprocess.Popen[str]]:
+    """A process that puts a result on the disk once it reads a line, and ends."""
+    writes = "import pathlib, sys; sys.stdin.readline(); pathlib.Path(sys.argv[1]).mkdir()"
+    command = [sys.executable, "-c", writes, str(paths.result)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+@pytest.mark.anyio
+async def test_a_result_that_is_still_being_written_is_waited_for(
+    paths: JobPaths, ending: subprocess.Popen[str]
+) -> None:
+    """A worker says that its job is done, and puts the variables on the disk after that."""
+    say(paths, "done", 1)
+    write_record(paths, Record(state="done", since=0.0, epoch=1, worker=ProcessId.of(ending.pid)))
+    shown = anyio.Event()
+
+    async def look_on() -> None:
+        await follow(JOB, paths, lambda event, when=None: shown.set(), take=lambda found, counts: None)
+        assert paths.result.exists()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(look_on)
+            await shown.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert ending.stdin is not None
+            ending.stdin.write("\n")
+            ending.stdin.flush()

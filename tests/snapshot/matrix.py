@@ -27,6 +27,7 @@ class Row:
     deferred: int = 0
     differences: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    stood_in: set[tuple[str, str, str]] = field(default_factory=set)  # functions of libraries; see Told
 
     def __str__(self) -> str:
         found = (
@@ -43,14 +44,14 @@ class Matrix:
         self._trainings, self._directory = trainings, directory
         self._runs = 0
 
-    def row(self, name: str, wanted: int | None = None) -> Row:
-        """Try `wanted` points, spread evenly; all of them by default."""
+    def row(self, name: str, wanted: int | None = None, *, places: bool = False) -> Row:
+        """Try `wanted` points, spread evenly; all of them by default. With `places`, of each place one point."""
         began, cell, row = time.monotonic(), CELLS[name], Row(name)
         plain = self._run(cell, plain=True)
         whole = self._run(cell)
-        row.points = whole.points
+        row.points, row.stood_in = whole.points, whole.stood_in
         row.differences += [f"rewritten: {one}" for one in differences(plain, whole)]
-        for point in spread(row.points, wanted):
+        for point in of_each(whole.places) if places else spread(row.points, wanted):
             self._try(cell, point, whole, row)
         row.seconds = round(time.monotonic() - began, 1)
         return row
@@ -91,7 +92,8 @@ class Matrix:
         text = cell.text
         if plain:  # without a loop of its own the cell is left as it is
             text = f"exec(compile({text!r}, {FILE!r}, 'exec', dont_inherit=True), globals())"
-        told = self._trainings.run(text, before=cell.before, directory=str(directory or self._own_directory()), **asked)
+        place = str(directory or self._own_directory())
+        told = self._trainings.run(text, before=cell.before, directory=place, all=True, **asked)
         if cell.clock:
             told.output = "\n".join(line for line in told.output.splitlines() if cell.clock not in line)
         return told
@@ -101,6 +103,14 @@ class Matrix:
         made = self._directory / str(self._runs)
         made.mkdir()
         return made
+
+
+def of_each(places: Sequence[Any]) -> Sequence[int]:
+    """Of the points that stand at one place, the one in the middle: neither its loop's first nor its last."""
+    points: dict[Any, list[int]] = {}
+    for number, place in enumerate(places[:-1], 1):
+        points.setdefault(place, []).append(number)
+    return sorted(found[len(found) // 2] for found in points.values())
 
 
 def spread(points: int, wanted: int | None) -> Sequence[int]:

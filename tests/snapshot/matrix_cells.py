@@ -38,6 +38,45 @@ class Noisy(Dataset):
 
 CELLS: dict[str, Cell] = {}
 
+CELLS["beside"] = Cell(
+    """
+trainer.callbacks.append(after)
+done = trainer.fit_twice(loader, 1)
+history, steps = trainer.history, trainer.steps
+scores = [evaluate(loader)]
+scores.append(evaluate(loader))
+best = search(objective, [0.1, -1.0, 0.01])
+for i, (x, y) in enumerate(sampled):
+    say(i, x.sum())
+training, took = model.training, type(trainer.epoch.took).__name__
+""",
+    before=BEGIN
+    + DATA
+    + """
+from tests.snapshot.beside.engine import Trainer, evaluator, search
+from tests.snapshot.beside.meters import Alternating
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 3))
+opt = torch.optim.AdamW(model.parameters(), lr=1e-2)
+loader = DataLoader(Noisy(), batch_size=5, shuffle=True)
+trainer, evaluate = Trainer(model, opt), evaluator(model)
+sampled = DataLoader(Noisy(), batch_size=5, sampler=Alternating(len(X)))
+
+def after(trainer, loss):
+    for i in range(2):
+        say(i, trainer.steps, float(loss).hex())
+
+def objective(rate):
+    if rate < 0:
+        raise ValueError(rate)
+    net = nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+    for x, y in loader:
+        loss = F.cross_entropy(net(x), y)
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+    return loss.item()
+""",
+)
+
 CELLS["nested"] = Cell(
     BEGIN
     + DATA
@@ -673,4 +712,103 @@ del trainer, bars
     slow_to_start=True,
     needs="lightning",
     clock="it/s",
+)
+
+CELLS["skorch"] = Cell(
+    """
+net.fit(X.numpy(), Y.numpy())
+losses = [[batch.get("train_loss") for batch in epoch["batches"]] for epoch in net.history]
+weights, probabilities = net.module_.state_dict(), net.predict_proba(X.numpy())
+""",
+    before=BEGIN
+    + DATA
+    + """
+from skorch import NeuralNetClassifier
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3), nn.Softmax(-1))
+
+    def forward(self, x):
+        return self.layers(x)
+
+net = NeuralNetClassifier(Net, max_epochs=2, batch_size=6, iterator_train__shuffle=True, verbose=0, lr=0.1)
+""",
+    slow_to_start=True,
+    needs="skorch",
+)
+
+CELLS["stable-baselines3"] = Cell(
+    """
+agent.learn(total_timesteps=48, callback=callback)
+weights, rewards = agent.policy.state_dict(), callback.rewards
+""",
+    before=BEGIN
+    + """
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+
+class Rewards(BaseCallback):
+    def __init__(self):
+        super().__init__()
+        self.rewards = []
+
+    def _on_step(self):
+        self.rewards.append(float(self.locals["rewards"][0]))
+        return True
+
+callback = Rewards()
+small = {"net_arch": [8]}
+agent = PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=8, n_epochs=2, seed=5, device="cpu", policy_kwargs=small)
+""",
+    slow_to_start=True,
+    needs="stable_baselines3",
+)
+
+CELLS["optuna"] = Cell(
+    """
+study.optimize(objective, n_trials=3)
+values, parameters = [one.value for one in study.trials], [one.params for one in study.trials]
+""",
+    before=BEGIN
+    + DATA
+    + """
+import optuna
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=1))
+
+def objective(trial):
+    rate = trial.suggest_float("lr", 1e-3, 1e-1, log=True)
+    net = nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+    for epoch in range(2):
+        for x, y in DataLoader(Noisy(), batch_size=8, shuffle=True):
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad(); loss.backward(); optimizer.step()
+        trial.report(loss.item(), epoch)
+        if trial.should_prune():
+            raise optuna.TrialPruned()
+    return loss.item()
+""",
+    slow_to_start=True,
+    needs="optuna",
+)
+
+CELLS["a pool"] = Cell(
+    """
+for epoch in range(3):
+    futures = [pool.submit(pow, 2, n) for n in range(4)]
+    total = sum(one.result() for one in futures)
+    del futures
+    for x in torch.randn(3, 2):
+        say(epoch, total, x.sum())
+pool = type(pool).__name__, pool._max_workers
+""",
+    before=BEGIN
+    + """
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(2)
+""",
+    puts_off=True,
 )

@@ -44,8 +44,14 @@ def test_it_is_killed_again_and_again(name: str, matrix: Matrix) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "name", "points"),
-    [("transformers", "hf trainer", 4), ("lightning", "lightning", 3)],
-    ids=["transformers", "lightning"],
+    [
+        ("transformers", "hf trainer", 4),
+        ("lightning", "lightning", 3),
+        ("skorch", "skorch", 2),
+        ("stable_baselines3", "stable-baselines3", 2),
+        ("optuna", "optuna", 2),
+    ],
+    ids=["transformers", "lightning", "skorch", "stable_baselines3", "optuna"],
 )
 def test_the_loop_of_a_library_is_left_in_its_middle(library: str, name: str, points: int, matrix: Matrix) -> None:
     if find_spec(library) is None:
@@ -53,7 +59,7 @@ def test_the_loop_of_a_library_is_left_in_its_middle(library: str, name: str, po
     row = matrix.row(name, points)
 
     assert not row.differences
-    assert row.tried == points
+    assert row.tried and row.tried + row.deferred == points  # a library's other loops are among the points
 
 
 @pytest.mark.soak
@@ -86,6 +92,9 @@ def _write(rows: list[Row], chains: dict[str, int]) -> None:
         "machine": {"system": f"{platform.system()} {platform.release()}", "cores": os.cpu_count()},
         "python": platform.python_version(),
         "versions": {name: version(name) for name in libraries},
-        "results": {"rows": [vars(row) for row in rows], "kills in one run": chains},
+        "results": {
+            "rows": [vars(row) | {"stood_in": sorted(row.stood_in)} for row in rows],
+            "kills in one run": chains,
+        },
     }
     RESULTS.write_text(json.dumps(found, indent=1) + "\n")

@@ -90,3 +90,41 @@ def test_tensorboard_sees_each_step_once(trainings: Trainings, tmp_path: Path) -
     seen = trainings.run(look, directory=tmp_path).digests["steps"]
 
     assert seen == str([str(step) for step in range(8)])
+
+
+SCALED = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 1)
+scaler = torch.amp.GradScaler("cpu")
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+"""
+ACCUMULATING = """
+for i in range(4):
+    for micro in range(2):
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = model(torch.randn(4, 8)).square().mean() / 2
+        scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+"""
+
+
+def test_a_scaler_of_an_earlier_cell_is_saved_after_its_first_step(trainings: Trainings, tmp_path: Path) -> None:
+    """What it knew by the id() of its optimizer came along, and has been replaced since: the notebook may hold it."""
+    from jupyter_gpufit.graph import ship
+    from tests.graph.crossing import notebook
+
+    cells = notebook(SCALED)
+    names = ["torch", "model", "scaler", "optimizer"]
+    whole = trainings.run(ACCUMULATING, shipment=ship(names, cells))
+    left = trainings.run(ACCUMULATING, shipment=ship(names, cells), at=8, save=tmp_path / "saved")
+    assert not left.error
+
+    ended = trainings.run(ACCUMULATING, of=tmp_path / "saved")
+
+    for name in ("model", "scaler", "optimizer", "norm"):
+        assert ended.digests[name] == whole.digests[name]

@@ -46,6 +46,8 @@ class Told:
     error: str = ""
     remarks: list[str] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)  # of the blobs
+    stood_in: set[tuple[str, str, str]] = field(default_factory=set)  # module, function and digest, of libraries
+    places: list[Any] = field(default_factory=list)  # of each point: the functions and where in them it stood
 
 
 class Trainings:
@@ -129,14 +131,20 @@ class _Left(BaseException):
 
 
 def _main(asked: dict[str, Any], fds: list[int]) -> Told:
-    """`slot`: on a CPU slot; `of`: a snapshot; `fresh`: without the kernel's memory; `reply`: where to save one."""
+    """`slot`: on a CPU slot; `of`: a snapshot; `fresh`: without the kernel's memory; `reply`: where to save one.
+
+    `all`: no function of a library is called as it is for being short, so that each run has the same safe points.
+    """
     from jupyter_gpufit.cuda.slot import as_slot
     from jupyter_gpufit.program import Program
+    from jupyter_gpufit.program.libraries import gain
     from jupyter_gpufit.snapshot.kinds.loaders import remembered
     from jupyter_gpufit.snapshot.restore import restore
     from jupyter_gpufit.snapshot.users_files import LeftFiles
 
     os.chdir(asked.get("directory", "."))
+    if asked.get("all"):
+        gain.SHORT, gain.FREE = 0.0, float("inf")
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
     program, told = Program(namespace), Told()
     with ExitStack() as stack:
@@ -197,6 +205,8 @@ class _Stop:
         from jupyter_gpufit.snapshot.take import take as take_snapshot
 
         self.told.points += 1
+        self.told.stood_in |= {(one.module, one.qualname, one.digests[0]) for one in self.program.origins()}
+        self.told.places.append(self.program.place())
         at = self.asked.get("at")
         if at is None or self.told.points < at:
             return

@@ -65,3 +65,16 @@ def test_only_what_changed_goes_back() -> None:
         assert set(namespace[name]) == {"logging"}  # type: ignore[call-overload]
 
     assert namespace == {"a": 1}
+
+
+def test_the_number_of_threads_that_compute_goes_along() -> None:
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        found = modes.modes()["torch threads"]
+        torch.set_num_threads(2)
+        modes.put({"torch threads": found})
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

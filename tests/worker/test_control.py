@@ -23,7 +23,7 @@ from jupyter_gpufit.jobs.paths import socket_path
 from jupyter_gpufit.jobs.protocol import Answer, WorkerRequest, WorkerVerb
 from jupyter_gpufit.jobs.record import Record
 from jupyter_gpufit.settings import Settings
-from jupyter_gpufit.system.directories import runtime_dir
+from jupyter_gpufit.system.runtime import runtime_dir
 from jupyter_gpufit.worker import control
 from jupyter_gpufit.worker.control import Followers, serve
 

@@ -19,12 +19,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from ...devices import sides
+from .answers import Answers
 from .around import loading, run_uncompiled, torch_replacements
 from .budget import Budget
 from .mode import SlotMode
 from .replace import cuda_replacements, replaced
 
-__all__ = ["Budget", "as_slot"]
+__all__ = ["Answers", "Budget", "SlotMode", "as_slot", "standing_in"]
 
 
 @contextmanager
@@ -35,18 +37,34 @@ def as_slot(name: str, budget: int, whole: int = 0) -> Iterator[Budget]:
     of the cell should be loaded inside, so that what they imported by name from torch.cuda is the slot's.
     """
     watched = Budget(name, budget, whole)
-    mode = SlotMode(watched)
+    with standing_in(SlotMode(watched), Answers(watched)), watched.watched():
+        sides.is_used = True
+        yield watched
+
+
+@contextmanager
+def standing_in(mode: SlotMode, answers: Answers) -> Iterator[None]:
+    """Let `cuda` mean what `mode` takes it for and `answers` answers for, in this process; no memory is watched."""
     with ExitStack() as stack:
         compiling = stack.enter_context(ExitStack())
         if "torch._dynamo" in sys.modules:  # a model may have come compiled; importing the compiler would take seconds
             run_uncompiled(compiling)
-        for replacement in [*cuda_replacements(watched), *torch_replacements(mode, compiling)]:
+        for replacement in [*cuda_replacements(answers), *torch_replacements(mode, compiling)]:
             stack.enter_context(replaced(*replacement))
         stack.enter_context(_no_gpus())
-        stack.enter_context(loading(name))
+        stack.enter_context(loading(mode.budget.slot, lambda: answers.stands_for_gpu))
+        stack.enter_context(_telling_sides())
         stack.enter_context(mode)
-        stack.enter_context(watched.watched())
-        yield watched
+        yield
+
+
+@contextmanager
+def _telling_sides() -> Iterator[None]:
+    before, sides.is_told = sides.is_told, True
+    try:
+        yield
+    finally:
+        sides.is_told = before
 
 
 @contextmanager

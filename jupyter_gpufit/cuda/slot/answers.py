@@ -10,7 +10,7 @@ import torch
 
 from ...errors import NotOnASlot
 from ...units import format_bytes
-from .budget import Budget, give_back
+from .budget import SlotRoom, give_back
 from .side import SLOT, asker, side_named
 from .streams import NoChange, SlotStream
 
@@ -33,8 +33,14 @@ class SlotProperties:
 class Answers:
     """The slot as a device: there is one, it is chosen, and its memory is the budget."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: SlotRoom) -> None:
         self._budget = budget
+        self.slot = budget.slot
+        self._fraction = 1.0
+
+    @property
+    def stands_for_gpu(self) -> bool:
+        return False
 
     def _check(self, device: object) -> None:
         """Refuse a second device; some functions take a tensor or a stream in place of a device."""
@@ -159,6 +165,17 @@ class Answers:
     def memory_summary(self, device: object = None, abbreviated: bool = False) -> str:
         now, most = format_bytes(self.memory_allocated(device)), format_bytes(self.max_memory_allocated(device))
         return f"{self.get_device_name()}: {now} in use, {most} at most, of {format_bytes(self._budget.total)}"
+
+    def set_per_process_memory_fraction(self, fraction: float, device: object = None) -> None:
+        """A limit of the cell's own, beside the one it has."""
+        self._check(device)
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+        self._fraction = fraction
+
+    def get_per_process_memory_fraction(self, device: object = None) -> float:
+        self._check(device)
+        return self._fraction
 
     # Random numbers: the slot has the CPU's one sequence, as with device="cpu"
 

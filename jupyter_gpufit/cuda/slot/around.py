@@ -18,12 +18,14 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext
 
+from ...devices import sides
 from ...errors import NotOnASlot
 from .mode import SlotMode
-from .side import CPU_AS_DEFAULT, SLOT, asked_by_torch, note, side_named
+from .side import CPU, CPU_AS_DEFAULT, SLOT, asked_by_torch, asker, note, side_named, side_of
 from .streams import SlotEvent, SlotStream
 
 _BETWEEN = ("torch.", "jupyter_gpufit.cuda.slot")
+_PINS = "torch.utils.data._utils.pin_memory"
 _BEFORE_ALL = 0  # the priority of a package in torch.serialization; the CPU's is 10
 
 Replacement = tuple[object, str, object]  # where, which name, and by what
@@ -39,6 +41,9 @@ def torch_replacements(mode: SlotMode, compiling: ExitStack) -> Iterator[Replace
         yield torch, function.__name__, _on_host(function)
     shared = torch.storage._StorageBase._new_shared.__func__  # type: ignore[attr-defined]
     yield torch.storage._StorageBase, "_new_shared", classmethod(_in_shared_memory(shared))
+    yield torch, "set_num_threads", _of_the_users(torch.set_num_threads)
+    lazy: Any = vars(torch.nn.parameter)["UninitializedTensorMixin"]
+    yield lazy, "materialize", _where_it_was(lazy.materialize)
     yield torch, "Generator", _generator(slot)
     yield torch, "Event", SlotEvent
     yield torch, "Stream", SlotStream
@@ -58,6 +63,33 @@ def _on_host(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
         return tensor
 
     return make
+
+
+def _of_the_users(real: Callable[[int], None]) -> Callable[[int], None]:
+    """A thread that pins a loader's batches, which a CPU has not, sets one thread for itself.
+
+    Torch then gives one to every thread that computes for the first time from then on, perhaps the cell's own: its sums
+    over many rows come out with other last bits.
+    """
+
+    @wraps(real)
+    def set_num_threads(number: int) -> None:
+        if asker() != f"{_PINS}.":
+            real(number)
+
+    return set_num_threads
+
+
+def _where_it_was(real: Callable[..., None]) -> Callable[..., None]:
+    """A lazy module's parameter gets its memory where torch sees it, which is always the CPU."""
+
+    @wraps(real)
+    def materialize(self: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        side = side_of(self)
+        real(self, *args, **kwargs)
+        note(self, side)
+
+    return materialize
 
 
 def _in_shared_memory(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,27 +124,48 @@ def _default_device(slot: str) -> Iterator[Replacement]:
 
 
 def _mixed_precision() -> Iterator[Replacement]:
-    """The CPU's, in the dtype that a GPU would use: bfloat16 would be faster, but NumPy cannot take a result in it."""
+    """The CPU's, in the dtype that a GPU would use: bfloat16 would be faster, but NumPy cannot take a result in it.
+
+    A context goes on saying "cuda": one that an earlier cell made is used on another device, too.
+    """
     autocast, scaler = torch.amp.autocast_mode.autocast, torch.amp.grad_scaler.GradScaler
     begin_real, scale_real = autocast.__init__, scaler.__init__
+    begin_to_scale_real = scaler._lazy_init_scale_growth_tracker
     enabled_real, dtype_real = torch.is_autocast_enabled, torch.get_autocast_dtype
+    enable_real, set_dtype_real = torch.set_autocast_enabled, torch.set_autocast_dtype
 
     def begin(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any) -> None:
         begin_real(self, _cpu(device_type), dtype or get_autocast_dtype(device_type), *args, **kwargs)
+        self.device = device_type
 
     def scale(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
         scale_real(self, _cpu(device), *args, **kwargs)
+
+    def begin_to_scale(self: Any, *args: Any) -> None:
+        begin_to_scale_real(self, *args)
+        note(self._scale, "slot")  # where its first loss was; torch saw the CPU there
+        note(self._growth_tracker, "slot")
 
     def is_autocast_enabled(device_type: str = "cuda") -> bool:
         return enabled_real(_cpu(device_type))
 
     def get_autocast_dtype(device_type: str) -> torch.dtype:
-        return dtype_real(_cpu(device_type) if enabled_real("cpu") else device_type)
+        known = enabled_real("cpu") or asked_by_torch()  # a context must put back what it has found
+        return dtype_real(_cpu(device_type) if known else device_type)
+
+    def set_autocast_enabled(*args: Any) -> None:
+        enable_real("cpu", *args) if len(args) == 1 else enable_real(_cpu(args[0]), args[1])
+
+    def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
+        set_dtype_real(_cpu(device_type), dtype)
 
     yield autocast, "__init__", begin
     yield scaler, "__init__", scale
+    yield scaler, "_lazy_init_scale_growth_tracker", begin_to_scale
     yield torch, "is_autocast_enabled", is_autocast_enabled
     yield torch, "get_autocast_dtype", get_autocast_dtype
+    yield torch, "set_autocast_enabled", set_autocast_enabled
+    yield torch, "set_autocast_dtype", set_autocast_dtype
     yield torch.amp, "custom_fwd", _with_cpu(torch.amp.custom_fwd)
     yield torch.amp, "custom_bwd", _with_cpu(torch.amp.custom_bwd)
 
@@ -129,12 +182,23 @@ def _with_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+class CudaGenerator(torch.Generator):
+    """One that the cell made for `cuda`: the CPU's, which says where a GPU's would be."""
+
+    def __new__(cls) -> CudaGenerator:
+        return super().__new__(cls, "cpu")  # type: ignore[call-arg]
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return CPU if asked_by_torch() else SLOT
+
+
 def _generator(slot: str) -> type:
     """A class that makes torch.Generator's, so that nothing of ours stays in what the cell keeps."""
     real = torch.Generator
 
     def make(cls: type, device: Any = "cpu") -> torch.Generator:
-        return real("cpu" if side_named(device, slot) == "slot" else device)
+        return CudaGenerator() if side_named(device, slot) == "slot" else real(device)
 
     meta = type("_", (type(real),), {"__instancecheck__": lambda _, value: isinstance(value, real)})
     generator: type = meta("Generator", (real,), {"__new__": make})
@@ -147,7 +211,8 @@ def _uncompiled(real: Callable[..., Any], compiling: ExitStack, slot: str) -> Ca
     @wraps(real)
     def compile(*args: Any, **kwargs: Any) -> Any:
         run_uncompiled(compiling)
-        warnings.warn(f"torch.compile: on the CPU slot {slot} the model runs uncompiled.", stacklevel=2)
+        where = f"on the CPU slot {slot}" if slot else "in the notebook's own process"
+        warnings.warn(f"torch.compile: {where} the model runs uncompiled.", stacklevel=2)
         return real(*args, **kwargs)
 
     return compile
@@ -188,8 +253,15 @@ def _call_under_way() -> str:
 
 
 @contextmanager
-def loading(slot: str) -> Iterator[None]:
-    """Let torch.load put what was on a GPU, or is wanted on one, on the slot."""
+def loading(slot: str, stands_for_gpu: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Let torch.load put what was on a GPU, or is wanted on one, on the slot.
+
+    Where it `stands_for_gpu`, torch.save notes it as a GPU's; what a slot saves can be loaded where there is none.
+    """
+
+    def tag(storage: Any) -> str | None:
+        untyped = getattr(storage, "_untyped_storage", storage)
+        return str(SLOT) if getattr(untyped, sides.NOTE, None) == "slot" and stands_for_gpu() else None
 
     def place(storage: Any, location: str) -> Any:
         side = side_named(location, slot) if location.startswith(("cuda", "cpu")) else None
@@ -197,7 +269,7 @@ def loading(slot: str) -> Iterator[None]:
             note(storage, side)
         return storage if side else None
 
-    torch.serialization.register_package(_BEFORE_ALL, lambda _: None, place)
+    torch.serialization.register_package(_BEFORE_ALL, tag, place)
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
 
 import torch
 
@@ -38,21 +39,56 @@ _NOT_TO_BE_CUT = frozenset({"jupyter_gpufit", "IPython", "traitlets"}) | {
 }
 
 
+class SlotRoom(Protocol):
+    """The memory that `cuda` stands for: a slot's Budget, or a notebook's (notebook/cuda/expected.py)."""
+
+    slot: str  # its name; empty: in a notebook's own process
+
+    @property
+    def total(self) -> int:
+        """Bytes."""
+
+    def used(self) -> int:
+        """Bytes in use."""
+
+    def recent_peak(self) -> int:
+        """The most since `forget_peak`."""
+
+    def forget_peak(self) -> None:
+        """Begin to count anew."""
+
+    def check(self, asked: int) -> None:
+        """Refuse what can never be had."""
+
+    def exceeded(self, asked: int = 0) -> torch.OutOfMemoryError:
+        """The error for that."""
+
+    def computed(self) -> None:
+        """Something was computed there."""
+
+
 class Budget:
     """The bytes that the cell may take of a slot, and what it has taken of them."""
 
     def __init__(self, slot: str, total: int, whole: int = 0) -> None:
         self.slot = slot
-        self.total = total  # bytes
+        self._total = total  # bytes
         self._whole = max(total, whole)  # bytes of the slot, of which others may have a part
         self._start = _resident()
         self._peak = self._recent_peak = 0
         self._alarm = total  # bytes above which the cell is told; raised while it stays in excess
         self._stopped = threading.Event()
 
+    @property
+    def total(self) -> int:
+        return self._total
+
     def go_on(self, slot: str, total: int, whole: int) -> None:
         """Another slot, or another share of it, from now on."""
-        self.slot, self.total, self._whole, self._alarm = slot, total, max(total, whole), total
+        self.slot, self._total, self._whole, self._alarm = slot, total, max(total, whole), total
+
+    def computed(self) -> None:
+        """Something was computed: on a slot that is nothing to say."""
 
     def used(self) -> int:
         """Bytes the process has grown by since the cell began."""

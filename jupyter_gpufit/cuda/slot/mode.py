@@ -7,7 +7,7 @@ its own does not come here again, and its questions are answered truthfully, so 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -17,9 +17,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils import _device
 
+from ...devices.sides import Side
 from ...errors import NotOnASlot
-from .budget import Budget
-from .side import CPU, CPU_AS_DEFAULT, SLOT, Side, asked_by_torch, note, side_named, side_of
+from .budget import SlotRoom
+from .side import CPU, CPU_AS_DEFAULT, SLOT, any_on_slot, asked_by_torch, note, side_named, side_of
 
 Function = Callable[..., Any]
 Arguments = tuple[Any, ...]
@@ -36,7 +37,7 @@ _NEW = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
 class SlotMode(TorchFunctionMode):
     """Takes `cuda` for the slot in calls of torch's functions, in the threads that enter it."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: SlotRoom) -> None:
         super().__init__()
         self.budget = budget
         self._special = self._table()
@@ -47,11 +48,10 @@ class SlotMode(TorchFunctionMode):
         special = self._special.get(func)
         try:
             if special is None:
-                if not kwargs:
-                    return func(*args)
-                if kwargs.get("device") is None:
-                    return func(*args, **kwargs)
-                special = self._make
+                if kwargs and kwargs.get("device") is not None:
+                    return self._make(func, args, kwargs)
+                out = func(*args, **kwargs) if kwargs else func(*args)
+                return self._computed(out, args, kwargs) if any_on_slot() else out
             return special(func, args, kwargs or {})
         except RuntimeError as error:
             self._explain(error, func)
@@ -93,20 +93,51 @@ class SlotMode(TorchFunctionMode):
             tensor.pin_memory: lambda _, args, __: args[0],
             tensor.record_stream: lambda *_: None,
             tensor.get_device: lambda func, args, _: 0 if self._looks_on_slot(args[0]) else func(*args),
+            tensor.__repr__: self._show,
+            _getter("grad"): self._grad,
             _getter("device"): lambda func, args, _: SLOT if self._looks_on_slot(args[0]) else func(*args),
             _getter("is_cuda"): lambda func, args, _: self._looks_on_slot(args[0]) or func(*args),
             _getter("is_cpu"): lambda func, args, _: not self._looks_on_slot(args[0]) and func(*args),
         }
 
+    def _computed(self, out: Any, args: Arguments, kwargs: Options | None = None) -> Any:
+        """What comes of a tensor on the slot is there, too; views share their note with the whole."""
+        made = (out,) if isinstance(out, torch.Tensor) else out
+        if not (isinstance(made, tuple | list) and made and isinstance(made[0], torch.Tensor)):
+            return out  # a number, a shape, a list of a million numbers
+        new = [one for one in made if isinstance(one, torch.Tensor) and side_of(one) is None]
+        if new and (_any_on_slot(args) or (kwargs and _any_on_slot(kwargs.values()))):
+            for one in new:
+                if all(one is not given for given in args):  # host.copy_(moved) stays where it is
+                    note(one, "slot")
+                    self.budget.computed()
+        return out
+
+    def _grad(self, func: Function, args: Arguments, kwargs: Options) -> Any:
+        """Gradients are made by the engine, which does not come through here."""
+        found = func(*args)
+        if found is not None and side_of(found) is None and side_of(args[0]) == "slot":
+            note(found, "slot")
+        return found
+
+    def _show(self, func: Function, args: Arguments, kwargs: Options) -> Any:
+        """A tensor's text names its device; it is made with the mode on, which torch has turned off by now."""
+        if side_of(args[0]) != "slot":
+            return func(*args, **kwargs)
+        with self:
+            return torch._tensor_str._str(args[0], **kwargs)
+
     def _looks_on_slot(self, tensor: torch.Tensor) -> bool:
-        """What user code is told: only what is known to be the host's is not the slot's."""
-        return side_of(tensor) != "host" and not asked_by_torch() and tensor.is_cpu
+        """What user code is told."""
+        return side_of(tensor) == "slot" and not asked_by_torch("torch._tensor_str") and tensor.is_cpu
 
     def _make(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """A function that makes a tensor: on the host, unless a device is named or is the default."""
         side, kwargs = self._for_cpu(kwargs)
         if side is None and kwargs.get("device") is None:
             side = "slot" if _device.CURRENT_DEVICE == CPU_AS_DEFAULT else "host"
+            if func is torch.tensor and args and isinstance(args[0], torch.Tensor):
+                side = side_of(args[0])
         return self._noted(func(*args, **kwargs), side)
 
     def _make_like(self, func: Function, args: Arguments, kwargs: Options) -> Any:
@@ -139,19 +170,19 @@ class SlotMode(TorchFunctionMode):
     def _attend(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """`with sdpa_kernel(EFFICIENT_ATTENTION)` chooses how fast, not what; the CPU does not have them all."""
         try:
-            return func(*args, **kwargs)
+            return self._computed(func(*args, **kwargs), args, kwargs)
         except RuntimeError as error:
             if "No viable backend" not in str(error):
                 raise
         with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
-            return func(*args, **kwargs)
+            return self._computed(func(*args, **kwargs), args, kwargs)
 
     def _to(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """All spellings: of a device, of a dtype, of another tensor, by position and by name."""
         tensor, *rest = args
         target = kwargs.get("device", kwargs.get("other", rest[0] if rest else None))
         if target is None or isinstance(target, torch.dtype):
-            return func(*args, **kwargs)
+            return self._computed(func(*args, **kwargs), args)
         if isinstance(target, torch.Tensor):
             return self._arrive(tensor, func(*args, **kwargs), side_of(target))
         side, named = self._for_cpu({**kwargs, "device": target})
@@ -175,12 +206,20 @@ class SlotMode(TorchFunctionMode):
         if rest and isinstance(rest[0], str) and rest[0].startswith("torch.cuda."):
             rest[0] = rest[0].replace("torch.cuda.", "torch.")
             return self._arrive(tensor, func(tensor, *rest, **kwargs), "slot")
-        return func(*args, **kwargs)
+        return self._computed(func(*args, **kwargs), args)
 
     def _arrive(self, tensor: torch.Tensor, out: torch.Tensor, side: Side | None) -> Any:
         """What has come to a side shares no memory with the other side."""
-        if side is None or (out is tensor and side_of(tensor) == side):
+        known = side_of(tensor)
+        if side is None:
+            return self._computed(out, (tensor,))
+        if out is tensor and known == side:
             return out
+        if side == "host" and known is None and not any_on_slot():
+            return out
+        if out is tensor and nn.parameter.is_lazy(out):  # it refuses to be cloned, and has nothing yet that is shared
+            lazy: Any = type(out)
+            return self._noted(lazy(requires_grad=out.requires_grad, dtype=out.dtype), side)
         return self._noted(out.clone() if out is tensor else out, side)
 
     def _noted(self, out: Any, side: Side | None) -> Any:
@@ -210,6 +249,16 @@ class SlotMode(TorchFunctionMode):
             raise NotOnASlot(resolve_name(func) or str(func), self.budget.slot, why) from error
         if _NO_GPU.search(str(error)) and not isinstance(error, NotOnASlot):
             raise NotOnASlot(resolve_name(func) or str(func), self.budget.slot) from error
+
+
+def _any_on_slot(found: Iterable[Any]) -> bool:
+    for one in found:
+        if isinstance(one, torch.Tensor):
+            if side_of(one) == "slot":
+                return True
+        elif isinstance(one, tuple | list) and any(isinstance(t, torch.Tensor) and side_of(t) == "slot" for t in one):
+            return True
+    return False
 
 
 def _getter(name: str) -> Function:

@@ -17,7 +17,6 @@ import torch
 
 from ...errors import NotOnASlot
 from .answers import Answers
-from .budget import Budget
 from .side import asked_by_torch
 from .streams import NoChange, SlotEvent, SlotStream
 
@@ -44,13 +43,12 @@ def replaced(owner: object, name: str, value: object) -> Iterator[None]:
         setattr(owner, name, before)
 
 
-def cuda_replacements(budget: Budget) -> Iterator[tuple[ModuleType, str, object]]:
+def cuda_replacements(answers: Answers) -> Iterator[tuple[ModuleType, str, object]]:
     """Where, which name, and by what."""
-    answers = Answers(budget)
     for name, module in sorted(sys.modules.items()):
         if (name + ".").startswith(("torch.cuda.", "torch.accelerator.")) and not name.startswith(_LEFT_ALONE):
             for public, real in _offered(module):
-                yield module, public, _replacement(module, public, real, answers, budget.slot)
+                yield module, public, _replacement(module, public, real, answers, answers.slot)
     for name in vars(torch.cuda):
         if name.endswith(("Tensor", "Storage")) and hasattr(torch, name):
             yield torch.cuda, name, getattr(torch, name)

@@ -2,20 +2,19 @@
 
 The note is kept on the tensor's storage, so that views share it and it dies with the memory. It is there for what a
 copy between host and GPU would have separated: `best = {k: v.cpu() for k, v in model.state_dict().items()}` must not
-follow the training, and `x = batch.to("cuda"); x += 1` must leave the batch alone. Results of operations carry no note
-(that would cost every operation): they count as the slot's when they are looked at, and are copied when they are moved.
+follow the training, and `x = batch.to("cuda"); x += 1` must leave the batch alone. What is computed from a tensor on
+the slot gets the slot's note; all that carries none (a loader's batch, what was computed on the host) is the host's.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Literal
 
 import torch
 
+from ...devices import sides
+from ...devices.sides import NOTE, Side
 from ...errors import NotOnASlot
-
-Side = Literal["slot", "host"]
 
 SLOT = torch.device("cuda", 0)  # what user code is told
 CPU = torch.device("cpu")  # what torch is told
@@ -23,30 +22,39 @@ CPU = torch.device("cpu")  # what torch is told
 # What the default device "cuda" becomes. Torch takes it for the CPU, and it still differs from a default of "cpu".
 CPU_AS_DEFAULT = torch.device("cpu", 0)
 
-_NOTE = "_gpufit_side"
 _BETWEEN = ("jupyter_gpufit.cuda.slot", "torch.utils._device")  # modes through which a question passes
 
 
+def any_on_slot() -> bool:
+    """Whether anything may be on the slot in this process: until then nothing need be looked at."""
+    return sides.is_used
+
+
 def side_of(tensor: torch.Tensor) -> Side | None:
-    """The side the tensor is known to be on, or None for a result that carries no note."""
-    try:
-        side: Side | None = getattr(tensor.untyped_storage(), _NOTE, None)
-    except (NotImplementedError, RuntimeError):
-        return None  # sparse, nested and vmapped tensors have no storage
-    # What has a history was computed from the model, which is on the slot. This spares `.to(device)` inside a model
-    # a copy for each activation.
-    return "slot" if side is None and tensor.grad_fn is not None else side
+    """The side the tensor is known to be on, or None where it carries no note."""
+    return getattr(_storage_of(tensor), NOTE, None)
 
 
 def note(memory: torch.Tensor | torch.UntypedStorage, side: Side | None) -> None:
     """Note the side of a tensor's memory."""
-    if side is None:
+    storage = _storage_of(memory) if isinstance(memory, torch.Tensor) else memory
+    if side is None or storage is None:
         return
+    setattr(storage, NOTE, side)
+    sides.is_used = sides.is_used or side == "slot"
+
+
+def _storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     try:
-        storage = memory.untyped_storage() if isinstance(memory, torch.Tensor) else memory
+        if type(tensor) in _PLAIN:
+            return tensor.untyped_storage()
+        with torch._C.DisableTorchFunctionSubclass():  # a lazy parameter refuses; others need not see that we look
+            return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
-        return
-    setattr(storage, _NOTE, side)
+        return None  # sparse, nested and vmapped tensors have none
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def side_named(device: object, slot: str) -> Side | None:

@@ -14,7 +14,9 @@ from .device import STAND_IN
 aten = torch.ops.aten
 _KEY = "AutocastPrivateUse1"
 
-_LOWER = """_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input conv_transpose3d.input
+# Those that ATen registers for CUDA (autocast_mode.h), held against the dispatcher by a test.
+_LOWER = """_convolution _convolution.deprecated cudnn_convolution cudnn_convolution_transpose
+conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input conv_transpose3d.input
 convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul
 linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
 _scaled_dot_product_flash_attention scaled_dot_product_attention"""
@@ -23,12 +25,17 @@ pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm rms_norm grou
 cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss
 smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss
 multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp upsample_nearest1d
-upsample_nearest2d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"""
-_FLOAT32_UNLESS_TOLD = "prod softmax.int log_softmax.int cumprod cumsum linalg_vector_norm sum sum.dim_IntList"
+upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d
+upsample_bicubic2d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d _upsample_bilinear2d_aa
+_upsample_bicubic2d_aa nuclear_norm.dim"""
+_FLOAT32_RESULT = "norm.Scalar norm.ScalarOpt_dim"
+_FLOAT32_UNLESS_TOLD = """prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm
+sum sum.dim_IntList linalg_matrix_norm linalg_matrix_norm.str_ord"""
 _PROMOTE = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
 
 _copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # of weights: cast once per region, and alive until its end
 Function = Callable[..., Any]
+used = False  # whether a weight was cast in this process
 
 
 def begin() -> list[Any]:
@@ -36,7 +43,7 @@ def begin() -> list[Any]:
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(torch.library.fallthrough_kernel, _KEY)
     library = torch.library.Library("aten", "IMPL")
-    for names, policy in ((_LOWER, _lower), (_FLOAT32, _float32), (_FLOAT32_UNLESS_TOLD, _told), (_PROMOTE, _promote)):
+    for names, policy in POLICIES:
         for name in names.split():
             _register(library, name, policy)
     _replace_switches()
@@ -110,10 +117,28 @@ def _cast(t: Any, dtype: torch.dtype) -> Any:
     is_weight = t.dtype == torch.float32 and t.requires_grad and t.is_leaf
     if dtype == torch.float32 or not is_weight or not torch.is_autocast_cache_enabled():
         return t.to(dtype)
+    global used
+    used = True
     hit = _copies.get(id(t))
     if hit is None or hit[0] is not t:
         hit = _copies[id(t)] = (t, t.to(dtype))
     return hit[1]
+
+
+def _refuse(op: Any, args: Any, kwargs: Any) -> Any:
+    raise RuntimeError(
+        "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast."
+        " Use torch.nn.functional.binary_cross_entropy_with_logits without the sigmoid before it."
+    )
+
+
+POLICIES: tuple[tuple[str, Function], ...] = (
+    (_LOWER, _lower),
+    (f"{_FLOAT32} {_FLOAT32_RESULT}", _float32),
+    (_FLOAT32_UNLESS_TOLD, _told),
+    (_PROMOTE, _promote),
+    ("binary_cross_entropy", _refuse),  # as CUDA does
+)
 
 
 def _replace_switches() -> None:

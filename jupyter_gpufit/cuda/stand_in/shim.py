@@ -12,6 +12,8 @@ from ...devices.card import Card
 from .attention import attention
 from .device import STAND_IN, is_cuda, mapped, on_stand_in
 
+# What makes a tensor of Python's numbers.
+_MAKERS = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
 _has_cuda = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 
 
@@ -27,6 +29,8 @@ class CudaShim(TorchFunctionMode):
             torch.Tensor.record_stream: lambda t, *args: None,
             torch.Tensor.get_device: lambda t: 0 if t.device.type == STAND_IN else -1,
             torch.nn.functional.scaled_dot_product_attention: lambda *a, **k: attention(card, *a, **k),
+            torch.Tensor.type: _type,
+            torch.ctc_loss: _ctc_loss,
             torch.device: torch.device,  # torch.device("cuda") stays what the user wrote
             **kernels,
         }
@@ -37,9 +41,38 @@ class CudaShim(TorchFunctionMode):
             return _property(func, args, kwargs)
         if (special := self._special.get(func)) is not None:
             return special(*args, **kwargs)
+        if func in _MAKERS and args:
+            args = (_with_values(args[0]), *args[1:])
         if kwargs:
             kwargs = _options(args, kwargs)
         return func(*[mapped(arg) for arg in args], **kwargs)
+
+
+def _with_values(data: Any) -> Any:
+    """Lists of tensors, which would be asked for their values behind our back."""
+    if type(data) not in (list, tuple):
+        return data
+    return [one.tolist() if on_stand_in(one) else _with_values(one) for one in data]
+
+
+def _ctc_loss(probabilities: Any, targets: Any, inputs: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """With lengths as numbers, from which the shapes follow; those on the device as the longest possible."""
+    longest = probabilities.shape[0], targets.shape[-1] if targets.dim() > 1 else targets.shape[0]
+    numbers: Any = [
+        [most] * one.numel() if on_stand_in(one) else one.tolist() if isinstance(one, torch.Tensor) else one
+        for one, most in zip((inputs, outputs), longest, strict=True)
+    ]
+    return torch.ctc_loss(probabilities, targets, *numbers, *args, **kwargs)
+
+
+def _type(t: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """torch.cuda.FloatTensor and its like name a device, too."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
+    kind = getattr(torch, name.rpartition(".")[2], None) if name.endswith("Tensor") else None
+    if kind is None:
+        return torch.Tensor.type(t, *([dtype] if dtype is not None else []), *args, **kwargs)
+    of_cuda = ".cuda." in name or getattr(dtype, "__module__", "") == "torch.cuda"
+    return t.to("cuda" if of_cuda else "cpu", kind.dtype)
 
 
 def _property(func: Any, args: Any, kwargs: Any) -> Any:

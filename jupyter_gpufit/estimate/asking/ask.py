@@ -25,6 +25,7 @@ class EstimatedProgram:
     arguments: list[str] = field(default_factory=list)  # of a script
     graph: int = -1  # descriptor of a cell's variables less their tensor bytes
     memory: list[int] = field(default_factory=list)  # descriptors of those
+    was: dict[str, int] = field(default_factory=dict)  # numbers that earlier cells gave to the names to be swept
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -66,6 +67,7 @@ class TraceAnswer:
     timeline: Timeline | None = None
     failure: str = ""  # the user's own traceback, when the cell failed
     key: str = ""  # of this cell with these inputs, see learned.py
+    unread: tuple[str, ...] = ()  # names of the asked values that nothing reads
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -80,4 +82,5 @@ class TraceAnswer:
             timeline=timeline,
             failure=record["failure"],
             key=record["key"],
+            unread=tuple(record["unread"]),
         )

@@ -22,11 +22,13 @@ from ...lab import Granted, Request
 from ...lab.place import Space, candidates
 from ...settings import Settings
 from ...surroundings import generators, modes
+from ...surroundings import travel as surroundings
 from ...units import MiB, format_bytes
 from ..need import Needed
+from ..reckoning.for_resume import SLOT_LEAST
 from ..reckoning.learned import Lesson, corrected, learn, lessons, signature
 from ..reckoning.pace import Pace
-from ..reckoning.report import Estimate
+from ..reckoning.report import NO_GPU, Estimate
 from ..reckoning.verdict import usable_alone
 from ..showing.text import band
 from ..tracing.trace import ask_child
@@ -38,7 +40,7 @@ from .worth import may_train, may_train_with
 # A CPU's kernels take more than a GPU's: blocked copies for oneDNN, attention's scores.
 SLOT_MARGIN = 0.5
 TRACER_OWN = 128 * MiB  # a traced child grows by so much without any host tensors of the cell's
-SLOT_LEAST = 512 * MiB  # imports, lists that grow, what malloc keeps: beside small tensors, Python's own is not small
+NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
 WHOLE = "asks for a whole device"
 
 
@@ -61,7 +63,7 @@ class Cell:
 
     @property
     def is_given_nothing(self) -> bool:
-        return all(name in (generators.NAME, modes.NAME) for name in split(self.graph)[0]["names"])
+        return all(name in (generators.NAME, modes.NAME, surroundings.NAME) for name in split(self.graph)[0]["names"])
 
     def opened(self) -> dict[str, object]:
         """The variables; for a process of its own, which they may change."""
@@ -151,6 +153,11 @@ def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
     if isinstance(found, str):
         return Needed(None, f"estimate: none ({found}); claims a whole device")
     estimate = found.estimate
+    if (
+        estimate.uses_no_gpu and found.kind != "slot"
+    ):  # where it is all memory, a budget of next to nothing would end it
+        claimed = estimate.context + NO_GPU_ROOM
+        return Needed(claimed, f"{NO_GPU}; it claims {format_bytes(claimed)}, for the case that it does")
     if estimate.high is None:
         return Needed(None, f"estimate: {_least(estimate)} ({estimate.reasons[0]}); claims a whole device")
     said = f"estimate: {band(estimate)}, {estimate.confidence} confidence"
@@ -172,7 +179,7 @@ def _least(estimate: Estimate) -> str:
 
 def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
     """What an out-of-memory error must say where the limit was only an estimate; empty for any other error."""
-    if needed.memory is None or not isinstance(found, Estimated) or not _ran_out(error):
+    if needed.memory is None or not isinstance(found, Estimated) or not ran_out(error):
         return ""
     more = format_bytes(2 * needed.memory).replace(" ", "")
     return (
@@ -181,7 +188,7 @@ def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
     )
 
 
-def _ran_out(error: BaseException | None) -> bool:
+def ran_out(error: BaseException | None) -> bool:
     """Whether the cell ended because it had too little memory on its device."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(error, torch.OutOfMemoryError)
@@ -224,13 +231,13 @@ def learn_from(
 
     What was interrupted or failed need not have come to its peak; that an estimated claim was too little is known then.
     """
-    ran_out = isinstance(found, Estimated) and granted.claim.request.needed is not None and _ran_out(left)
-    if left is None or ran_out:
+    too_little = isinstance(found, Estimated) and granted.claim.request.needed is not None and ran_out(left)
+    if left is None or too_little:
         with suppress(Exception):
-            _learn(job, key, found, granted.devices[0], took(), settings, ran_out)
+            _learn(job, key, found, granted.devices[0], took(), settings, too_little)
 
 
-def _learn(job: Job, key: str, found: Found, device: Device, took: Took, settings: Settings, ran_out: bool) -> None:
+def _learn(job: Job, key: str, found: Found, device: Device, took: Took, settings: Settings, too_little: bool) -> None:
     estimate = found.estimate if isinstance(found, Estimated) else None
     if took.measured <= 0 or not key:
         return
@@ -246,7 +253,7 @@ def _learn(job: Job, key: str, found: Found, device: Device, took: Took, setting
         allocated=took.allocated,
         reserved=took.reserved,
         nvml=took.nvml,
-        ran_out=ran_out,
+        ran_out=too_little,
     )
     learn(settings, lesson)
     if device.kind != "slot" and took.nvml and took.reserved is not None and took.nvml > took.reserved:

@@ -8,42 +8,52 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from ...graph.memory import GraphMemory
 from ...graph.opening import Whole
 from ...graph.travel.arrival import open_graph
 from ...graph.wire import seal, split
 from ...surroundings import generators, modes
+from ...surroundings import travel as surroundings
 from ..reckoning.allocator import replay
 from ..reckoning.learned import signature
 from ..reckoning.options import options_of
 from ..reckoning.report import estimate_of
 from ..reckoning.timeline import timeline
 from ..tracing.closed import CountedBytes, count, estimate_without_trace
+from ..tracing.swept import put
 from ..tracing.trace import trace_cell
 from .ask import Ask, TraceAnswer
 from .sweep import with_values
 
 Namespace = dict[str, object]
-_CUT_SHORT = ("timeout", "died", "failed")
 
 
-def look(source: str, open_namespace: Callable[[], Namespace], ask: Ask, stop: int | None = None) -> TraceAnswer:
-    """Estimate a cell; whatever goes wrong with it is in the answer. `stop`: see trace_cell."""
+def look(
+    source: str,
+    open_namespace: Callable[[], Namespace],
+    ask: Ask,
+    stop: int | None = None,
+    was: Mapping[str, int] = MappingProxyType({}),
+) -> TraceAnswer:
+    """Estimate a cell; whatever goes wrong with it is in the answer. `stop`: see trace_cell; `was`: see Program."""
     source = with_values(source, ask.values) if ask.values else source
-    counting = _Counting(open_namespace, source, ask.values)
+    counting = _Counting(open_namespace, source, ask.values, was)
     trace = trace_cell(source, counting, ask.card, steps=ask.steps, limit=ask.limit, stop=stop)
-    counted, key = counting.result()
-    if trace.status in _CUT_SHORT or not trace.changes:
+    counted, key, unread = counting.result()
+    if not trace.changes or (trace.cut_short and not trace.steps):
         seen = replay([block.size for block in trace.blocks], trace.changes).allocated
         estimate = estimate_without_trace(counted, trace, ask.card, ask.context, seen)
-        return TraceAnswer(estimate=estimate, failure=trace.error if trace.status == "failed" else "", key=key)
+        return TraceAnswer(
+            estimate=estimate, failure=trace.error if trace.status == "failed" else "", key=key, unread=unread
+        )
     options = options_of(os.environ)
     run = replay([block.size for block in trace.blocks], trace.changes, options)
     if ask.kind == "slot":  # no allocator of torch's own keeps memory there
         run = replace(run, reserved=run.allocated)
     estimate = estimate_of(trace, run, ask.card, ask.context, options)
-    return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key)
+    return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key, unread=unread)
 
 
 class _Counting:
@@ -52,32 +62,48 @@ class _Counting:
     The count is needed only when the trace fails, and then there may be nobody left to ask.
     """
 
-    def __init__(self, open_namespace: Callable[[], Namespace], source: str, values: Mapping[str, int]) -> None:
-        self._open, self._source, self._values = open_namespace, source, values
+    def __init__(
+        self,
+        open_namespace: Callable[[], Namespace],
+        source: str,
+        values: Mapping[str, int],
+        was: Mapping[str, int],
+    ) -> None:
+        self._open, self._source, self._values, self._was = open_namespace, source, values, was
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
 
     def __call__(self) -> Namespace:
         namespace = self._open()
-        namespace.update(self._values)
-        try:
-            key = signature(self._source, namespace)
-        except SyntaxError:
-            key = ""  # the trace will say so
-        os.write(self._write, pickle.dumps((count(namespace.values()), key)))
+        unread = put(self._source, namespace, self._values, self._was) if self._values else ()
+        os.write(self._write, pickle.dumps((_counted(namespace), _key(self._source, namespace), unread)))
         return namespace
 
-    def result(self) -> tuple[CountedBytes, str]:
-        """The models' bytes, and the cell's key."""
+    def result(self) -> tuple[CountedBytes, str, tuple[str, ...]]:
+        """The models' bytes, the cell's key, and the names among the asked ones that nothing reads."""
         try:
-            found: tuple[CountedBytes, str] = pickle.loads(os.read(self._read, 1 << 16))
+            found: tuple[CountedBytes, str, tuple[str, ...]] = pickle.loads(os.read(self._read, 1 << 16))
         except BlockingIOError:
-            return CountedBytes(), ""
+            return CountedBytes(), "", ()
         return found
 
     def __del__(self) -> None:
         os.close(self._read)
         os.close(self._write)
+
+
+def _key(source: str, namespace: Namespace) -> str:
+    try:
+        return signature(source, namespace)
+    except SyntaxError:
+        return ""  # the trace will say so
+
+
+def _counted(namespace: Namespace) -> CountedBytes:
+    try:
+        return count(namespace.values())
+    except Exception:  # of a user's own module or optimizer: the trace may go well all the same
+        return CountedBytes()
 
 
 def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) -> Namespace:
@@ -87,6 +113,7 @@ def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) ->
     open_graph(seal(header, stream), Whole(memory, private=True), namespace, namespace)
     generators.arrived(namespace)
     modes.arrived(namespace)
+    surroundings.arrived(namespace)
     return namespace
 
 

@@ -27,6 +27,11 @@ class EstimateWish:
     sweep: sweep.Sweep | None = None
     max_batch: str = ""  # the name whose largest value is wanted
 
+    @property
+    def name(self) -> str:
+        """The one that gets other values; mostly none."""
+        return self.max_batch or (self.sweep.name if self.sweep else "")
+
 
 @dataclass(frozen=True)
 class Told:
@@ -78,6 +83,8 @@ class _Asking:
             values=values,
         )
         answer = await self.tracer.ask(ask)
+        if answer.unread:
+            raise _nothing_reads(answer.unread[0])
         if answer.failure:
             raise CellFailedInTrial(answer.failure)
         estimate = corrected(answer.estimate, target.kind, lessons(self.settings, answer.key))
@@ -106,9 +113,16 @@ def _need(told: Told) -> int:
 
 
 def _check(program: EstimatedProgram, wish: EstimateWish) -> None:
-    name = wish.max_batch or (wish.sweep.name if wish.sweep else "")
-    if name and not sweep.uses_name(program.source, name):
-        raise BadOption(f"The cell does not use {name!r}, so another value of it would change nothing.")
+    name = wish.name
+    if name and program.script and not sweep.uses_name(program.source, name):
+        raise _nothing_reads(name)
+
+
+def _nothing_reads(name: str) -> BadOption:
+    return BadOption(
+        f"Neither the cell nor a function, a loader or a setting that it reaches reads {name!r},"
+        " so another value of it would change nothing."
+    )
 
 
 def fit_words(told: Told) -> str:

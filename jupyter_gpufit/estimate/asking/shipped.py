@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ...graph import Shipment
@@ -12,14 +12,16 @@ from .ask import EstimatedProgram
 
 
 @contextmanager
-def shipped(source: str, shipment: Shipment) -> Iterator[tuple[EstimatedProgram, list[int]]]:
-    """The program, and the descriptors that its process must be given."""
+def shipped(source: str, shipment: Shipment, was: Mapping[str, int]) -> Iterator[tuple[EstimatedProgram, list[int]]]:
+    """The program, and the descriptors that its process must be given. `was`: see Program."""
     graph = os.memfd_create("gpufit-graph", os.MFD_CLOEXEC)
     try:
         with os.fdopen(graph, "wb", closefd=False) as file:
             file.write(shipment.graph)
         memory = list(shipment.memory.fds)
-        program = EstimatedProgram(source=source, cwd=os.getcwd(), path=sys.path, graph=graph, memory=memory)
+        program = EstimatedProgram(
+            source=source, cwd=os.getcwd(), path=sys.path, graph=graph, memory=memory, was={**was}
+        )
         yield program, [graph, *memory]
     finally:
         os.close(graph)

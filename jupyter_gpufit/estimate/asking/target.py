@@ -36,8 +36,8 @@ class EstimateTarget:
 def choose_target(settings: Settings, named: str = "") -> EstimateTarget:
     """The card that is named, or else the largest device here, or else a common one."""
     if named:
-        card = find_card(named).card
-        return EstimateTarget(card, "gpu", context_of(settings, "gpu", card.name))
+        sheet = find_card(named)
+        return EstimateTarget(sheet.card, "gpu", context_of(settings, "gpu", sheet.card.name), remark=sheet.remark)
     try:
         devices = read_devices(settings)
     except NoDevice as error:

@@ -19,6 +19,7 @@ _WITHOUT = frozenset(
 )
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _TORCH = re.compile(r"\b(torch|cuda|Trainer)\b")
+_TRAINS = re.compile(r"\.backward\(")
 _MOST_LOOKED_AT = 1000  # values; a namespace with more is not looked through
 
 
@@ -52,6 +53,27 @@ def may_train_with(values: Mapping[str, Any]) -> bool:
                 return True
         elif not isinstance(value, _PLAIN) and _may_use_torch(_home(value)):
             return True
+    return False
+
+
+def means_to_train(source: str, values: Mapping[str, Any]) -> bool:
+    """Whether the cell, or a function of the notebook that it leads to, computes gradients."""
+    if _TRAINS.search(source):
+        return True
+    try:
+        todo = [node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+    except SyntaxError:
+        return False
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        value = values.get(name)
+        if name not in seen and type(value) is FunctionType and value.__module__ == "__main__":
+            words = list(_words(value))
+            if "backward" in words:
+                return True
+            todo += words
+        seen.add(name)
     return False
 
 

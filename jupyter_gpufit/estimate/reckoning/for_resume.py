@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from ...devices.device import Device
 from ...jobs.job import Options
 from ...lab.place import Space
-from ...units import format_bytes
+from ...units import MiB, format_bytes
 from ..need import Needed
 
 RESERVE = 0.1  # of what was measured on a GPU
 RESERVE_ON_SLOT = 0.25  # whose peak is only looked at now and then
+SLOT_LEAST = 512 * MiB  # imports, lists that grow, what malloc keeps: beside small tensors, Python's own is not small
 STEPS = 100  # after fewer, what it took so far tells too little of what it will take
 
 
@@ -47,12 +48,29 @@ def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed
         return Needed(claimed, f"needs {format_bytes(claimed)}: it was started with --memory")
     on_slot = any(device.kind == "slot" for device in devices)
     measured = round(peak * (1 + (RESERVE_ON_SLOT if on_slot else RESERVE)))
+    if on_slot and 0 < measured < SLOT_LEAST and claimed is None and so_far.steps >= STEPS:
+        return Needed(SLOT_LEAST, f"needs {format_bytes(SLOT_LEAST)}, the least on a slot: {_so_far(peak)}")
     if measured > (claimed or 0) and (claimed is not None or so_far.steps >= STEPS):
-        return Needed(measured, f"needs {format_bytes(measured)}: {format_bytes(peak)} measured so far, and a reserve")
+        return Needed(measured, f"needs {format_bytes(measured)}: {_so_far(peak)}, and a reserve")
     if claimed is None:
         return Needed(None, "needs a whole device: nobody can tell how much it takes")
-    took = f", {format_bytes(peak)} measured so far" if peak else ""
+    took = f", {_so_far(peak)}" if peak else ""
     return Needed(claimed, f"needs {format_bytes(claimed)}: as before{took}")
+
+
+def _so_far(peak: int) -> str:
+    return f"{format_bytes(peak)} measured so far"
+
+
+def larger(claimed: int, devices: Sequence[Device]) -> Needed | None:
+    """What to claim for a job that ran out of so many bytes: twice that, or the whole device. None: it had that."""
+    usable = max((Space(device).usable for device in devices if not device.problem), default=0)
+    if claimed >= max((device.total for device in devices if not device.problem), default=0):
+        return None
+    too_few = f"{format_bytes(claimed)} were too little"
+    if 2 * claimed > usable:
+        return Needed(None, f"needs a whole device: {too_few}")
+    return Needed(2 * claimed, f"needs {format_bytes(2 * claimed)}: {too_few}")
 
 
 def _within(needed: Needed, devices: Sequence[Device]) -> Needed:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 from ...devices.device import Kind
@@ -25,6 +26,9 @@ FORMAT = 1
 MOST_LINES = 2000
 # Between two runs of one cell: allocation follows timing and data; a slot's peak is only looked at now and then.
 MARGINS: Mapping[Kind, float] = {"gpu": 0.05, "mig": 0.05, "slot": 0.25}
+_PLAIN = (bool, int, float, str, type(None))
+_COLLECTIONS = (list, tuple, dict)
+_WITHOUT_SHAPE = (type, ModuleType, FunctionType)
 PLAUSIBLE = 0.3, 5.0  # of measured to estimated; beyond, the cell did something else
 
 
@@ -50,7 +54,7 @@ def signature(source: str, values: Mapping[str, object]) -> str:
     lines = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("#")]
     # What the cell binds itself is there from the second run on, and says nothing of what it was given.
     given = {name for name in values if not name.startswith("_")} - _bound(source)
-    shapes = [f"{name}: {_shape(values[name])}" for name in sorted(given)]
+    shapes = [f"{name}: {_shape_of(values[name])}" for name in sorted(given)]
     return hashlib.sha256("\n".join([*lines, *shapes]).encode()).hexdigest()[:24]
 
 
@@ -59,19 +63,29 @@ def _bound(source: str) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
+def _shape_of(value: Any) -> str:
+    """What of a value decides about memory; of one that refuses to be looked at, its kind."""
+    try:
+        return _shape(value) or type(value).__name__
+    except Exception:  # any object may be among the variables, and its attributes may be code
+        return type(value).__name__
+
+
 def _shape(value: Any) -> str:
-    """What of a value decides about memory."""
-    if isinstance(value, bool | int | float | str | None):
+    kind = type(value)
+    if kind in _PLAIN:
         return repr(value)[:200]
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"{tuple(value.shape)} {value.dtype}"
-    if callable(getattr(value, "named_parameters", None)) and not isinstance(value, type):
+    if issubclass(kind, _COLLECTIONS):
+        return f"{kind.__name__} {len(value)}"
+    if issubclass(kind, _WITHOUT_SHAPE):
+        return ""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):  # numpy, the module, has a function of this name
+        return f"{tuple(shape)} {getattr(value, 'dtype', '')}"
+    if callable(getattr(value, "named_parameters", None)):
         return ", ".join(f"{tuple(p.shape)} {p.dtype} {p.requires_grad}" for p in value.parameters())
-    if hasattr(value, "batch_size"):  # a DataLoader
-        return f"{type(value).__name__} {value.batch_size}"
-    if isinstance(value, list | tuple | dict):
-        return f"{type(value).__name__} {len(value)}"
-    return type(value).__name__
+    size = getattr(value, "batch_size", None)
+    return f"{kind.__name__} {size}" if type(size) in _PLAIN and size is not None else ""  # a DataLoader
 
 
 def learn(settings: Settings, lesson: Lesson) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+AUTOCAST = "weights under autocast"
+GROUPED = "grouped convolutions"
+NO_STEP = "the cell means to train, and made no step"  # notes of a trace
+
 Phase = Literal["forward", "backward", "optimizer"]
 Kind = Literal["parameter", "gradient", "optimizer state", "input", "activation", "temporary", "workspace", "buffer"]
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |:?$)")  # as a line of its own at the left
+_MOST_SAID = 300  # characters of an error in a sentence
+
 Status = Literal["stopped", "completed", "failed", "died", "timeout"]
 
 
@@ -46,3 +54,22 @@ class Trace:
     samples_per_step: int | None = None
     seconds: float = 0.0  # what the trace took
     resident: int = 0  # bytes: the most that the child's memory grew
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the cell would go on where the trace ended."""
+        return self.status in ("timeout", "died", "failed")
+
+    @property
+    def what_went_wrong(self) -> str:
+        """In one line, with the cell's line where that is known."""
+        where = f" ({self.where})" if self.where else ""
+        return f"{_exception_in(self.error)}{where}"
+
+
+def _exception_in(text: str) -> str:
+    """The last exception of a traceback, all of its message; of other words the first line."""
+    lines = text.strip().splitlines()
+    starts = [at for at, line in enumerate(lines) if _EXCEPTION.match(line)]
+    said = lines[starts[-1] :] if starts and "Traceback (most recent call last)" in text else lines[:1]
+    return " ".join(part for line in said if (part := line.strip()))[:_MOST_SAID]

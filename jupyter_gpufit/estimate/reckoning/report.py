@@ -27,6 +27,7 @@ LABELS: Mapping[Kind, str] = {
     "workspace": "workspaces",
 }
 OVERHEAD, CONTEXT = "allocator overhead", "context"
+NO_GPU = "this cell uses no GPU"  # the reason why there is no estimate, where the trial run saw the whole cell
 How = Literal["trace", "closed form", "nothing"]
 
 
@@ -57,6 +58,10 @@ class Estimate:
     seconds: float = 0.0  # that it took
     host: int = 0  # bytes that the trial run's own process grew by
     measured: int | None = None  # bytes that the same cell really took before
+
+    @property
+    def uses_no_gpu(self) -> bool:
+        return self.reasons[:1] == (NO_GPU,)
 
     def to_json(self) -> str:
         return json.dumps({"format": 1, **asdict(self)}, indent=1)

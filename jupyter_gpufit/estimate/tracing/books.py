@@ -9,42 +9,41 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ...cuda.stand_in.device import STAND_IN, on_stand_in
 from ...devices.card import Card
-from ..reckoning.record import Kind, Phase
-from .answers import ANSWERS
+from ..reckoning.record import GROUPED, Kind, Phase
+from .entries import BookEntry
 from .flops import flops_of
-from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes
+from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes, is_grouped
 
 aten = torch.ops.aten
 _COPY = aten._to_copy.default
+UNKNOWN = (UnsupportedOperatorException, NotImplementedError)  # an operator without a fake kernel
 _JOINS = ("cat", "stack")  # whose tensors stand in a list
 
 
-class BookEntry:
-    """A block while the trace runs."""
-
-    __slots__ = ("alias", "kind", "module", "op", "phase", "saved", "size", "step")
-
-    def __init__(self, size: int, phase: Phase, kind: Kind | None, op: str, module: str, step: int) -> None:
-        self.size, self.phase, self.kind, self.op, self.module, self.step = size, phase, kind, op, module, step
-        self.saved = False  # alive when a backward began
-        self.alias: list[int] = []  # the blocks that a GPU would have written into instead
-
-
 class Books(TorchDispatchMode):
-    def __init__(self, fake: FakeTensorMode, card: Card, notes: Counter[str]) -> None:
+    def __init__(
+        self,
+        fake: FakeTensorMode,
+        card: Card,
+        notes: Counter[str],
+        *,
+        answers: Mapping[Any, Callable[..., Any]],  # by the operator
+        by_example: Callable[..., Any],  # for those without a fake kernel
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._answers, self._by_example = answers, by_example
         self.fake, self.card = fake, card
         self.entries: list[BookEntry] = []
         self.events: list[tuple[int, bool]] = []  # block, whether it is alive
@@ -56,6 +55,7 @@ class Books(TorchDispatchMode):
         self.step = 0  # optimizer steps so far
         self.now = self.peak = 0  # bytes alive
         self.backwards = 0
+        self.backward_ended: Callable[[int], None] = lambda first: None  # given the first block born in it
         self.flops = 0  # of the model: what is computed again in backward is not counted again
         self._blocks: dict[int, tuple[weakref.ref[Any], int]] = {}  # by the storage's address
         self._with_workspace: set[str] = set()
@@ -98,6 +98,12 @@ class Books(TorchDispatchMode):
         if on_stand_in(t) and (block := self.block_of(t)) is not None:
             self.entries[block].kind = kind
 
+    def label_born_since(self, first: int, kind: Kind) -> None:
+        """What was born since this block, still lives, and is known for nothing else."""
+        for _, block in self._blocks.values():
+            if block >= first and self.entries[block].kind is None:
+                self.entries[block].kind = kind
+
     def backward_begins(self) -> None:
         """What lives now, and was made by a forward, was kept for this backward."""
         self.backwards += 1
@@ -111,27 +117,37 @@ class Books(TorchDispatchMode):
         found = tree_leaves((args, kwargs))
         if not any(map(_concerns_us, found)):
             return func(*args, **kwargs)
-        if (answer := ANSWERS.get(func)) is not None:
+        if (answer := self._answers.get(func)) is not None:
             return answer(self, func, args, kwargs)
         return self.compute(func, args, kwargs)
 
     def compute(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func._opname
         first = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        with self.fake:
-            try:
-                out = func(*args, **kwargs)
-            except RuntimeError:
-                if name in GEMMS:
-                    _fail_as_torch_does(func, args, kwargs)
-                raise
+        out = self._shapes_of(func, args, kwargs)
         self.count(flops_of(func, args, kwargs, out))
         if name in GEMMS:
             self._take_workspace()
+        elif is_grouped(func, args):
+            self.notes[GROUPED] = 1
         if (hidden := hidden_bytes(name, args)) > 0:
             self.remove(self.add(hidden, name, "workspace"))
         self._record(func, name, first, args, out)
         return out
+
+    def _shapes_of(self, func: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            with self.fake:
+                return func(*args, **kwargs)
+        except UNKNOWN as error:
+            try:
+                return self._by_example(self, func, args, kwargs)
+            except Exception:
+                raise error from None
+        except RuntimeError:
+            if func._opname in GEMMS:
+                _fail_as_torch_does(func, args, kwargs)
+            raise
 
     def _record(self, func: Any, name: str, first: Any, args: Any, out: Any) -> None:
         before = len(self.entries)

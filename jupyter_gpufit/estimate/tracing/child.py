@@ -23,16 +23,21 @@ import torch
 from ...cuda.stand_in import autocast, device, uncompiled
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
-from ..reckoning.record import Kind
-from . import loading, recurrent, sparse, surface, whole
-from .books import BookEntry, Books
+from ..asking.worth import means_to_train
+from ..reckoning.record import AUTOCAST, NO_STEP, Kind
+from . import arrived, loading, processes, recurrent, sparse, surface, whole
+from .answers import ANSWERS
+from .books import Books
 from .contained import Contained
-from .failures import CELL, as_the_user_sees_it, limit_of_ours, line_of
+from .entries import BookEntry
+from .example import by_example
+from .failures import CELL, as_the_user_sees_it, in_a_line, limit_of_ours, line_of
 from .hidden import in_place
 from .loops import CUT, Loops, cut_cell, cut_functions
 from .modules import Moves
 from .paths import Paths
 from .quiet import Ipython, silence
+from .so_far import keep_so_far
 from .steps import Steps
 from .unshared import unshare
 
@@ -49,16 +54,21 @@ class Child:
     scratch: Path
     namespace: dict[str, Any] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
+    _kept_peak: int = -1  # bytes, of what was last kept for a bad end
 
     def run(self) -> NoReturn:
         warnings.filterwarnings("ignore")
         torch.set_num_threads(1)
-        silence()
+        notes: Counter[str] = Counter()
+        silence(notes)
         try:
-            self._install()
-        except (AttributeError, ImportError, RuntimeError, TypeError) as error:  # private parts of torch have moved
+            self._install(notes)
+        except Exception as error:  # private parts of torch have moved
             self._tell({"status": "died", "error": f"torch {torch.__version__} cannot be traced: {error}"})
-        self._open()
+        try:
+            self._open()
+        except BaseException as error:  # of objects that the user's own code opens
+            self._tell({"status": "died", "error": in_a_line(error)})
         try:
             code = cut_cell(self.source, CELL)
             with torch.autograd.set_multithreading_enabled(False), CudaShim(self.card, recurrent.KERNELS), self.books:
@@ -69,24 +79,26 @@ class Child:
             self._failed(error)
         self._finish("completed")
 
-    def _install(self) -> None:
-        notes: Counter[str] = Counter()
+    def _install(self, notes: Counter[str]) -> None:
         uncompiled.begin(lambda what: notes.update([what]))  # first: a mode's making imports the compiler
-        self.books = Books(device.begin(), self.card, notes)
+        self.books = Books(device.begin(), self.card, notes, answers=ANSWERS, by_example=by_example)
         self.kept += autocast.begin()
         self.kept += whole.begin(self.books)
         surface.begin(self.books)
         sparse.begin(self.books)
+        processes.begin(self.books)
         self.paths = Paths(self.books, self.namespace)
         self.counted = Steps(self.books, self.paths, self.steps, lambda: self._finish("stopped"))
-        self.counted.loops = self.loops = Loops(self.books, self.paths, self.counted)
+        self.counted.loops = self.loops = Loops(self.books, self.paths, self.counted, self._keep_so_far)
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # which repeats users' errors
 
     def _open(self) -> None:
         linecache.cache[CELL] = (len(self.source), None, self.source.splitlines(keepends=True), CELL)
         contained = Contained(self.books, self.scratch)
         contained.begin()
+        on_device = arrived.begin(self.books)
         opened = self.namespace = self.open_namespace()
+        on_device.found.clear()
         self.paths.namespace = opened
         unshare()
         contained.close_open_ends(self.out)
@@ -106,7 +118,7 @@ class Child:
     def _take_cpu_for_cuda(self) -> None:
         """`device = "cuda" if torch.cuda.is_available() else "cpu"`, computed where there was no GPU."""
         for name, value in self.namespace.items():
-            if "device" in name.lower() and isinstance(value, (str, torch.device)) and str(value) == "cpu":
+            if "device" in name.lower() and issubclass(type(value), (str, torch.device)) and str(value) == "cpu":
                 self.namespace[name] = type(value)("cuda")
                 self.books.notes[f"{name} taken as cuda"] += 1
 
@@ -119,10 +131,25 @@ class Child:
 
     # The end
 
+    def _keep_so_far(self) -> None:
+        """What was seen when a loop had trained enough, for whatever happens to this process later."""
+        if self.books.peak > self._kept_peak:
+            self._kept_peak = self.books.peak
+            keep_so_far(self.scratch, json.dumps({"status": "died"} | self._seen()))
+
     def _failed(self, error: BaseException) -> NoReturn:
         if why := limit_of_ours(error):
             self._finish("died", why, line_of(error))
-        self._finish("failed", as_the_user_sees_it(error), line_of(error))
+        self._finish("failed", as_the_user_sees_it(error) + self._sides(error), line_of(error))
+
+    def _sides(self, error: BaseException) -> str:
+        """Which models of the earlier cells are still on the CPU, where two devices met."""
+        if "on the same device" not in str(error):
+            return ""
+        models = {name: value for name, value in self.namespace.items() if issubclass(type(value), torch.nn.Module)}
+        left = [name for name, model in models.items() if any(p.device.type == "cpu" for p in model.parameters())]
+        said = ", ".join(left)
+        return f' ({said} on the CPU: {left[0]}.to("cuda") in this cell moves it)' if left else ""
 
     def _finish(self, status: str, error: str = "", where: str = "") -> NoReturn:
         """Nothing of the user's runs after this: no `finally`, no `atexit`."""
@@ -140,6 +167,10 @@ class Child:
         books = self.books
         changes = in_place(books.events, books.entries)
         trains = any(entry.saved for entry in books.entries)
+        if not self.counted.counts() and means_to_train(self.source, self.namespace):
+            books.notes[NO_STEP] = 1
+        if autocast.used:
+            books.notes[AUTOCAST] = 1
         used = sorted({block for block, _ in changes})
         index = {block: at for at, block in enumerate(used)}
         rows = [books.entries[block] for block in used]

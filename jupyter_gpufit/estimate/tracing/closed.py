@@ -10,7 +10,7 @@ from ...devices.card import Card
 from ...devices.cards import Context
 from ...units import format_bytes
 from ..reckoning.record import Trace
-from ..reckoning.report import Estimate
+from ..reckoning.report import NO_GPU, Estimate
 
 # Copies of the trainable parameters that an optimizer keeps. Those not named here keep two at most.
 _STATES = {"SGD": 1, "Adagrad": 1, "RMSprop": 1, "Adafactor": 0, "SparseAdam": 2, "Rprop": 2}
@@ -36,10 +36,11 @@ def count(values: Iterable[Any]) -> CountedBytes:
     import torch
 
     values = list(values)
-    modules = [value for value in values if isinstance(value, torch.nn.Module)]
+    # By their types alone: `isinstance` asks the object, which may be anything.
+    modules = [value for value in values if issubclass(type(value), torch.nn.Module)]
     tensors = {id(t): t for module in modules for t in (*module.parameters(), *module.buffers())}
     trained = sum(t.nbytes for t in tensors.values() if t.requires_grad)
-    kinds = [type(value).__name__ for value in values if isinstance(value, torch.optim.Optimizer)]
+    kinds = [type(value).__name__ for value in values if issubclass(type(value), torch.optim.Optimizer)]
     states = max((_STATES.get(kind, _MOST_STATES) for kind in kinds), default=_MOST_STATES)
     return CountedBytes(sum(t.nbytes for t in tensors.values()), trained, states)
 
@@ -73,17 +74,16 @@ def estimate_without_trace(
 
 def why_no_trace(trace: Trace) -> str:
     """What became of the trace, in a sentence's half."""
-    last = trace.error.strip().splitlines()[-1:] or [""]
     match trace.status:
         case "timeout":
             where = f" ({trace.where})" if trace.where else ""
             return f"the cell did not come to its second optimizer step in {trace.seconds:.0f} s{where}"
         case "failed":
-            return f"the cell failed without a device: {last[0]}"
+            return f"the cell failed without a device: {trace.what_went_wrong}"
         case "died":
-            return f"the trial run ended without a word: {last[0]}" if last[0] else "the trial run ended without a word"
+            return f"the trial run could not be made: {trace.what_went_wrong}"
         case _:
-            return "the cell put nothing on a device"
+            return NO_GPU
 
 
 def _what_is_missing(counted: CountedBytes) -> tuple[str, ...]:

@@ -62,6 +62,7 @@ class Contained:
         self._landlocked = landlock(self._scratch)
         self._redirect_opening()
         self._redirect_changes()
+        self._redirect_databases()
         sys.addaudithook(self._audit)
 
     def close_open_ends(self, keep: int) -> None:
@@ -124,6 +125,20 @@ class Contained:
             return paths[-1]
 
         return change
+
+    def _redirect_databases(self) -> None:
+        try:
+            import sqlite3
+        except ImportError:  # a Python built without it
+            return
+        real = sqlite3.connect
+
+        def connect(database: Any, *args: Any, **kwargs: Any) -> Any:
+            path = os.fsdecode(database) if isinstance(database, (str, bytes, os.PathLike)) else ""
+            is_file = path not in ("", ":memory:") and not kwargs.get("uri") and not self._mine(os.path.abspath(path))
+            return real(self._copy_of(os.path.abspath(path), "a") if is_file else database, *args, **kwargs)
+
+        sqlite3.connect = sqlite3.dbapi2.connect = connect
 
     # The second
 

@@ -21,11 +21,21 @@ _NOT_THE_USERS = tuple(
     for path in (
         _HERE,
         _STAND_IN,
-        *(_TORCH / name for name in ("_subclasses", "_prims_common", "_decomp", "_refs", "_library")),
-        *(_TORCH / name for name in ("_ops.py", "_compile.py", "_meta_registrations.py", "utils/_stats.py")),
+        *(_TORCH / name for name in ("_subclasses", "_prims_common", "_decomp", "_refs", "_library", "_dynamo")),
+        *(
+            _TORCH / name
+            for name in ("_ops.py", "_compile.py", "_meta_registrations.py", "utils/_stats.py", "utils/_pytree.py")
+        ),
         _TORCH / "__init__.py",
     )
 )
+
+
+def not_the_users(filename: str) -> bool:
+    """Whether a frame of this file is ours, or one of torch's that only stands between."""
+    return filename.startswith(_NOT_THE_USERS) or filename.startswith("<frozen")
+
+
 _OURS = (
     fake_tensor.DynamicOutputShapeException,
     fake_tensor.DataDependentOutputException,
@@ -37,7 +47,7 @@ _OPERATOR = re.compile(r"aten[.:]+\w+(?:\.\w+)?")
 
 def limit_of_ours(error: BaseException) -> str:
     """Why the cell cannot be traced though it may well run; empty for an error of the user's."""
-    text = str(error)
+    text = in_a_line(error)
     no_kernel = isinstance(error, NotImplementedError) and (STAND_IN in text or "PrivateUse1" in text)
     if not (isinstance(error, _OURS) or no_kernel):
         return ""
@@ -56,13 +66,25 @@ def _operator(error: BaseException) -> str:
 
 def as_the_user_sees_it(error: BaseException) -> str:
     """The traceback, less our frames and those of fake tensors, in the words of a GPU."""
-    told = traceback.TracebackException.from_exception(error)
+    try:
+        told = traceback.TracebackException.from_exception(error)
+    except Exception:  # one of the user's own, whose words are code
+        return in_a_line(error)
     one: traceback.TracebackException | None = told
     while one is not None:
         kept = [frame for frame in one.stack if not frame.filename.startswith(_NOT_THE_USERS)]
         one.stack = traceback.StackSummary.from_list(kept)
         one = one.__cause__ or one.__context__
     return _in_words_of_a_gpu("".join(told.format()).strip())
+
+
+def in_a_line(error: BaseException) -> str:
+    """Its kind and its message."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _in_words_of_a_gpu(text: str) -> str:

@@ -11,7 +11,7 @@ from ...devices.card import Card
 from ...units import MiB
 
 if TYPE_CHECKING:
-    from .books import BookEntry
+    from .entries import BookEntry
 
 aten = torch.ops.aten
 GEMMS = frozenset({"mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation", "addbmm"})
@@ -21,6 +21,14 @@ ACCUMULATES = frozenset({aten.add.Tensor, aten.clone.default, aten.new_empty_str
 def blas_workspace(card: Card) -> int:
     """What torch gives cuBLAS per calling thread (CUDABlas.cpp): 4096 KiB x 2 + 16 KiB x 8, or 32 MiB on Hopper."""
     return 32 * MiB if card.capability >= (9, 0) else 8_519_680
+
+
+def is_grouped(func: Any, args: Sequence[Any]) -> bool:
+    """Whether this is a convolution in several groups."""
+    if "convolution" not in func._opname or "backward" in func._opname:
+        return False
+    at = next((at for at, argument in enumerate(func._schema.arguments) if argument.name == "groups"), len(args))
+    return at < len(args) and args[at] > 1
 
 
 def hidden_bytes(op: str, args: Sequence[Any]) -> int:

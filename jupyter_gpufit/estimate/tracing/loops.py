@@ -8,10 +8,12 @@ layers. Loops of libraries are not rewritten; there the child ends from the opti
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import textwrap
+import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -23,15 +25,18 @@ if TYPE_CHECKING:
     from .steps import Steps
 
 CUT = "__gpufit_cut__"
+_LONGEST_COLLECTING = 20.0  # seconds
 
 
 class Loops:
     """The rewritten loops that are running, innermost last."""
 
-    def __init__(self, books: Books, paths: Paths, steps: Steps) -> None:
+    def __init__(self, books: Books, paths: Paths, steps: Steps, enough: Callable[[], None]) -> None:
         self.books, self.paths, self.steps = books, paths, steps
+        self.enough = enough  # called when a loop is left because it has trained
         self.active: list[weakref.ref[Cut]] = []
         self._step_at_iteration = 0
+        self._collecting_until: float | None = None
 
     def cut(self, items: Iterable[Any] | None) -> Cut:
         """What stands in a `for` for `items`; None: for ever, a `while`."""
@@ -42,6 +47,14 @@ class Loops:
 
     def steps_in_this_iteration(self) -> int:
         return self.books.step - self._step_at_iteration
+
+    def may_collect(self) -> bool:
+        """Before anything was trained, a policy in training mode may gather what it will learn from; for a while."""
+        if self.books.backwards or not self.paths.learning or not self.steps.optimizers():
+            return False
+        if self._collecting_until is None:
+            self._collecting_until = time.monotonic() + _LONGEST_COLLECTING
+        return time.monotonic() < self._collecting_until
 
     def had_enough(self, since: Mapping[int, int], step: int) -> bool:
         taken = [now - since.get(key, 0) for key, now in self.steps.counts().items()]
@@ -66,8 +79,11 @@ class Cut:
         return self
 
     def __next__(self) -> Any:
-        if self._loops.had_enough(self._since, self._step) or self._only_evaluates():
+        trained = self._loops.had_enough(self._since, self._step)
+        if trained or self._only_evaluates():
             self.end()
+            if trained:
+                self._loops.enough()
             raise StopIteration
         self._loops.next_iteration()
         try:
@@ -98,7 +114,7 @@ class Cut:
         self._quiet = self._quiet + 1 if (evaluates or by_hand) and same and not paths.stack else 0
         self._calls, self._backwards, self._live = len(paths.roots), books.backwards, books.now
         self._models = models or self._models
-        return self._quiet >= 2
+        return self._quiet >= 2 and not self._loops.may_collect()
 
 
 class CutLoops(ast.NodeTransformer):
@@ -163,11 +179,12 @@ def cut_functions(namespace: dict[str, Any]) -> list[str]:
 
 def _functions_of(namespace: dict[str, Any]) -> Iterator[FunctionType]:
     for value in list(namespace.values()):
-        inside = list(vars(value).values()) if isinstance(value, type) else [value]
+        # By their types alone: any object may be among the variables, and `isinstance` would ask it.
+        inside = list(vars(value).values()) if issubclass(type(value), type) else [value]
         for one in inside:
-            fn = getattr(one, "__func__", one)  # of a static or class method
-            fn = inspect.unwrap(fn) if isinstance(fn, FunctionType) else fn
-            if isinstance(fn, FunctionType) and fn.__globals__ is namespace:
+            fn = one.__func__ if issubclass(type(one), (staticmethod, classmethod)) else one
+            fn = inspect.unwrap(fn) if type(fn) is FunctionType else fn
+            if type(fn) is FunctionType and fn.__globals__ is namespace:
                 yield fn
 
 
@@ -175,6 +192,8 @@ def _cut_code(fn: FunctionType) -> CodeType | None:
     old = fn.__code__
     if old.co_name == "<lambda>":
         return None
+    if not _may_loop(old):
+        return None  # a dataclass's own methods have no source, and need none
     lines, first = inspect.getsourcelines(old)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     ast.increment_lineno(tree, first - 1)
@@ -188,6 +207,10 @@ def _cut_code(fn: FunctionType) -> CodeType | None:
     found = next((code for code in _codes(module) if code.co_name == old.co_name), None)
     same = found is not None and found.co_freevars == old.co_freevars
     return found.replace(co_qualname=old.co_qualname) if same and found is not None else None
+
+
+def _may_loop(code: CodeType) -> bool:
+    return any("JUMP_BACKWARD" in one.opname for inner in (code, *_codes(code)) for one in dis.get_instructions(inner))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -25,6 +25,7 @@ class Paths:
         self.books, self.namespace = books, namespace
         self.stack: list[str] = []
         self.roots: list[tuple[int, bool, int | None]] = []  # modules the cell called: id, with gradients?, batch size
+        self.learning = False  # whether the last of them was in training mode
         self._phases: list[Any] = []
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
         self._owners: dict[int, str] = {}  # a parameter's id to its module's name
@@ -61,6 +62,7 @@ class Paths:
 
     def _note_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         if not self.stack:
+            self.learning = module.training
             self.roots.append((id(module), torch.is_grad_enabled(), _first_dimension(args)))
         elif self.roots and self.roots[-1][2] is None:  # it was called with keywords, which a hook does not see
             self.roots[-1] = (*self.roots[-1][:2], _first_dimension(args))

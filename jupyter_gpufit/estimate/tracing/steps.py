@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.optim import Optimizer
@@ -21,8 +21,17 @@ from torch.optim.optimizer import (
 )
 
 from .books import Books
-from .loops import Loops
 from .paths import Paths
+
+_BY_HAND = 0  # in place of an optimizer's id
+
+
+class RunningLoops(Protocol):
+    """What is asked of the loops that are being cut; see loops.py."""
+
+    @property
+    def active(self) -> Sized: ...
+    def steps_in_this_iteration(self) -> int: ...
 
 
 @dataclass
@@ -36,7 +45,7 @@ class StepsTaken:
 class Steps:
     def __init__(self, books: Books, paths: Paths, steps: int, stop: Callable[[], None]) -> None:
         self.books, self.paths, self.steps, self.stop = books, paths, steps, stop
-        self.loops: Loops | None = None  # which counts by us
+        self.loops: RunningLoops | None = None  # which counts by us
         self.samples = 0  # that data loaders gave
         self.taken: dict[int, StepsTaken] = {}
         self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
@@ -55,6 +64,7 @@ class Steps:
     def begin(self) -> None:
         register_optimizer_step_pre_hook(self._before)
         register_optimizer_step_post_hook(self._after)
+        self.books.backward_ended = self._by_hand
         _take_foreach()
         for name in ("__init__", "__setstate__"):
             setattr(Optimizer, name, self._noticing(getattr(Optimizer, name)))
@@ -89,13 +99,21 @@ class Steps:
         if self._enough():
             self.stop()
 
+    def _by_hand(self, first: int) -> None:
+        """A backward where no optimizer is: the cell takes its step itself."""
+        if not self.optimizers():
+            self.books.label_born_since(first, "gradient")
+            self._mark(_BY_HAND, lambda: 0)
+
     def _count(self, optimizer: Optimizer) -> None:
+        groups = optimizer.param_groups
+        self._mark(id(optimizer), lambda: sum(p.numel() for group in groups for p in group["params"]))
+
+    def _mark(self, key: int, elements: Callable[[], int]) -> None:
         self.books.step += 1
-        taken = self.taken.get(id(optimizer))
-        if taken is None:
-            elements = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
-            taken = self.taken[id(optimizer)] = StepsTaken(elements)
-        taken.marks.append((self.books.flops, self.samples, len(self.paths.roots)))
+        if key not in self.taken:
+            self.taken[key] = StepsTaken(elements())
+        self.taken[key].marks.append((self.books.flops, self.samples, len(self.paths.roots)))
 
     def _enough(self) -> bool:
         """Whether to end in this step. The cell's own loops are left by themselves, but not one of a library."""

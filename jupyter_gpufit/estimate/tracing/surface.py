@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,9 @@ class Quiet:
     def query(self) -> bool:
         return True
 
+    def is_capturing(self) -> bool:
+        return False
+
     def elapsed_time(self, end: object) -> float:
         return 1.0
 
@@ -67,12 +71,32 @@ def begin(books: Books) -> None:
         _everywhere(name, type(name, (Quiet,), {}))
     for name in ("current_stream", "default_stream"):
         _everywhere(name, lambda *args, **kwargs: Quiet())
-    torch.accelerator.is_available = _always(True)
+    _accelerator()
     for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Bool"):
         setattr(torch.cuda, f"{name}Tensor", _typed(getattr(torch, f"{name}Tensor")))
     if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # libraries with kernels of their own ask at import
         torch._C._cuda_getCurrentRawStream = _always(0)
     _step_always()
+
+
+def _accelerator() -> None:
+    """The newer name for the same; only torch's own code may learn that it is the stand-in."""
+    real: Callable[..., torch.device | None] = torch.accelerator.current_accelerator
+
+    def current(*args: Any, **kwargs: Any) -> torch.device | None:
+        asker = sys._getframe(1).f_globals.get("__name__", "")
+        return real(*args, **kwargs) if asker.startswith("torch.") else torch.device("cuda")
+
+    torch.accelerator.current_accelerator = current
+    torch.accelerator.is_available = _always(True)
+    torch.accelerator.device_count = _always(1)
+    torch.accelerator.current_device_index = torch.accelerator.current_device_idx = _always(0)
+    vars(torch.accelerator)["current_stream"] = lambda *args: Quiet()
+    for name in ("synchronize", "set_device_index", "set_device_idx", "set_stream", "empty_cache"):
+        setattr(torch.accelerator, name, _always(None))
+    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved", "memory_stats"):
+        if hasattr(torch.accelerator, name):
+            setattr(torch.accelerator, name, getattr(torch.cuda, name))
 
 
 def _everywhere(name: str, value: Any) -> None:

@@ -18,15 +18,17 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...devices.card import Card
-from ..reckoning.record import Change, Trace, TracedStorage
+from ..reckoning.record import Change, Status, Trace, TracedStorage
+from .so_far import seen_so_far
 
 _WHERE = signal.SIGRTMIN + 7  # a signal that no cell handles
 _LINE = re.compile(r'File "<cell>", line (\d+)')
+_MOST_WORDS, _MOST_LOG = 200, 5000  # characters of a log, in a sentence and behind it
 _LAST_WORDS = 2.0  # seconds in which a late child says where it is
 
 
@@ -56,7 +58,14 @@ def trace_cell(
         running = _fork(lambda out: child_type(source, open_namespace, card, steps, out, scratch).run())
         body, late = _wait(running, began + limit, stop)
         status = _end(running)
-        return _result(body, late, status, running.log_text(), source, limit, time.monotonic() - began)
+        log, seconds = running.log_text(), time.monotonic() - began
+        if not late and body.endswith(b"\n"):
+            return _told(json.loads(body), seconds)
+        how: tuple[Status, str] = (
+            ("timeout", f"It took more than {limit:g} s.") if late else ("died", _how(status, log))
+        )
+        # After the steps that were watched nothing can cost the number any more: what was seen then is kept.
+        return replace(_told(seen_so_far(scratch), seconds), status=how[0], error=how[1], where=_where(log, source))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -95,6 +104,7 @@ class Running:
     log: int  # file descriptor
 
     def log_text(self) -> str:
+        """To be read once: it is closed with that."""
         with open(self.log, "rb") as file:
             file.seek(max(0, os.fstat(self.log).st_size - 20_000))
             return file.read().decode(errors="replace").strip()
@@ -113,9 +123,9 @@ def _fork(run: Callable[[int], None]) -> Running:
         os.close(result)
         _leave_parent(log)
         run(out)
-    except BaseException:
-        with open(log, "w", closefd=False) as file:
-            traceback.print_exc(file=file)
+    except BaseException as error:
+        with open(log, "a", closefd=False) as file:
+            file.write("".join(traceback.format_exception_only(error)))
     finally:
         os._exit(1)
 
@@ -174,28 +184,22 @@ def _end(running: Running) -> int:
     return os.waitpid(running.pid, 0)[1]
 
 
-def _result(body: bytes, late: bool, status: int, log: str, source: str, limit: float, seconds: float) -> Trace:
-    if late:
-        return Trace("timeout", f"It took more than {limit:g} s.", _where(log, source), seconds=seconds)
-    if not body.endswith(b"\n"):
-        return Trace("died", f"{_how(status)}\n{_last_words(log)}".strip(), _where(log, source), seconds=seconds)
-    found: dict[str, Any] = json.loads(body)
+def _told(found: dict[str, Any], seconds: float) -> Trace:
     blocks = tuple(TracedStorage(*row) for row in found.pop("blocks", ()))
     changes = tuple(Change(*row) for row in found.pop("changes", ()))
-    return Trace(**found, blocks=blocks, changes=changes, seconds=seconds)
+    return Trace(**{"status": "died"} | found, blocks=blocks, changes=changes, seconds=seconds)
 
 
-def _last_words(log: str) -> str:
-    """What the child wrote, less our own frames and the list of extension modules."""
-    words = log.split("\nExtension modules:")[0].splitlines()
-    start = next((at for at, line in enumerate(words) if "child.py" in line and line.startswith("  File")), len(words))
-    return "\n".join(words[:start][-60:])
-
-
-def _how(status: int) -> str:
+def _how(status: int, log: str) -> str:
+    """How a child ended that could tell nothing: the reason in the first line, all that is known behind it."""
+    words = log.split("\nExtension modules:")[0].strip()
     if os.WIFSIGNALED(status):
-        return f"The traced copy of the cell was ended by {signal.Signals(os.WTERMSIG(status)).name}."
-    return f"The traced copy of the cell ended with status {os.waitstatus_to_exitcode(status)}."
+        reason = f"{signal.Signals(os.WTERMSIG(status)).name} ended it"
+    else:
+        reason = f"its process ended with status {os.waitstatus_to_exitcode(status)}"
+    # Of Python's own report of a crash only the cell's line matters, which is found in it elsewhere.
+    said = " ".join(line for part in words.split("Fatal Python error")[0].splitlines() if (line := part.strip()))
+    return f"{reason}{f': {said[-_MOST_WORDS:]}' if said else ''}\n{words[-_MOST_LOG:]}".strip()
 
 
 def _where(log: str, source: str) -> str:

@@ -45,7 +45,7 @@ def _see_backward(books: Books) -> None:
     card: Card = books.card
 
     def backward(*args: Any, **kwargs: Any) -> Any:
-        was = books.phase
+        was, first = books.phase, len(books.entries)
         if was != "backward":
             books.backward_begins()
         books.phase = "backward"
@@ -54,6 +54,8 @@ def _see_backward(books: Books) -> None:
                 return real(*args, **kwargs)
         finally:
             books.phase = was
+            if was != "backward":
+                books.backward_ended(first)
 
     for module in (torch.autograd, torch.autograd.graph):
         if hasattr(module, "_engine_run_backward"):

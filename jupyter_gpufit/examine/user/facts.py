@@ -29,7 +29,7 @@ from ...jobs.store import jobs_dir
 from ...lab import Lab, open_lab
 from ...lab.directory import file_system
 from ...settings import Settings, load_settings
-from ...system.directories import runtime_dir
+from ...system.runtime import runtime_dir
 from ...system.trust import check_trusted
 from ...system.users import user_name
 from ..lab.facts import sysctls
@@ -63,12 +63,14 @@ class DevicesFound:
     devices: tuple[Device, ...]
     driver: DriverFacts | None  # None: no GPU was asked for, or there is none
     trouble: str = ""
+    by_default: bool = False  # a slot that nobody chose
 
 
 def devices(settings: Settings) -> DevicesFound:
     try:
         found = read_devices(settings)
-        return DevicesFound(found, None if found[0].kind == "slot" else read_driver())
+        slots = found[0].kind == "slot"
+        return DevicesFound(found, None if slots else read_driver(), by_default=slots and not settings.devices.strip())
     except GpufitError as error:
         return DevicesFound((), None, str(error))
 

@@ -53,7 +53,12 @@ def devices(found: DevicesFound) -> Iterator[Finding]:
     slots = [device for device in found.devices if device.kind == "slot"]
     if slots:
         sizes = ", ".join(format_bytes(slot.total) for slot in slots)
-        yield ok(f"{len(slots)} CPU slots ({sizes}); GPUs are not looked at while the setting devices names slots.")
+        if found.by_default:
+            yield ok(
+                f"No GPU is in this machine; cells run on a CPU slot ({sizes}). The setting devices chooses others."
+            )
+        else:
+            yield ok(f"{len(slots)} CPU slots ({sizes}); GPUs are not looked at while the setting devices names slots.")
     for device in found.devices:
         if device.kind != "slot":
             yield _gpu(device)

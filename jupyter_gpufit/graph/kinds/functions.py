@@ -125,7 +125,7 @@ def fill_class(cls: type, state: dict[str, Any]) -> None:
 
 def reduce_cached(fn: Any, pickler: Pickler) -> Reduced:
     """A function under lru_cache travels without what it has cached."""
-    if fn.__wrapped__.__globals__ is not pickler.namespace and fn.__module__ != "__main__":
+    if getattr(fn.__wrapped__, "__globals__", None) is not pickler.namespace and fn.__module__ != "__main__":
         return NotImplemented
     parameters = fn.cache_parameters()
     return make_cached, (fn.__wrapped__, parameters["maxsize"], parameters["typed"]), fn.__dict__ or None

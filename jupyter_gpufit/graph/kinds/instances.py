@@ -8,14 +8,17 @@ model's, and changing an attribute is changing a dict.
 from __future__ import annotations
 
 import copyreg
+import functools
 import hashlib
 import pickle
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import islice
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
+
+from cloudpickle.cloudpickle import _should_pickle_by_reference
 
 from ..kind import Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
@@ -30,16 +33,14 @@ def find(cls: type) -> Kind | None:
     if cls.__module__ == "builtins" and cls.__reduce_ex__ is _OBJECT.__reduce_ex__ and not hasattr(cls, "__setstate__"):
         return IMMUTABLE
     if not is_plain(cls):
-        return GENERIC
+        return ARCHIVED if _archives(cls) else GENERIC
     return INSTANCE if cls.__getstate__ is _OBJECT.__getstate__ else STORABLE
 
 
 def is_plain(cls: type) -> bool:
     """Whether objects of this class are their attributes and nothing else."""
-    slots = len(slots_of(cls))
-    expected = object.__basicsize__ + _POINTER * ((cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0) + slots)
     return (
-        cls.__basicsize__ <= expected  # a class written in C keeps more: it must know how to pickle it
+        _is_laid_out_plainly(cls)  # a class written in C keeps more: it must know how to pickle it
         and cls.__reduce_ex__ is _OBJECT.__reduce_ex__
         and cls.__reduce__ is _OBJECT.__reduce__
         and cls not in copyreg.dispatch_table
@@ -97,13 +98,32 @@ def instance_state(obj: Any) -> tuple[Any, ...]:
 
 def fill_instance(obj: Any, state: tuple[Any, ...]) -> None:
     cls, *own = state
+    if len(own) > 2:  # the attributes of all instances, which the class itself holds
+        owner, name = own[2]
+        type.__setattr__(owner, name, own[0])
     if type(obj) is not cls:
         object.__setattr__(obj, "__class__", cls)  # as torch's parametrizations do
     set_attributes(obj, (own[0], own[1]))
 
 
 def reduce_instance(obj: Any, pickler: Pickler) -> Reduced:
-    return *make(obj, pickler), instance_state(obj), None, None, fill_instance
+    state = instance_state(obj)
+    shared = _held_by_class(type(obj), state[1])
+    return *make(obj, pickler), state if shared is None else (*state, shared), None, None, fill_instance
+
+
+def _held_by_class(cls: type, own: Any) -> tuple[type, str] | None:
+    """Where a class has the one `__dict__` of all its instances, as accelerate's states have it."""
+    for owner in cls.__mro__[:-1]:
+        for name in _dicts_of(owner):
+            if vars(owner).get(name) is own and own is not None:
+                return owner, name
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _dicts_of(cls: type) -> tuple[str, ...]:
+    return tuple(name for name, value in vars(cls).items() if type(value) is dict and not name.startswith("__"))
 
 
 INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance)
@@ -276,3 +296,109 @@ def fill_generic(obj: Any, state: tuple[Any, Any, Any]) -> None:
 
 GENERIC = Kind(reduce=reduce_generic, state=generic_state, fill=fill_generic, mark=generic_mark)
 IMMUTABLE = Kind(reduce=reduce_generic)
+
+
+# A class written in Python with a __reduce__ of its own. Made for storing, it may write an archive, from which another
+# object is made, and its parts anew: the notebook's own would never be trained. So it travels as its attributes, unless
+# these lead to what cannot travel, or it is found again by plain values, as a logger is by its name. Of such a one its
+# way is taken, and on the way back it becomes what that makes.
+
+
+def _archives(cls: type) -> bool:
+    """Whether its objects are their attributes, whatever they say when they are pickled."""
+    ways = (cls.__reduce_ex__, cls.__reduce__)
+    return (
+        cls.__dictoffset__ != 0
+        and _is_laid_out_plainly(cls)
+        and any(isinstance(way, FunctionType) for way in ways)
+        and cls not in copyreg.dispatch_table
+        and (cls.__module__ == "__main__" or _should_pickle_by_reference(cls))
+    )
+
+
+def _is_laid_out_plainly(cls: type) -> bool:
+    slots = len(slots_of(cls))
+    expected = object.__basicsize__ + _POINTER * ((cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0) + slots)
+    return cls.__basicsize__ <= expected
+
+
+def _is_trained(obj: Any) -> bool:
+    """Whether a tensor or an array is among what it holds."""
+    known: dict[type, Kind] = {}
+    seen: set[int] = {id(obj)}
+    todo = deque[Any](_inside(obj, STORABLE))
+    while todo and len(seen) < _MANY:
+        value = todo.popleft()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if _is_array(type(value)):
+            return True
+        kind = kind_of(type(value), known)
+        todo.extend(_inside(value, STORABLE if kind is ARCHIVED else kind))
+    return False
+
+
+def _is_array(cls: type) -> bool:
+    return any(one.__name__ in ("Tensor", "ndarray") for one in cls.__mro__)
+
+
+_VALUES = (str, bytes, int, float, complex, bool, type(None), type, FunctionType)
+
+
+def _goes_by_values(obj: Any) -> bool:
+    """Whether its own way is taken: it is made, or found again, by values that no training changes."""
+    if _is_trained(obj):
+        return False
+    if type(obj).__module__ == "__main__":
+        return True  # the user's own way, which may be to refuse
+    try:
+        found = reduced(obj)
+    except NotImplementedError:
+        return False  # it is a part of something that knows a way
+    except Exception:
+        return True
+    return isinstance(found, str) or (len(found) == 2 and _are_values(found[1]))
+
+
+def _are_values(found: tuple[Any, ...]) -> bool:
+    return all(isinstance(one, _VALUES) or (type(one) is tuple and _are_values(one)) for one in found)
+
+
+def reduce_archived(obj: Any, pickler: Pickler) -> Reduced:
+    if not _goes_by_values(obj) and not _holds_refused(obj, pickler):
+        return *make(obj, pickler), ("as it is", *instance_state(obj)), None, None, fill_archived
+    return reduce_generic(obj, pickler)
+
+
+def archived_state(obj: Any) -> Any:
+    if not _goes_by_values(obj) and not _holds_refused(obj):
+        return "as it is", *instance_state(obj)
+    found = reduced(obj)
+    if isinstance(found, str):
+        return None
+    return ("its way", generic_state(obj)) if len(found) > 2 else ("anew", *found[:2])
+
+
+def archived_mark(obj: Any) -> Any:
+    if not _goes_by_values(obj):
+        return storable_mark(obj)
+    try:
+        return hashlib.blake2b(pickle.dumps(reduced(obj), 5)).digest()
+    except Exception:
+        return object()
+
+
+def fill_archived(obj: Any, state: Any) -> None:
+    way, *what = state
+    if way == "as it is":
+        fill_instance(obj, tuple(what))
+    elif way == "its way":
+        fill_generic(obj, what[0])
+    else:
+        made = what[0](*what[1])
+        if made is not obj:
+            fill_instance(obj, instance_state(made))
+
+
+ARCHIVED = Kind(reduce=reduce_archived, state=archived_state, fill=fill_archived, mark=archived_mark)

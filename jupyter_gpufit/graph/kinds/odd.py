@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import io
 import itertools
 import os
@@ -40,11 +39,9 @@ class _Gone:
 
 
 def find(cls: type) -> Kind | None:
-    if cls is itertools.pairwise:
-        return Kind(reduce=reduce_pairwise, replaced=True)
     if (cls.__module__, cls.__name__) == ("numpy", "flatiter"):
         return Kind(reduce=reduce_flat, replaced=True)
-    if cls in _ITERATORS or cls.__module__ == "itertools":
+    if cls in _ITERATORS:
         # Where they are cannot be set in place for most of them, so the names that hold one get a new one.
         return Kind(reduce=reduce_generic, replaced=True)
     if issubclass(cls, io.IOBase) and not issubclass(cls, io.StringIO | io.BytesIO):
@@ -141,18 +138,6 @@ def find_match(pattern: re.Pattern[Any], call: str, args: Any) -> Any:
 
 def find_nth_match(pattern: re.Pattern[Any], number: int, args: Any) -> Any:
     return next(itertools.islice(pattern.finditer(*args), number, None))
-
-
-def reduce_pairwise(obj: Any, pickler: Pickler) -> Reduced:
-    """It holds an iterator and the value before."""
-    if sys.version_info >= (3, 13):  # and more than that
-        return reduce_generic(obj, pickler)
-    held = [one for one in gc.get_referents(obj) if one is not type(obj)]
-    return make_pairwise, (held[0] if held else (), held[1:])
-
-
-def make_pairwise(left: Any, before: list[Any]) -> Any:
-    return itertools.pairwise(itertools.chain(before, left) if before else left)
 
 
 def reduce_flat(obj: Any, pickler: Pickler) -> Reduced:

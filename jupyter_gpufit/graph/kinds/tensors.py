@@ -12,6 +12,7 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from ...devices import sides
 from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
 from ..refusals import why_not
@@ -28,6 +29,12 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_optimizer, state=INSTANCE.state, fill=fill_instance)
     if issubclass(cls, DataLoader) and why_not(cls) is None:
         return Kind(reduce=reduce_loader, state=loader_state, fill=fill_loader)
+    if issubclass(cls, torch._C.Generator):
+        return Kind(reduce=reduce_generator, state=generator_state, fill=fill_generator)
+    if issubclass(cls, torch.Stream):
+        return Kind(reduce=reduce_stream)
+    if issubclass(cls, torch.Event):
+        return Kind(reduce=reduce_event)
     if cls.__module__ == "torch._dynamo.eval_frame" and cls.__name__ == "OptimizedModule":
         from .compiled import COMPILED_MODULE
 
@@ -63,13 +70,23 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
             return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
         if is_plain(t):
-            return make_tensor, (type(t), t.dtype), tensor_state(t), None, None, fill_tensor
+            state = tensor_state(t)
+            if sides.on_device(state[1]):
+                return make_device_tensor, (type(t), state[1], state[2]), state, None, None, fill_tensor
+            return make_tensor, (type(t), t.dtype), state, None, None, fill_tensor
         return reduce_generic(t.detach() if t.grad_fn is not None else t, pickler)
 
 
 def make_tensor(cls: type, dtype: torch.dtype) -> torch.Tensor:
     empty = torch.empty(0, dtype=dtype, device="cpu")
     return empty if cls is torch.Tensor else _as_class(cls, empty)
+
+
+def make_device_tensor(cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...]) -> torch.Tensor:
+    """In one go, since what an estimate makes of it cannot be given other memory later."""
+    with _untouched():
+        made = sides.here.tensor(storage, *looks)
+        return made if cls is torch.Tensor else sides.here.as_class(cls, made)
 
 
 def make_meta(
@@ -90,9 +107,11 @@ def tensor_state(t: torch.Tensor) -> Any:
             return t.detach()
         looks = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
         leaf = _is_leaf(t)
+        grad = t.grad if leaf else None
+        if grad is not None and sides.on_device(t.untyped_storage()):
+            sides.note(grad)
         extra = (t._backward_hooks, getattr(t, "_post_accumulate_grad_hooks", None)) if leaf else (None, None)
         own = dict(t.__dict__) or None
-        grad = t.grad if leaf else None
         return type(t), t.untyped_storage(), looks, t.device.type == "cpu", t.requires_grad, grad, own, extra
 
 
@@ -105,6 +124,8 @@ def _is_leaf(t: torch.Tensor) -> bool:
 
 def tensor_mark(t: torch.Tensor) -> Any:
     with _untouched():
+        if t.device.type == "cuda":
+            return object()  # nothing tells whether its bytes have changed, so they go back
         return tensor_state(t) if is_plain(t) else (type(t), *(part.data_ptr() for part in _parts(t)))
 
 
@@ -125,14 +146,10 @@ def fill_tensor(t: torch.Tensor, state: Any) -> None:
             t.data = state
             return
         cls, storage, (dtype, offset, size, stride), on_cpu, requires_grad, grad, own, (hooks, late_hooks) = state
-        new = torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, size, stride)
-        if type(t) is not cls:  # a parameter of a lazy module that has its shape now
-            t.data, t.__class__ = new, cls
-        elif not on_cpu and _same_look(t, new):
-            t.data.copy_(new)  # it only went to a GPU, so whoever shares its bytes here sees the result
-        elif t.data_ptr() != new.data_ptr() or not _same_look(t, new):
-            t.data = new
-        t.__dict__.clear()
+        if storage.device.type == "cpu":  # else it was just made there, and has a device's or a fake's own ways
+            new = torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, size, stride)
+            _place(t, cls, new, moved=not on_cpu)
+            t.__dict__.clear()
         t.__dict__.update(own or {})
         if _is_leaf(t):
             t.requires_grad_(requires_grad)
@@ -142,6 +159,17 @@ def fill_tensor(t: torch.Tensor, state: Any) -> None:
                 t._backward_hooks = hooks
             if getattr(t, "_post_accumulate_grad_hooks", None) is not late_hooks:
                 t._post_accumulate_grad_hooks = late_hooks
+
+
+def _place(t: torch.Tensor, cls: type, new: torch.Tensor, *, moved: bool) -> None:
+    if type(t) is not cls:  # a parameter of a lazy module that has its shape now
+        t.data, t.__class__ = new, cls
+    elif sides.is_told and sides.on_device(new.untyped_storage()) != sides.on_device(t.untyped_storage()):
+        t.data = new  # the cell moved it, and left what shares its bytes here where it was
+    elif moved and _same_look(t, new):
+        t.data.copy_(new)  # it only went to a GPU, so whoever shares its bytes here sees the result
+    elif t.data_ptr() != new.data_ptr() or not _same_look(t, new):
+        t.data = new
 
 
 def _same_look(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -172,7 +200,9 @@ def reduce_storage(storage: torch.UntypedStorage, pickler: Pickler) -> Reduced:
         number = pickler.recorder.number(storage.data_ptr(), nbytes, storage)
     else:
         number = pickler.recorder.foreign(nbytes, lambda buffer: _copy_to(buffer, storage))
-    return make_storage, (pickler.recorder, number)
+    is_ours = sides.on_device(storage)
+    pickler.on_device |= is_ours
+    return make_storage, (pickler.recorder, number, *([True] if is_ours else []))
 
 
 def _copy_to(buffer: Any, storage: torch.UntypedStorage) -> None:
@@ -181,11 +211,12 @@ def _copy_to(buffer: Any, storage: torch.UntypedStorage) -> None:
     torch.frombuffer(buffer, dtype=torch.uint8).copy_(source)
 
 
-def make_storage(opener: Opener, number: int) -> torch.UntypedStorage:
+def make_storage(opener: Opener, number: int, on_device: bool = False) -> torch.UntypedStorage:
     buffer, offset, nbytes = opener.place(number)
-    if not nbytes:
-        return torch.UntypedStorage(0)
-    return torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage()
+    made = torch.UntypedStorage(0)
+    if nbytes:
+        made = torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage()
+    return sides.here.storage(made) if on_device else made
 
 
 def storage_mark(storage: torch.UntypedStorage) -> tuple[int, int]:
@@ -210,22 +241,69 @@ def make_typed(untyped: torch.UntypedStorage, dtype: torch.dtype) -> Any:
 def reduce_generator(generator: torch.Generator, pickler: Pickler) -> Reduced:
     if generator is torch.default_generator:
         return find_default_generator, ()
-    return torch.Generator, ("cpu",), generator_state(generator), None, None, fill_generator
+    device = "cuda" if sides.generator_on_device(generator) else "cpu"
+    pickler.on_device |= device == "cuda"
+    return make_generator, (device,), generator_state(generator), None, None, fill_generator
 
 
 def find_default_generator() -> torch.Generator:
     return torch.default_generator
 
 
-def generator_state(generator: torch.Generator) -> bytes | None:
-    own = generator is not torch.default_generator and generator.device.type == "cpu"
-    return bytes(generator.get_state().numpy()) if own else None
+def make_generator(device: str) -> torch.Generator:
+    return torch.Generator(device)
 
 
-def fill_generator(generator: torch.Generator, state: bytes | None) -> None:
+def generator_state(generator: torch.Generator) -> Any:
+    """Of a device's: its seed, and its state on each kind of device that it was on. One means nothing to the other, so
+    on a new kind it begins at its seed."""
+    if generator is torch.default_generator:
+        return None
+    now = bytes(generator.get_state().cpu().numpy())
+    if not sides.generator_on_device(generator):
+        return now
+    kind = "cuda" if type(generator) is torch._C.Generator else "cpu"
+    seed, (then, others) = generator.initial_seed(), getattr(generator, _ELSEWHERE, (now, ()))
+    return seed, ((kind, now), *(others if now == then else ()))
+
+
+_ELSEWHERE = "_gpufit_elsewhere"  # what the generator was here when it came, and what it was on other kinds of device
+
+
+def fill_generator(generator: torch.Generator, state: Any) -> None:
     if state is None:
-        return  # a GPU's: a CPU's generator cannot go on from there
-    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        return
+    if isinstance(state, bytes):
+        generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        return
+    seed, states = state
+    kind = "cuda" if generator.device.type == "cuda" else "cpu"
+    generator.manual_seed(seed)
+    for known, found in states:
+        if known == kind:
+            generator.set_state(torch.frombuffer(bytearray(found), dtype=torch.uint8))
+    if type(generator) is not torch._C.Generator:
+        others = tuple(one for one in states if one[0] != kind)
+        setattr(generator, _ELSEWHERE, (bytes(generator.get_state().numpy()), others))
+
+
+def reduce_stream(stream: torch.Stream, pickler: Pickler) -> Reduced:
+    pickler.on_device = True
+    return make_stream, ()
+
+
+def make_stream() -> Any:
+    """One of this process's: what an earlier cell has put on its own has long been done."""
+    return torch.cuda.Stream()
+
+
+def reduce_event(event: torch.Event, pickler: Pickler) -> Reduced:
+    pickler.on_device = True
+    return make_event, ()
+
+
+def make_event() -> Any:
+    return torch.cuda.Event(enable_timing=True)
 
 
 def reduce_optimizer(optimizer: Optimizer, pickler: Pickler) -> Reduced:
@@ -262,5 +340,4 @@ _KINDS: dict[type, Kind] = {
         reduce=reduce_storage, state=torch.UntypedStorage.clone, fill=fill_storage, mark=storage_mark
     ),
     torch.storage.TypedStorage: Kind(reduce=reduce_typed),
-    torch.Generator: Kind(reduce=reduce_generator, state=generator_state, fill=fill_generator),
 }

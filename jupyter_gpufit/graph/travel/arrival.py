@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,10 @@ from ..sources import make_known
 from ..spans import Recorder
 from ..stream import (
     NOT_OURS,
+    Around,
     GraphPickler,
     GraphUnpickler,
+    Here,
     Namespace,
     Refusal,
     a_thing,
@@ -54,13 +56,32 @@ def open_graph(
         files = [(path, writable and not private) for path, writable in header["files"]]
         opener.extend(header["table"], files, source)
         unpickler = GraphUnpickler(stream, [namespace, opener], opener, header["buffers"])
+        if header.get("anchored"):
+            unpickler.load()
         for name in header["names"]:
+            if name == header.get("around"):
+                _open_around(header["names"], name, unpickler, values)
+                break
             values[name] = unpickler.load()
     except CannotArrive as error:
         raise CannotArrive(name, error.why) from error
     except Exception as error:
         raise CannotArrive(name, f"{type(error).__name__}: {error}.") from error
-    return OpenedGraph(header, unpickler.objects(), opener)
+    objects = unpickler.objects()  # what could not be opened keeps its numbers: the reply's come after them
+    objects += [object() for _ in range(header.get("objects", 0) - len(objects))]
+    return OpenedGraph(header, objects, opener)
+
+
+def _open_around(names: Sequence[str], first: str, unpickler: GraphUnpickler, values: Namespace) -> None:
+    """What travels around the variables, and what only that uses: where it cannot be opened, a sentence stands there.
+
+    It is not worth a job, and comes last: nothing else is in the rest of the stream.
+    """
+    try:
+        for name in names[names.index(first) :]:
+            values[name] = unpickler.load()
+    except Exception as error:
+        values[first] = {"failed": f"What earlier cells set in libraries could not be opened in the worker: {error}"}
 
 
 def receive(graph: bytes, memory: GraphMemory, namespace: Namespace, *, private: bool = False) -> Arrival:
@@ -73,7 +94,7 @@ def receive(graph: bytes, memory: GraphMemory, namespace: Namespace, *, private:
     began = time.time()
     with without_collecting():
         opened = open_graph(graph, whole, namespace, namespace, private=private)
-        marks = list(_marks(opened.objects, kinds))
+        marks = list(_marks(opened.objects, kinds, frozenset(opened.header.get("anchored", ()))))
     return Arrival(graph, memory, namespace, opened, whole, marks, dict(namespace), kinds, began)
 
 
@@ -91,23 +112,38 @@ class Arrival:
     kinds: dict[type, Kind] = field(repr=False)
     began: float  # seconds since 1970: before anything here could have written to a file that came along
 
-    def reply(self, skip: Callable[[str], bool] = lambda name: False) -> Reply:
+    def reply(self, skip: Callable[[str], bool] = lambda name: False, around: Around | None = None) -> Reply:
         """Write what the cell assigned, deleted and changed. What cannot be sent stays, and the reply names it."""
         with without_collecting():
             try:
-                return self._reply(skip)
+                return self._reply(skip, around)
             except RecursionError:
-                return deeply(lambda: self._reply(skip))
+                return deeply(lambda: self._reply(skip, around))
 
-    def _reply(self, skip: Callable[[str], bool]) -> Reply:
+    def _reply(self, skip: Callable[[str], bool], around: Around | None) -> Reply:
         deleted = [name for name in self.opened.header["names"] if name not in self.namespace]
         changed = [(obj, kind) for obj, kind, then in self.marks if not unchanged(then, kind.picture(obj))]
         bound = {name: value for name, value in list(self.namespace.items()) if self._is_new(name, value, skip)}
+        if around is not None:
+            bound.pop(around.name, None)
         broken: list[Refusal] = []
-        while (written := self._write(bound, changed, broken)) is None:
+        there: list[Here] = []
+        stored: Mapping[int, Any] = {}
+        while True:
+            written = self._write(bound, changed, broken, around, there, stored)
+            if around is not None and _is_of_it(around, broken, written):
+                around.leave()
+                broken = [one for one in broken if one.name != around.name]
+                continue
+            if written is not None:
+                found = [] if around is None else self._standing(around, written[0])
+                if len(found) == len(there) and (stored or not (stored := written[0].stored_ids())):
+                    break
+                there = found
+                continue
             bound = {name: value for name, value in bound.items() if all(value is not one.obj for one in broken)}
             changed = [(obj, kind) for obj, kind in changed if all(obj is not one.obj for one in broken)]
-        pickler, recorder = written
+        pickler, recorder, anchored = written
         layout = recorder.lay_out()
         memory = GraphMemory.create(layout.size)
         memory.write(layout.pieces)
@@ -117,6 +153,8 @@ class Arrival:
             "bound": list(bound),
             "deleted": deleted,
             "changes": len(changed),
+            "anchored": anchored,
+            "around": None if around is None else around.name,
             "left_behind": [self._place(refusal) for refusal in (*broken, *pickler.refusals[:100])],
             "table": layout.table,
             "files": layout.files,
@@ -134,27 +172,48 @@ class Arrival:
         same = name in self.bindings and self.bindings[name] is value
         return not same or kind_of(type(value), self.kinds).replaced
 
+    def _standing(self, around: Around, pickler: GraphPickler) -> list[Here]:
+        """What the reply leads to, the kernel has, too, and did not send."""
+        came = {id(obj) for obj in self.opened.objects}
+        return [one for one in around.standing(pickler.known()) if id(one[0]) not in came]
+
     def _write(
-        self, bound: Namespace, changed: list[tuple[Any, Kind]], broken: list[Refusal]
-    ) -> tuple[GraphPickler, Recorder] | None:
-        """Pickle it all; None if one object breaks the stream, which is then among `broken`."""
+        self,
+        bound: Namespace,
+        changed: list[tuple[Any, Kind]],
+        broken: list[Refusal],
+        around: Around | None,
+        there: list[Here],
+        stored: Mapping[int, Any],
+    ) -> tuple[GraphPickler, Recorder, list[int]] | None:
+        """Pickle it all; None if one object breaks the stream, which is then among `broken`.
+
+        `stored`: objects whose id() is a number somewhere in it.
+        """
         recorder = Recorder(len(self.opened.opener), self.whole.offset_of)
         objects = [self.namespace, recorder, *self.opened.objects[2:]]
         origins = origins_by_id(objects, {cls for cls, kind in self.kinds.items() if kind.replaced})
         pickler = GraphPickler(self.namespace, recorder, origins, back=True)
+        pickler.take_ids(stored)
         written: Any = None
         try:
+            anchored = pickler.anchor(there)
             for pickler.name, written in bound.items():
                 pickler.dump(written)
             pickler.name = ""
             for written, kind in changed:
                 pickler.dump((kind.fill, kind.hashes, written, kind.state(written)))
+            if around is not None:  # last: where it cannot be read, nothing else is lost
+                pickler.name = around.name
+                around.fill(pickler)
+                written = self.namespace[around.name]
+                pickler.dump(written)
         except (RecursionError, MemoryError):
             raise
         except Exception as error:
             broken.append(Refusal(pickler.name, written, f"{a_thing(written)} that cannot be copied ({error})."))
             return None
-        return pickler, recorder
+        return pickler, recorder, anchored
 
     def _place(self, refusal: Refusal) -> tuple[str, str, str]:
         roots = {name: value for name, value in self.namespace.items() if not _HISTORY.fullmatch(name)}
@@ -164,9 +223,17 @@ class Arrival:
         return name, path, refusal.why
 
 
-def _marks(objects: list[Any], kinds: dict[type, Kind]) -> Iterator[tuple[Any, Kind, Any]]:
-    """A picture of everything that the cell may change in place."""
-    for obj in objects[2:]:
+def _is_of_it(around: Around, broken: list[Refusal], written: tuple[GraphPickler, Recorder, list[int]] | None) -> bool:
+    """Whether something that travels around the variables cannot be written."""
+    refused = broken if written is None else written[0].refusals
+    return any(one.name == around.name for one in refused)
+
+
+def _marks(objects: list[Any], kinds: dict[type, Kind], anchored: frozenset[int]) -> Iterator[tuple[Any, Kind, Any]]:
+    """A picture of everything that the cell may change in place, and that came; what was here is told apart."""
+    for number, obj in enumerate(objects[2:], 2):
+        if number in anchored:
+            continue
         kind = kind_of(type(obj), kinds)
         if kind.state is not no_state:
             mark = kind.picture(obj)

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..sources import make_known
 from ..spans import Region
 from ..stream import Namespace, without_collecting
 from ..unavailable import Unavailable
+from ..undo import Undo
 from ..wire import split
 from .arrival import open_graph
 from .reply import LeftBehind, Reply
@@ -33,6 +34,7 @@ class Returned:
     changed: tuple[Any, ...] = field(default=(), repr=False)  # the kernel's objects that were filled anew
     # Of names that have got another value since they were shipped: what they had then, where the worker changed it.
     parted: Namespace = field(default_factory=dict, repr=False)
+    undo: Undo = field(default_factory=Undo, repr=False)
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,28 @@ class _Change:
     state: Any
 
 
-def bring_into(namespace: Namespace, reply: Reply) -> Returned:
-    """Open a reply where its objects never were, as in a restarted kernel: first the input, then what became of it."""
+def bring_into(namespace: Namespace, reply: Reply, earlier: Undo | None = None) -> Returned:
+    """Open a reply where its objects never were, as in a restarted kernel: first the input, then what became of it.
+
+    `earlier`: takes back the reply of the same job that came before, and was then resumed.
+    """
     assert reply.input_graph is not None and reply.input_memory is not None
     extents = split(reply.input_graph)[0]["extents"]
     came_in = Adopted(reply.input_memory, extents, private=True)
     values: Namespace = {}
     opened = open_graph(reply.input_graph, came_in, namespace, values)
-    returned = apply_reply(reply, namespace, opened.objects, opened.opener, came_in, lambda: namespace.update(values))
+    opened_here = Undo()
+
+    def put_input() -> None:
+        if earlier is not None:
+            earlier.run(namespace)
+        opened_here.note_names(namespace, values, ())
+        namespace.update(values)
+
+    returned = apply_reply(reply, namespace, opened.objects, opened.opener, came_in, put_input)
     kept = [name for name in values if name not in returned.deleted]
-    return Returned(tuple(dict.fromkeys([*kept, *returned.names])), returned.deleted, returned.left_behind)
+    undo = returned.undo.then(opened_here)  # the objects came with it
+    return Returned(tuple(dict.fromkeys([*kept, *returned.names])), returned.deleted, returned.left_behind, undo=undo)
 
 
 def apply_reply(
@@ -75,6 +89,9 @@ def apply_reply(
     with without_collecting():
         values, changes, lost = _read(stream, header, [namespace, opener, *origins[2:]], opener)
     before()
+    undo = Undo()
+    undo.note_objects(change.obj for change in changes)
+    undo.note_names(namespace, values, header["deleted"])
     for change in sorted(changes, key=lambda change: change.hashes):
         try:
             change.fill(change.obj, change.state)
@@ -86,15 +103,20 @@ def apply_reply(
         namespace.pop(name, None)
     left_behind += _told(lost, header["bound"], namespace)
     changed = tuple(change.obj for change in changes)
-    return Returned(tuple(values), tuple(header["deleted"]), tuple(left_behind), changed)
+    return Returned(tuple(values), tuple(header["deleted"]), tuple(left_behind), changed, undo=undo)
 
 
 def _read(
     stream: bytes, header: dict[str, Any], given: list[Any], opener: Opener
 ) -> tuple[Namespace, list[_Change], list[Lost]]:
-    bound = header["bound"]
-    found, lost = read_values(stream, len(bound) + header["changes"], given, opener, header["buffers"])
+    bound, first = header["bound"], 1 if header.get("anchored") else 0
+    around, count = header.get("around"), first + len(bound) + header["changes"]
+    found, lost = read_values(stream, count, given, opener, header["buffers"], and_one=around is not None)
+    around_them = found.pop() if around is not None else None
+    found, lost = found[first:], [replace(one, number=one.number - first) for one in lost if one.number < count]
     values = {name: value for name, value in zip(bound, found, strict=False) if not isinstance(value, Unavailable)}
+    if around is not None and isinstance(around_them, dict):
+        values[around] = around_them
     return values, [_Change(*change) for change in found[len(bound) :] if not isinstance(change, Unavailable)], lost
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ from ..memory import GraphMemory
 from ..opening import Opener, Original
 from ..paths import where
 from ..spans import MEMORY, Recorder, Region, SpanLayout
-from ..stream import GraphPickler, Namespace, Refusal, a_thing, deeply, without_collecting
+from ..stream import Around, GraphPickler, Here, Namespace, Refusal, a_thing, deeply, without_collecting
+from ..undo import Undo
 from ..wire import seal
 from .back import Returned, apply_reply, parted, restore_bytes
 from .reply import Reply
@@ -26,12 +27,15 @@ class Shipment:
     memory: GraphMemory
     names: tuple[str, ...]  # those asked for and those that their functions use
     sizes: dict[str, int]  # bytes per name; what two names share counts for the first
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)  # on what does not travel and is not worth a refusal
     _values: Namespace = field(repr=False)  # what the names had
     _origins: list[Any] = field(repr=False)
     _layout: SpanLayout = field(repr=False)
 
-    def bring_back(self, reply: Reply, namespace: Namespace) -> Returned:
+    def bring_back(self, reply: Reply, namespace: Namespace, earlier: Undo | None = None) -> Returned:
         """Let the kernel's own objects become what the worker made of them, and bind the names it assigned.
+
+        `earlier`: takes back the reply of the same job that came before, and was then resumed.
 
         What the kernel itself changed meanwhile is lost where the worker had the same object. A reply that cannot be
         read changes nothing.
@@ -41,47 +45,46 @@ class Shipment:
         opener.extend([(MEMORY, 0, 0)] * len(self._layout.table), [], original)
         came_in = reply.input_memory or self.memory
         regions: list[Region] = []
-        returned = apply_reply(
-            reply,
-            namespace,
-            self._origins,
-            opener,
-            original,
-            lambda: regions.extend(restore_bytes(came_in, self._layout.regions)),
-        )
+
+        def before() -> None:
+            if earlier is not None:
+                earlier.run(namespace)
+            regions.extend(restore_bytes(came_in, self._layout.regions))
+
+        returned = apply_reply(reply, namespace, self._origins, opener, original, before)
         gone = {*returned.names, *returned.deleted}  # by the worker's own doing
         shipped = {name: value for name, value in self._values.items() if name not in gone}
         return replace(returned, parted=parted(shipped, namespace, returned.changed, regions))
 
 
-def ship(names: Iterable[str], namespace: Namespace) -> Shipment:
+def ship(names: Iterable[str], namespace: Namespace, around: Around | None = None) -> Shipment:
     """Copy variables for a worker, with everything they refer to. Raises CannotTravel before anything is copied."""
     names = list(names)
     with without_collecting():
         try:
-            return _ship(names, namespace)
+            return _ship(names, namespace, around)
         except RecursionError:
-            return deeply(lambda: _ship(names, namespace))
+            return deeply(lambda: _ship(names, namespace, around))
 
 
-def _ship(names: list[str], namespace: Namespace) -> Shipment:
-    recorder = Recorder()
-    pickler = GraphPickler(
-        namespace, recorder, {id(namespace): (0, namespace), id(recorder): (1, recorder)}, back=False
-    )
-    sizes = _write_names(pickler, names)
-    if pickler.refusals:
-        raise _cannot_travel(pickler)
-    layout = recorder.lay_out()
+def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Shipment:
+    pickler, sizes, anchored = _written(names, namespace, around, {})
+    if stored := pickler.stored_ids():
+        pickler, sizes, anchored = _written(names, namespace, around, stored)
+    layout = pickler.recorder.lay_out()
     _check_room(layout.size, sizes)
     memory = GraphMemory.create(layout.size)
     memory.write(layout.pieces)
     header = {
         "names": tuple(sizes),
+        "around": None if around is None else around.name,
+        "anchored": anchored,
+        "objects": len(pickler.known()),
         "table": layout.table,
         "files": layout.files,
         "extents": layout.extents,
         "buffers": pickler.buffers,
+        "on_device": pickler.on_device,
         "path": list(sys.path),
         "sources": pickler.sources,
     }
@@ -91,9 +94,37 @@ def _ship(names: list[str], namespace: Namespace) -> Shipment:
     return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout)
 
 
-def _write_names(pickler: GraphPickler, names: list[str]) -> dict[str, int]:
+def _written(
+    names: list[str], namespace: Namespace, around: Around | None, stored: Mapping[int, Any]
+) -> tuple[GraphPickler, dict[str, int], list[int]]:
+    """What wrote it all, bytes per name, and the numbers of what the worker has; `stored`: see `take_ids`."""
+    there: list[Here] = []
+    while True:
+        recorder = Recorder()
+        pickler = GraphPickler(
+            namespace, recorder, {id(namespace): (0, namespace), id(recorder): (1, recorder)}, back=False
+        )
+        pickler.take_ids(stored)
+        anchored = pickler.anchor(there)
+        sizes = _write_names(pickler, names)
+        if around is not None and not pickler.refusals:
+            around.fill(pickler)
+            sizes = _write_names(pickler, [around.name], sizes)
+            if pickler.refusals:
+                around.leave()
+                continue
+        # An object that the worker has, too, must be that one: written once more, with those at the beginning.
+        if around is None or len(found := around.standing(pickler.known())) == len(there):
+            break
+        there = found
+    if pickler.refusals:
+        raise _cannot_travel(pickler)
+    return pickler, sizes, anchored
+
+
+def _write_names(pickler: GraphPickler, names: list[str], written: dict[str, int] | None = None) -> dict[str, int]:
     """Write the names, then those that their functions use, and so on; returns bytes per name."""
-    sizes: dict[str, int] = {}
+    sizes = dict(written or {})
     todo = list(names)
     while todo:
         pickler.name = name = todo.pop(0)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import CannotArrive
+from ..ids import id_of
 from ..opening import Opener
 from ..stream import GraphUnpickler, a_thing, seed
 from ..unavailable import Unavailable
@@ -29,14 +30,25 @@ class Lost:
 
 
 def read_values(
-    stream: bytes, count: int, given: Sequence[Any], opener: Opener, buffers: Sequence[int]
+    stream: bytes,
+    count: int,
+    given: Sequence[Any],
+    opener: Opener,
+    buffers: Sequence[int],
+    *,
+    and_one: bool = False,
 ) -> tuple[list[Any], list[Lost]]:
-    """Every value, and what was lost of them. Raises CannotArrive if the stream itself is damaged."""
+    """Every value, and what was lost of them. Raises CannotArrive if the stream itself is damaged.
+
+    `and_one`: there is one more, which is not worth the others; None where it cannot be read.
+    """
     try:
         unpickler = GraphUnpickler(stream, given, opener, buffers)
-        return [unpickler.load() for _ in range(count)], []
+        values = [unpickler.load() for _ in range(count + and_one)]
+        return values, []
     except Exception:
-        return _read_forgivingly(stream, count, given, opener, buffers)
+        values, lost = _read_forgivingly(stream, count, given, opener, buffers)
+        return [*values, None] if and_one else values, lost
 
 
 def _read_forgivingly(
@@ -102,8 +114,8 @@ class _Forgiving(_PURE):  # type: ignore[misc]
         self.lost: list[Lost] = []
         super().__init__(io.BytesIO(seed(len(given)) + stream), buffers=map(opener.view, buffers))
 
-    def persistent_load(self, _: Any) -> Any:
-        return next(self._given)
+    def persistent_load(self, pid: tuple[Any] | None) -> Any:
+        return next(self._given) if pid is None else id_of(pid)
 
     def find_class(self, module: str, name: str) -> Any:
         try:

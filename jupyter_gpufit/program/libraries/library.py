@@ -1,92 +1,73 @@
-"""Generators of libraries, rewritten like the user's: those of samplers and progress bars stand in every training loop.
+"""Code of libraries, and of modules beside the notebook: rewritten when it is called, as the cell's own is beforehand.
 
-Those are rewritten in place, because they are made deep inside other code, and are known by a hash of their text.
-Another version of a library runs as it is, and cannot be saved while such a generator is suspended; the user is told.
-Loops of another version of a trainer are left by its own resume: see own_resume.
-Any other generator is exchanged for a rewritten one where a loop of the cell begins with it.
+A function that rewritten code calls is rewritten where its text is at hand and it is worth while; see library_texts and
+gain. A generator is rewritten where rewritten code makes it. Those of samplers and progress bars are made deep inside
+other code and stand in every training loop: they are rewritten in place, and are their own again when the cell has
+ended. So is, from its next use on, a generator that a checkpoint has met and could not save.
 """
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import importlib
 import inspect
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import CodeType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from ...errors import CannotArrive
+from ..reading.calls import is_never_left
 from ..reading.scopes import Definition, mangled
-from ..rewriting.nodes import clone
-from ..rewriting.source import FUTURE_FLAGS, Source
-from ..values import PROGRAM
-from .versions import CALLED, FUNCTIONS, GENERATORS, USED, Known
+from ..rewriting.source import Origin, Source
+from ..values import PROGRAM, Unit
+from .gain import Gain, LeftShare
+from .texts import PREFIX, Texts
+from .versions import IN_PLACE, Grade, grade_of, weakest
 
 if TYPE_CHECKING:
+    import ast
+
     from ..running.program import Program
 
-_UID = "library:"
+DEPTH = 4  # of what a loop goes over: a progress bar's loader's batch sampler's sampler
 
 
 class Library:
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._sources: dict[str, Source] = {}
+        self.gain = Gain()
+        self._texts = Texts()
+        self._sources: dict[str, Source] = {}  # by the uids of their functions
         self._homes: dict[str, dict[str, Any]] = {}
-        self._exchanged: list[tuple[FunctionType, Any]] = []
+        self._exchanged: list[tuple[FunctionType, CodeType]] = []
         self._twins: dict[CodeType, FunctionType | None] = {}
-        self._whole: dict[str, bool] = {}
+        self._prepared: set[type] = set()  # types of what loops go over
         self._told: set[str] = set()
         self._wanted: set[str] = set()  # libraries that the cell imports
 
-    def names(self, trees: Iterable[ast.Module]) -> set[str]:
-        """The names of library functions that the cell may be left in; notes which libraries it imports."""
+    def imported_by(self, trees: Iterable[ast.Module]) -> None:
+        """Note which libraries the cells import."""
+        import ast
+
         for tree in trees:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Import):
                     self._wanted.update(one.name.partition(".")[0] for one in node.names)
                 elif isinstance(node, ast.ImportFrom) and node.module:
                     self._wanted.add(node.module.partition(".")[0])
-        loaded = self._wanted | {module.partition(".")[0] for module in FUNCTIONS if module in sys.modules}
-        return {name for library, names in CALLED.items() if library in loaded for name in names}
 
     def begin(self) -> None:
         """Rewrite what is loaded, and what the cell is going to import: to import these draws no random numbers."""
-        for module, functions in GENERATORS.items():
+        for module, functions in IN_PLACE.items():
             library = module.partition(".")[0]
             if module in sys.modules or library in self._wanted or library in sys.modules:
                 try:
                     importlib.import_module(module)
                 except Exception:
                     continue  # whatever it is, the cell will meet it
-                for qualname, known in functions.items():
-                    self._rewrite(module, qualname, known)
-
-    def function(self, code: CodeType) -> tuple[Source, Definition] | None:
-        """What a function is whose code this is, if it is one of those with a library's loops."""
-        for module, functions in FUNCTIONS.items():
-            if code.co_qualname not in functions or module not in sys.modules:
-                continue
-            function = _find(module, code.co_qualname)
-            if not isinstance(function, FunctionType) or function.__code__ is not code:
-                continue
-            if not self._is_whole(module.partition(".")[0]):
-                return None
-            self.begin()  # it has loaded others, whose generators it will use
-            source = self._sources[self._learn(module, code.co_qualname, function, self._program.names)]
-            return source, source.definitions[0]
-        return None
-
-    def _is_whole(self, library: str) -> bool:
-        """Whether all the texts of its loops are known: one that is not would stand between two that can be left."""
-        if library not in self._whole:
-            modules = {module: known for module, known in FUNCTIONS.items() if module.partition(".")[0] == library}
-            modules |= {module: GENERATORS[module] for module in USED.get(library, ())}
-            found = [(_find(module, name), texts) for module, known in modules.items() for name, texts in known.items()]
-            self._whole[library] = all(text_hash(one) in texts for one, texts in found if one is not None)
-        return self._whole[library]
+                for qualname in functions:
+                    self._rewrite_in_place(_find(module, qualname))
 
     def tell(self, text: str) -> None:
         """Say something of a library, once."""
@@ -102,53 +83,83 @@ class Library:
         for home in self._homes.values():
             home.pop(PROGRAM, None)
 
-    def _rewrite(self, module: str, qualname: str, known: Known) -> None:
-        function = _find(module, qualname)
+    # Functions -------------------------------------------------------------------------------------------------------
+
+    def function(self, code: CodeType, home: dict[str, Any]) -> LeftShare | None:
+        """What a function is whose code this is, if it can be left midway, or is a generator that can."""
+        package = package_of(home)
+        is_generator = bool(code.co_flags & inspect.CO_GENERATOR)
+        if not package or not (is_generator or not is_never_left(package) and self.gain.affords(package)):
+            return None
+        with self.gain.rewriting(package):
+            source = self._source(code, home)
+        if source is None:
+            return None
+        if code in source.changed:
+            return LeftShare(source, next(one for one in source.definitions if _is_of(code, one)), of_library=True)
+        one = source.functions.get(code)
+        return None if one is None else LeftShare(source, one, of_library=True)
+
+    def _source(self, code: CodeType, home: dict[str, Any]) -> Source | None:
+        try:
+            source = self._texts.source(code, home)
+        except Exception as error:  # a text that nobody has foreseen must not end a training
+            self.tell(f"{code.co_qualname}() of {home.get('__name__')} cannot be left midway: {error!r}.")
+            return None
+        if source is not None:
+            self._learn(source, home)
+        return source
+
+    def _learn(self, source: Source, home: dict[str, Any]) -> None:
+        home[PROGRAM] = self._program
+        for one in source.definitions:
+            uid = source.uid(one)
+            if uid not in self._sources:
+                self._sources[uid], self._homes[uid] = source, home
+        for code, unit in source.generators.items():
+            self._program._register(code, unit)
+
+    # Generators ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, value: Any, depth: int = DEPTH) -> None:
+        """Rewrite the generators that going over an object makes: a loader's sampler's, a dataset's."""
+        own = getattr(value, "__dict__", None)
+        if type(own) is not dict:
+            return
+        if type(value) not in self._prepared:
+            self._prepared.add(type(value))
+            method = getattr(type(value), "__iter__", None)
+            if type(method) is FunctionType and inspect.isgeneratorfunction(method):
+                self._rewrite_in_place(method)
+        if depth:
+            for part in list(own.values()):
+                if hasattr(type(part), "__iter__"):
+                    self.prepare(part, depth - 1)
+
+    def _rewrite_in_place(self, function: Any) -> bool:
         if not isinstance(function, FunctionType) or any(function is one for one, _ in self._exchanged):
-            return
-        if not self._is_known(module, qualname, function, known):
-            return
-        uid = self._learn(module, qualname, function)
-        self._exchanged.append((function, function.__code__))
-        function.__code__ = self._running(uid, function)
+            return False
+        code = function.__code__
+        source = self._source(code, function.__globals__)
+        if source is None or code not in source.changed:
+            return False
+        self._exchanged.append((function, code))
+        function.__code__ = source.changed[code]
+        return True
 
-    def _is_known(self, module: str, qualname: str, function: FunctionType, known: Known) -> bool:
-        found = text_hash(function) in known
-        if not found:
-            version = getattr(sys.modules[module.partition(".")[0]], "__version__", "?")
-            self.tell(
-                f"{module}.{qualname} of version {version} is not known: the cell cannot be checkpointed inside it."
-            )
-        return found
-
-    def _learn(self, module: str, qualname: str, function: FunctionType, names: frozenset[str] = frozenset()) -> str:
-        # With the hash: at places of another text nothing must go on.
-        uid = f"{_UID}{module}:{qualname}:{text_hash(function)}"
-        if uid not in self._sources:
-            flags = function.__code__.co_flags & FUTURE_FLAGS
-            source = Source(function.__code__.co_filename, _tree_of(function), flags, _named(uid))
-            source.prepare(names)
-            self._sources[uid] = source
-            self._homes[uid] = function.__globals__
-        self._homes[uid][PROGRAM] = self._program
-        return uid
-
-    def _running(self, uid: str, function: FunctionType) -> Any:
-        [(code, unit)] = self._sources[uid].generators.items()
-        was = function.__code__
-        code = code.replace(co_firstlineno=was.co_firstlineno, co_qualname=was.co_qualname)
-        assert code.co_freevars == was.co_freevars
-        self._program._register(code, unit)
-        return code
-
-    # Generators that the cell makes ----------------------------------------------------------------------------------
+    def met(self, generator: Any) -> bool:
+        """A generator that could not be saved; whether the next one that its function makes can be."""
+        module = str(generator.gi_frame.f_globals.get("__name__", ""))
+        function = _find(module, generator.gi_code.co_qualname)
+        is_its = isinstance(function, FunctionType) and function.__code__ is generator.gi_code
+        return is_its and self._rewrite_in_place(function)
 
     def remade(self, generator: Any) -> Any:
         """A generator of any library that has not begun, as one that can be saved; or itself."""
         code = generator.gi_code
         if self._program.unit_of(code) is not None or inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
             return generator
-        twin = self._twin(code, str(generator.gi_frame.f_globals.get("__name__", "")))
+        twin = self._twin(code, generator.gi_frame.f_globals)
         return generator if twin is None else _called_alike(twin, generator.gi_frame.f_locals)
 
     def meet(self, manager: Any) -> None:
@@ -156,47 +167,85 @@ class Library:
         if type(manager.gen) is GeneratorType:
             manager.gen = self.remade(manager.gen)
 
-    def _twin(self, code: CodeType, module: str) -> FunctionType | None:
+    def _twin(self, code: CodeType, home: dict[str, Any]) -> FunctionType | None:
         if code not in self._twins:
-            self._twins[code] = self._made_twin(code, module)
+            self._twins[code] = self._made_twin(code, home)
         return self._twins[code]
 
-    def _made_twin(self, code: CodeType, module: str) -> FunctionType | None:
+    def _made_twin(self, code: CodeType, home: dict[str, Any]) -> FunctionType | None:
+        module = str(home.get("__name__", ""))
         function = _find(module, code.co_qualname) if module != "__main__" else None
         if not isinstance(function, FunctionType) or function.__code__ is not code:
             return None
-        try:
-            running = self._running(self._learn(module, code.co_qualname, function), function)
-        except Exception:
-            return None  # its text is not at hand, or more than one function stands there
-        return FunctionType(running, function.__globals__, function.__name__, None, function.__closure__)
+        source = self._source(code, home)
+        if source is None or code not in source.changed:
+            return None
+        return FunctionType(source.changed[code], home, function.__name__, None, function.__closure__)
 
     # To make them again ----------------------------------------------------------------------------------------------
 
     def source_of(self, uid: str) -> Source:
         if uid not in self._sources:
-            module, qualname, _ = uid.removeprefix(_UID).split(":")
-            importlib.import_module(module)
-            found = self._learn(module, qualname, _find(module, qualname))
-            assert found == uid, f"{qualname} of {module} is not what it was when the cell was saved"
+            module, qualname, line, *_ = uid.removeprefix(PREFIX).split(":")
+            home = vars(importlib.import_module(module))
+            filename = str(home.get("__file__"))
+            function = _find(module, qualname)
+            if isinstance(function, FunctionType):  # torch puts objects in the place of some modules
+                home, filename = function.__globals__, function.__code__.co_filename
+            source = self._texts.at(filename, home, qualname, int(line))
+            if source is not None:
+                self._learn(source, home)
+        return self.known(uid)
+
+    def known(self, uid: str) -> Source:
+        if uid not in self._sources:
+            module, qualname, *_ = uid.removeprefix(PREFIX).split(":")
+            why = f"{qualname}() of {module} is not what it was when the checkpoint was taken."
+            raise CannotArrive("", f"{why} Put back the version that was there, or begin anew.")
         return self._sources[uid]
 
     def home_of(self, uid: str) -> dict[str, Any] | None:
         return self._homes.get(uid)
 
+    def text_of(self, unit: Unit) -> list[ast.stmt]:
+        source = self._sources.get(unit.uid)
+        found = (one.node.body for one in source.definitions if source.uid(one) == unit.uid) if source else iter(())
+        return next(found, [])
 
-def _named(uid: str) -> Callable[[Definition], str]:
-    """The function itself has the uid; those inside it have others."""
-    qualname = uid.split(":")[2]
-    return lambda one: uid if one.qualname == qualname else f"{uid}:{one.qualname}:{one.key[1]}"
+    # What is known of them -------------------------------------------------------------------------------------------
+
+    def origins(self, units: Iterable[Unit]) -> list[Origin]:
+        """Of those that packages have, and not the user's own modules."""
+        found = [source for unit in units if (source := self._sources.get(unit.uid)) is not None]
+        return [one.origin for one in found if one.origin is not None and _is_installed(one.filename)]
+
+    def proofs(self, units: Iterable[Unit]) -> str:
+        """ "skorch 1.4.0: tested", of each library: by that of these functions of which least is known."""
+        grades: dict[str, list[Grade]] = {}
+        for one in self.origins(units):
+            library = one.module.partition(".")[0]
+            grade = grade_of(one.module, one.qualname, one.digests, _version(library))
+            grades.setdefault(library, []).append(grade)
+        return ", ".join(f"{one} {_version(one)}: {weakest(found)}" for one, found in grades.items())
 
 
-def text_hash(function: FunctionType) -> str:
-    """Empty where it has no text, or is no function of Python."""
-    try:
-        return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
-    except (OSError, TypeError):
-        return ""
+def _is_installed(filename: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(filename).parts)
+
+
+def _version(library: str) -> str:
+    return str(getattr(sys.modules.get(library), "__version__", "?"))
+
+
+def package_of(home: Mapping[str, Any]) -> str:
+    """Empty for the notebook's own, and for what no module has."""
+    name = str(home.get("__name__", ""))
+    found = sys.modules.get(name)
+    return name.partition(".")[0] if name != "__main__" and getattr(found, "__dict__", None) is home else ""
+
+
+def _is_of(code: CodeType, one: Definition) -> bool:
+    return (code.co_name, code.co_firstlineno) == (one.node.name, one.key[1])
 
 
 def _find(module: str, qualname: str) -> Any:
@@ -219,19 +268,3 @@ def _called_alike(function: FunctionType, values: Mapping[str, Any]) -> Any:
     if code.co_flags & inspect.CO_VARKEYWORDS:
         keywords |= values[names[named]]
     return function(*args, **keywords)
-
-
-def _tree_of(function: FunctionType) -> ast.Module:
-    """Its text as a module: in its classes, for their private names, and at its lines."""
-    lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
-    node = tree.body[0]
-    assert isinstance(node, ast.FunctionDef)
-    ast.increment_lineno(node, first - 1)
-    inner: ast.stmt = clone(node, decorator_list=[])
-    for name in reversed(function.__qualname__.split(".")[:-1]):
-        around = ast.parse(f"class {name}: pass").body[0]
-        assert isinstance(around, ast.ClassDef)
-        around.body = [inner]
-        inner = ast.copy_location(around, inner)
-    return ast.Module([inner], [])

@@ -1,4 +1,4 @@
-"""A library's training loop whose text is not known here: it is left and entered by the library's own resume.
+"""A library's training loop whose text is not at hand: it is left and entered by the library's own resume.
 
 The call is saved between two of the library's steps with all that the trainer holds by then, less the library's frames.
 To go on, the trainer, made again, writes a checkpoint of its own into a directory of ours and is called with that. So
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import NotResumable
 from .own_resume_libraries import ENTRIES, Loaded, Resuming, resuming_of
-from .own_resume_overrides import base_of, overridden, signature_with, wrapper_of
+from .own_resume_overrides import base_of, signature_with, wrapper_of
 
 if TYPE_CHECKING:
     from ..running.frame import Frame
@@ -93,12 +93,8 @@ def _why_unknown(method: MethodType, resuming: Resuming) -> tuple[str, str]:
         instead = " It can with Lightning's MLFlowLogger instead of mlflow's autolog()."
         way_on = instead if _is_autologged(method, resuming) else ""
         return f"{wrapper} has wrapped {method.__name__}() of {resuming.library}", way_on
-    if names := overridden(method):
-        theirs = " and ".join(f"{name}()" for name in names)
-        why = f"{type(method.__self__).__name__} overrides {theirs} of {resuming.library}"
-        return why, " Defined in the notebook, such a class is left and entered to the bit."
     version = getattr(sys.modules[resuming.library], "__version__", "?")
-    return f"{resuming.library} {version} is not known here", ""
+    return f"the text of {method.__name__}() of {resuming.library} {version} is not at hand", ""
 
 
 def _is_autologged(method: MethodType, resuming: Resuming) -> bool:

@@ -1,32 +1,12 @@
-"""Classes that put loops of their own in the place of a trainer's: a package's, with texts that nobody knows.
-
-Those that the notebook defines are no matter: the notebook's own functions can be left in their midst.
-
-Not covered: a loop object that is put into a trainer (`trainer.fit_loop = mine`).
-"""
+"""What a trainer's class and the functions around its methods say of how to call them."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
-from types import CodeType, MethodType
-from typing import Any
+from types import MethodType
 
-from .own_resume_libraries import ENTRIES, Resuming, resuming_of
-from .versions import FUNCTIONS
-
-
-def overridden(method: MethodType, known: Callable[[CodeType], Any] = lambda code: None) -> list[str]:
-    """The methods with a trainer's loops that the class of this one has anew; but for those whose code is `known`."""
-    if method.__name__ not in ENTRIES or (resuming := resuming_of(method.__self__)) is None:
-        return []
-    own, theirs = type(method.__self__), base_of(resuming)
-    names = [
-        name.removeprefix("Trainer.") for name in FUNCTIONS.get(resuming.module, ()) if name.startswith("Trainer.")
-    ]
-    codes = {name: (_code(own, name), _code(theirs, name)) for name in names}
-    return [name for name, (mine, its) in codes.items() if mine is not None and mine is not its and not known(mine)]
+from .own_resume_libraries import Resuming
 
 
 def base_of(resuming: Resuming) -> type:
@@ -51,8 +31,3 @@ def wrapper_of(method: MethodType) -> str:
     function = method.__func__
     home = getattr(function, "__globals__", {}).get("__name__", "")
     return str(home).partition(".")[0] if hasattr(function, "__wrapped__") else ""
-
-
-def _code(cls: type, name: str) -> CodeType | None:
-    found = getattr(cls, name, None)
-    return getattr(inspect.unwrap(found), "__code__", None) if callable(found) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -29,6 +29,7 @@ class CellNames:
     needs: Mapping[str, int]  # of the reads, those that may see a value from before the cell
     certain: Mapping[str, int]  # of the needs, those that every run comes to
     has_star_import: bool
+    imports: frozenset[str]  # packages
     dynamic: bool  # runs text, or touches the namespace as a whole
 
 
@@ -47,6 +48,7 @@ def names_of(source: str) -> CellNames:
         needs=_first_lines((use.name, use.line) for use in reads if use.name not in replaced.get(use.offset, ())),
         certain=certain_reads(tree, writes),
         has_star_import=any(isinstance(node, ast.alias) and node.name == "*" for node in ast.walk(tree)),
+        imports=frozenset(_imported(tree)),
         dynamic=not names_read.isdisjoint(WHOLE_NAMESPACE) or any(map(_is_bare_vars, ast.walk(tree))),
     )
 
@@ -103,6 +105,19 @@ def _root(chain: ast.expr) -> ast.Name | None:
     while isinstance(chain, ast.Attribute | ast.Subscript):
         chain = chain.value
     return chain if isinstance(chain, ast.Name) else None
+
+
+def imported_by(text: str) -> set[str]:
+    """The packages that a text imports."""
+    return set(_imported(ast.parse(text)))
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
 
 
 def _is_bare_vars(node: ast.AST) -> bool:

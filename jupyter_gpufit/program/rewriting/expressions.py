@@ -9,8 +9,9 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from ..reading.calls import called
+from ..reading.calls import leads_on
 from ..reading.scopes import children, is_yield
+from ..values import FRAME, TEMPORARY
 from .form import Form
 from .nodes import ask, assign, at, clone, do, frame, invert, load
 
@@ -30,7 +31,7 @@ class Expressions(Form):
     def is_place(self, node: ast.AST) -> bool:
         if self.kind == "generator":
             return is_yield(node)
-        return called(node) in self.names
+        return leads_on(node, self.plain_names)
 
     def hoist(self, node: ast.expr, into: list[ast.stmt], *, later: bool = False) -> ast.expr:
         """The expression without such places; `later` if something that is evaluated after it has one."""
@@ -68,7 +69,19 @@ class Expressions(Form):
         if isinstance(node, ast.FormattedValue):  # it is formatted in its turn
             text = self.keep(ast.JoinedStr([node]), node, into)
             return clone(node, value=text, conversion=-1, format_spec=None)
-        return self.keep(node, node, into)
+        return self.keep(self._new(node), node, into)
+
+    def _new(self, value: ast.expr) -> ast.expr:
+        """What a call gives and a temporary will hold, where a loop goes over it: exchanged before that holds it."""
+        return (
+            ast.copy_location(ask("made", value), value) if self.going_over and isinstance(value, ast.Call) else value
+        )
+
+    def looped_over(self, node: ast.expr, into: list[ast.stmt]) -> ast.expr:
+        self.going_over = True
+        value = self.hoist(node, into)
+        self.going_over = False
+        return self.released(value, into)
 
     def _composed(self, node: ast.expr, into: list[ast.stmt]) -> ast.expr:
         """The same kind of expression, of parts that are done with."""
@@ -123,7 +136,7 @@ class Expressions(Form):
     def _call(self, call: ast.Call, into: list[ast.stmt]) -> ast.expr:
         number, name = self.number(call), self.temporary()
         found = ast.copy_location(ask("fn", number, call.func), call.func)
-        run: list[ast.stmt] = [assign(name, clone(call, func=found))]
+        run: list[ast.stmt] = [assign(name, self._new(clone(call, func=found)))]
         if self.entering:
             run = [ast.If(frame("r"), [assign(name, ask("rcall", number))], at(call, run))]
         into += self.gate([number], at(call, run))
@@ -141,16 +154,25 @@ class Expressions(Form):
         return load(name)
 
     def _yield_from(self, node: ast.YieldFrom, into: list[ast.stmt]) -> ast.expr:
-        value = self.hoist(node.value, into)
+        value = self.looped_over(node.value, into)
         number, name = self.number(node), self.temporary()
         start = self.plain(at(node, [do(self.begin(number, value))]))
         run = ast.Try([assign(name, clone(node, value=ask("yf", number)))], [], [], [do(ask("dn", number))])
         into += self.gate([number], at(node, [*start, run]))
         return load(name)
 
+    def released(self, value: ast.expr, into: list[ast.stmt]) -> ast.expr:
+        """What a temporary holds, so that nobody holds it any more: only then it may be exchanged."""
+        if not (isinstance(value, ast.Name) and value.id.startswith(TEMPORARY)):
+            return value
+        taken = ast.Attribute(load(FRAME), "v", ast.Store())
+        into += self.plain(at(value, [ast.Assign([taken], value), assign(value.id, ast.Constant(None))]))
+        return ast.copy_location(ask("take"), value)
+
     def begin(self, number: int, iterable: ast.expr) -> ast.expr:
         """Ask for the iterator, in the user's own code, and note it down."""
-        asked = ast.copy_location(ask("iter", self.made_inside(iterable)), iterable)
+        over = ast.copy_location(ask("over", self.made_inside(iterable)), iterable)
+        asked = ast.copy_location(ask("iter", over), iterable)
         return ask("it", number, ast.copy_location(ask("made", asked), iterable))
 
     def made(self, value: ast.expr) -> ast.expr:

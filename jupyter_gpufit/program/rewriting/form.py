@@ -16,12 +16,13 @@ from .nodes import assign, frame, invert, load, on_path
 
 
 class Form:
-    def __init__(self, kind: Kind, names: frozenset[str], *, entering: bool) -> None:
-        self.kind, self.names, self.entering = kind, names, entering
+    def __init__(self, kind: Kind, plain: frozenset[str], *, entering: bool) -> None:
+        self.kind, self.plain_names, self.entering = kind, plain, entering
         self.paths: dict[int, Path] = {}
         self.lines: dict[int, int] = {}
         self.temporaries: list[str] = []
         self.iterated: frozenset[str] = frozenset()  # variables over which there are loops
+        self.going_over = False  # just now, in what a loop goes over
         self.used = 0  # temporaries, in the statement at hand
         self._around: list[int] = []
         self._suspending: dict[ast.AST, bool] = {}  # expressions that have been looked at

@@ -11,13 +11,14 @@ import __future__
 import ast
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from operator import or_
 from types import CodeType
 from typing import Any
 
-from ..reading.scopes import Definition, definitions
+from ..libraries.versions import digests_of
+from ..reading.scopes import Definition, Loop, definitions, inside
 from ..values import INNER, MAKER, Unit
 from .nodes import clone
 from .units import Shared, entering_form, function_stops, running_form, variables
@@ -31,6 +32,20 @@ _FUTURES = {  # without those that hold anyway, whose flags mean something else 
 FUTURE_FLAGS = reduce(or_, _FUTURES.values())
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Whose text it is."""
+
+    module: str
+    qualname: str
+    text: str
+
+    @cached_property
+    def digests(self) -> tuple[str, str]:
+        """See library_versions; only who asks how far it is known needs them."""
+        return digests_of(self.text)
+
+
 class Source:
     def __init__(
         self, filename: str, tree: ast.Module, flags: int = 0, uid: Callable[[Definition], str] | None = None
@@ -42,35 +57,38 @@ class Source:
         self.functions: dict[CodeType, Definition] = {}  # that have a running form
         self.generators: dict[CodeType, Unit] = {}  # by their running form
         self.codes: set[CodeType] = set()  # of all its functions, as written and with generators rewritten
-        self.names: frozenset[str] = frozenset()
+        self.looping: set[str] = set()  # names of functions with loops
+        self.plain: frozenset[str] = frozenset()
+        self.origin: Origin | None = None  # of a library's
         self._uid = uid or (lambda one: f"{filename}:{one.qualname}:{one.key[1]}")
         self._shared: dict[Key, Shared] = {}
 
     def uid(self, one: Definition) -> str:
         return self._uid(one)
 
-    def prepare(self, names: frozenset[str]) -> None:
+    def prepare(self, plain: frozenset[str]) -> None:
         """Rewrite the generators, in the tree itself, and say which functions can be resumed."""
-        self.names = names
-        plain = self._compiled()
-        for key, codes in plain.items():
+        self.plain = plain
+        self.looping = {one.node.name for one in self.definitions if any(isinstance(o, Loop) for o in inside(one.node))}
+        written = self._compiled()
+        for key, codes in written.items():
             self._shared[key] = Shared(tuple(codes[0].co_cellvars), tuple(codes[0].co_freevars))
         units = self._rewrite_generators()
-        rewritten = self._compiled() if units else plain
-        self.codes = {code for each in (plain, rewritten) for codes in each.values() for code in codes}
-        for key, codes in plain.items():
+        rewritten = self._compiled() if units else written
+        self.codes = {code for each in (written, rewritten) for codes in each.values() for code in codes}
+        for key, codes in written.items():
             self.changed |= {old: new for old, new in zip(codes, rewritten[key], strict=True) if old != new}
         self.generators = {code: unit for key, unit in units.items() for code in rewritten[key]}
         for one in self.definitions:
-            if one.resumable and one.key in plain and function_stops(one, names):
-                self.functions |= dict.fromkeys([*plain[one.key], *rewritten[one.key]], one)
+            if one.resumable and one.key in written and function_stops(one, plain):
+                self.functions |= dict.fromkeys([*written[one.key], *rewritten[one.key]], one)
 
     def _rewrite_generators(self) -> dict[Key, Unit]:
         units = {}
         for number, one in reversed(list(enumerate(self.definitions))):  # the inner ones first
             if one.generator and one.key in self._shared:
                 own = clone(one.node)
-                made, unit = running_form(one, self.uid(one), self.filename, self.names, self._shared_by(one))
+                made, unit = running_form(one, self.uid(one), self.filename, self.plain, self._shared_by(one))
                 one.node.body = made.body
                 self.definitions[number] = replace(one, node=own)
                 units[one.key] = unit
@@ -82,12 +100,12 @@ class Source:
         return replace(shared, own=tuple(name for name in shared.own if name in known))
 
     def running(self, one: Definition) -> tuple[CodeType, Unit]:
-        made, unit = running_form(one, self.uid(one), self.filename, self.names, self._shared_by(one))
+        made, unit = running_form(one, self.uid(one), self.filename, self.plain, self._shared_by(one))
         with_it = self._compiled_with(one, made)
         return _by_key(with_it)[one.key], unit
 
     def entering(self, one: Definition) -> tuple[CodeType, Unit]:
-        made, unit = entering_form(one, self.uid(one), self.filename, self.names, self._shared_by(one))
+        made, unit = entering_form(one, self.uid(one), self.filename, self.plain, self._shared_by(one))
         inner = next(code for code in _inside(self._compiled_with(one, made)) if code.co_name == INNER)
         return _own_names(inner, one.node.name), unit
 
@@ -165,18 +183,27 @@ class Codes:
     Hashing one takes a microsecond, so those that were seen are remembered by identity.
     """
 
-    def __init__(self, otherwise: Callable[[CodeType], Any] = lambda code: None) -> None:
+    def __init__(self, otherwise: Callable[[CodeType, Any], Any] = lambda code, function: None) -> None:
         self.known: dict[CodeType, Any] = {}
         self._seen: dict[int, tuple[CodeType, Any]] = {}
         self._otherwise = otherwise
 
     def add(self, code: CodeType, value: Any) -> None:
         self.known[code] = value
-        self._seen.clear()
+        # Those that were not known are looked up anew. The others stay: what is added is of one value with them.
+        self._seen = {key: found for key, found in self._seen.items() if found[1] is not None}
 
-    def get(self, code: CodeType) -> Any:
+    def get(self, code: CodeType, function: Any = None) -> Any:
+        """`function`: whose code it is, which helps to find out what it is."""
         found = self._seen.get(id(code))
         if found is None:
             value = self.known.get(code)
-            found = self._seen[id(code)] = code, self._otherwise(code) if value is None else value
+            if value is None:
+                value = self._otherwise(code, function)
+            found = self._seen[id(code)] = code, value
         return found[1]
+
+    def asked(self, code: CodeType) -> Any:
+        """What it is, if it was asked for."""
+        found = self._seen.get(id(code))
+        return found and found[1]

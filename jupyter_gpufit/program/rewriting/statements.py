@@ -105,6 +105,8 @@ class Statements(Expressions):
                 last: ast.stmt = clone(node, test=self.hoist(node.test, into), msg=node.msg and self.alone(node.msg))
             case ast.Assign():
                 value = self.hoist(node.value, into)
+                if self.is_looped_over(node):
+                    value = ast.copy_location(ask("made", self.released(value, into)), node.value)
                 last = clone(node, value=value, targets=[self.alone(one) for one in node.targets])
             case _:
                 assert isinstance(node, ast.Expr | ast.AnnAssign | ast.Return) and node.value is not None
@@ -132,7 +134,7 @@ class Statements(Expressions):
     # Loops -----------------------------------------------------------------------------------------------------------
 
     def _for(self, node: ast.For, into: list[ast.stmt], since: int) -> list[ast.stmt]:
-        iterable = self.hoist(node.iter, into)
+        iterable = self.looped_over(node.iter, into)
         number = self.number(node)
         start = self.begin(number, iterable)
         within, otherwise = self._numbers(number, node)

@@ -7,7 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from ..reading.scopes import Definition, bound_names, inside, iterated, mangled
+from ..reading.calls import is_to_the_shell
+from ..reading.scopes import Definition, Loop, bound_names, inside, iterated, mangled, scope
 from ..values import ARRIVED, FRAME, INNER, MAKER, PROGRAM, SAVED, Kind, Unit
 from .nodes import ask, assign, at, clone, load
 from .statements import Statements
@@ -24,9 +25,9 @@ class Shared:
 # The cell ------------------------------------------------------------------------------------------------------------
 
 
-def cell_form(tree: ast.Module, filename: str, names: frozenset[str], *, entering: bool) -> tuple[ast.Module, Unit]:
+def cell_form(tree: ast.Module, filename: str, plain: frozenset[str], *, entering: bool) -> tuple[ast.Module, Unit]:
     """The cell; its last expression stays its last, for it is displayed."""
-    form = Statements("cell", names, entering=entering)
+    form = Statements("cell", plain, entering=entering)
     last = tree.body[-1]
     body = tree.body[:-1] if isinstance(last, ast.Expr) else tree.body
     form.iterated = iterated(tree.body)
@@ -41,9 +42,12 @@ def cell_form(tree: ast.Module, filename: str, names: frozenset[str], *, enterin
     return _placed(clone(tree, body=[*first, *at(place, begin), *at(place, made)])), unit
 
 
-def cell_stops(tree: ast.Module, names: frozenset[str]) -> bool:
-    """Whether there is any place at which the cell could be left."""
-    form = Statements("cell", names, entering=False)
+def cell_stops(tree: ast.Module, plain: frozenset[str]) -> bool:
+    """Whether there is any place at which the cell could be left, rather than a part of it that `%time` runs."""
+    form = Statements("cell", plain, entering=False)
+    nodes = [node for statement in tree.body for node in scope(statement)]
+    if any(map(is_to_the_shell, nodes)) and not any(isinstance(node, Loop) for node in nodes):
+        return False
     return any(map(form.stops, tree.body))
 
 
@@ -54,16 +58,16 @@ def _is_future(node: ast.stmt) -> bool:
 # Functions -----------------------------------------------------------------------------------------------------------
 
 
-def function_stops(one: Definition, names: frozenset[str]) -> bool:
+def function_stops(one: Definition, plain: frozenset[str]) -> bool:
     """Whether there is any place at which the function could be left."""
-    form = Statements("function", names, entering=False)
+    form = Statements("function", plain, entering=False)
     return any(map(form.stops, one.node.body))
 
 
 def running_form(
-    one: Definition, uid: str, filename: str, names: frozenset[str], shared: Shared
+    one: Definition, uid: str, filename: str, plain: frozenset[str], shared: Shared
 ) -> tuple[ast.FunctionDef, Unit]:
-    form, body = _form(one, names, shared, entering=False)
+    form, body = _form(one, plain, shared, entering=False)
     begin: list[ast.stmt] = [assign(FRAME, _program("enter", ast.Constant(uid)))]
     # A generator is made anew from the cells around it, too; a function comes with its own.
     if cells := (*shared.own, *(shared.around if one.generator else ())):
@@ -74,14 +78,14 @@ def running_form(
 
 
 def entering_form(
-    one: Definition, uid: str, filename: str, names: frozenset[str], shared: Shared
+    one: Definition, uid: str, filename: str, plain: frozenset[str], shared: Shared
 ) -> tuple[ast.FunctionDef, Unit]:
     """The function without its parameters, inside another one whose variables are its cells.
 
     A running activation cannot be given cells, but a function can: so the variables that it shares with closures
     become variables around it, and the closures that were saved with it share them still.
     """
-    form, body = _form(one, names, shared, entering=True)
+    form, body = _form(one, plain, shared, entering=True)
     unit = _unit(one, uid, filename, form, shared)
     begin: list[ast.stmt] = [ast.Nonlocal(list(shared.own))] if shared.own else []
     begin.append(assign(FRAME, _program("reenter", load(ARRIVED))))
@@ -97,7 +101,11 @@ def entering_form(
         args=_nothing(ARRIVED),
         body=[*_docstring(one.node), *at(one.node, begin), *at(one.node, body)],
     )
-    around = clone(one.node, name=MAKER, args=_nothing(*shared.own), body=[inner], decorator_list=[], returns=None)
+    args = _nothing(*shared.own)
+    # Its own name stays one of the scope around it: the function itself may use it.
+    args.kwonlyargs.append(ast.arg(SAVED))
+    args.kw_defaults.append(ast.NamedExpr(ast.Name(one.node.name, ast.Store()), ast.Constant(None)))
+    around = clone(one.node, name=MAKER, args=args, body=[inner], decorator_list=[], returns=None)
     return _placed(around), unit
 
 
@@ -106,10 +114,10 @@ def _nothing(*names: str) -> ast.arguments:
 
 
 def _form(
-    one: Definition, names: frozenset[str], shared: Shared, *, entering: bool
+    one: Definition, plain: frozenset[str], shared: Shared, *, entering: bool
 ) -> tuple[Statements, list[ast.stmt]]:
     kind: Kind = "generator" if one.generator else "function"
-    form = Statements(kind, names, entering=entering)
+    form = Statements(kind, plain, entering=entering)
     body = one.node.body[len(_docstring(one.node)) :]
     changes = _Changes(entering, frozenset(shared.own), one.node.args)
     if any(map(changes.needed, inside(one.node))):

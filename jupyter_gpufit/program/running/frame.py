@@ -10,7 +10,15 @@ import sys
 from collections.abc import Iterator
 from inspect import isgeneratorfunction
 from itertools import repeat, starmap
-from types import FunctionType, GeneratorType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 from ..values import FrameRecord, GeneratorRecord, Path, Unit
@@ -19,8 +27,19 @@ from .iterators import EXCHANGED, exchanged
 from .managers import enter_again, noted
 
 if TYPE_CHECKING:
+    from ..libraries.gain import LeftShare
     from .program import Program
 
+_OF_C = frozenset(
+    {
+        type,
+        BuiltinFunctionType,
+        ClassMethodDescriptorType,
+        MethodDescriptorType,
+        MethodWrapperType,
+        WrapperDescriptorType,
+    }
+)
 _NO_PATH: Path = frozenset()
 _NEVER: Any = (None,)  # what no safe point answers
 
@@ -53,6 +72,7 @@ class Frame:
         "r",
         "rest",
         "rpc",
+        "since",
         "unit",
         "v",
     )
@@ -71,6 +91,7 @@ class Frame:
         self.L: dict[str, Any] | None = None
         self.rpc: int | None = None
         self.rest: list[FrameRecord] | None = None
+        self.since: tuple[LeftShare, float] | None = None  # what was called last, of a library, and when
 
     def load(self, record: FrameRecord, rest: list[FrameRecord]) -> None:
         """Go to the place of a record; the activations inside it are entered from the `rest`."""
@@ -98,6 +119,11 @@ class Frame:
     def it(self, k: int, iterator: Iterator[Any]) -> None:
         self.its[k] = iterator
 
+    def over(self, value: Any) -> Any:
+        """What a loop is about to go over: what it consists of may make generators where no code of ours is."""
+        self.program.library.prepare(value)
+        return value
+
     def made(self, value: Any) -> Any:
         """What a call has just returned: a generator that nobody else holds is made one of ours."""
         if type(value) is GeneratorType and sys.getrefcount(value) == _ALONE:
@@ -111,6 +137,7 @@ class Frame:
 
         To make a generator runs none of its code, so it does not matter that it is made before the other arguments.
         """
+        self.program.library.prepare(value)
         method = getattr(type(value), "__iter__", None)
         if type(method) is not FunctionType or not isgeneratorfunction(method):
             return value
@@ -181,9 +208,21 @@ class Frame:
     def fn(self, k: int, callee: Any) -> Any:
         """What to call instead of `callee`, so that it can be left midway; or itself."""
         self.pc = k
+        if self.since is not None:
+            self._ended()
+        if type(callee) in _OF_C:
+            self.callee = None
+            return callee
         variant = self.program.functions.variant(callee, self, k)
         self.callee = None if variant is None else callee
         return callee if variant is None else variant
+
+    def _ended(self) -> None:
+        """The last call has, at the latest by now."""
+        assert self.since is not None
+        gain = self.program.library.gain
+        (called, began), self.since = self.since, None
+        gain.took(called, gain.clock() - began)
 
     def rcall(self, k: int) -> Any:
         """Enter again whom it was calling."""

@@ -6,12 +6,15 @@ The user's function objects stay as they are; what is called instead is made for
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from ...errors import CannotArrive
 from ..libraries import own_resume
-from ..libraries.own_resume_overrides import overridden
+from ..libraries.gain import Gain, LeftShare
+from ..libraries.library import package_of
 from ..reading.scopes import Definition
 from ..rewriting.source import Codes, Source
 from ..values import FrameRecord, Unit
@@ -28,38 +31,44 @@ class Functions:
     def __init__(
         self,
         register: Callable[[CodeType, Unit], None],
-        unknown: Callable[[CodeType], tuple[Source, Definition] | None],
+        unknown: Callable[[FunctionType], LeftShare | None],
+        gain: Gain,
     ) -> None:
-        self._register, self._unknown = register, unknown
+        self._register, self._unknown, self._gain = register, unknown, gain
         self._known = Codes(self._other)  # the user's code -> where it is defined
         self._running: dict[str, CodeType] = {}
         self._entering: dict[str, CodeType] = {}
 
     def learn(self, source: Source) -> None:
         for code, one in source.functions.items():
-            self._known.add(code, (source, one))
+            self._known.add(code, LeftShare(source, one))
 
-    def _other(self, code: CodeType) -> Any:
+    def _other(self, code: CodeType, function: FunctionType) -> Any:
         if _is_torch_context(code):
             return _IN_CONTEXT
-        return self._unknown(code)
+        return self._unknown(function)
+
+    def known(self, code: CodeType) -> LeftShare | None:
+        """What is known of a function that was called."""
+        found = self._known.asked(code)
+        return found if isinstance(found, LeftShare) else None
 
     def variant(self, callee: Any, frame: Frame, k: int) -> Any:
         """None if it can only be called as it is."""
         if type(callee) is FunctionType:
-            found = self._known.get(callee.__code__)
+            found = self._known.get(callee.__code__, callee)
             if found is None:
                 return None
             if found is not _IN_CONTEXT:
-                return _with_code(callee, self._running_code(*found))
+                return self._called(callee, found, frame)
             make, inner = _under_torch_context(callee)
             variant = self.variant(inner, frame, k)
             return variant and _in_context(make, variant, frame, k)
         elif type(callee) is MethodType:
             variant = self.variant(callee.__func__, frame, k)
-            if variant is None or overridden(callee, self._known.get):
-                return own_resume.calls(callee, frame)
-            return MethodType(variant, callee.__self__)
+            if (variant is None or self._hides(callee)) and (own := own_resume.calls(callee, frame)) is not None:
+                return own
+            return variant and MethodType(variant, callee.__self__)
         elif type(callee) is functools.partial:
             variant = self.variant(callee.func, frame, k)
             return variant and functools.partial(variant, *callee.args, **callee.keywords)
@@ -67,6 +76,26 @@ class Functions:
             variant = self.variant(type(callee).__call__, frame, k)
             return variant and MethodType(variant, callee)
         return None
+
+    def _called(self, callee: FunctionType, found: LeftShare, frame: Frame) -> FunctionType | None:
+        if not found.of_library:
+            return _with_code(callee, self._running_code(found.source, found.definition))
+        if found.is_short:
+            return None
+        if found.definition.generator:
+            return _with_code(callee, found.source.changed[callee.__code__])
+        if found.running is None:
+            with self._gain.rewriting(package_of(callee.__globals__)):
+                found.running = self._running_code(found.source, found.definition)
+        frame.since = found, self._gain.clock()
+        return _with_code(callee, found.running)
+
+    def _hides(self, method: MethodType) -> bool:
+        """Whether it is a function around another one that cannot be rewritten."""
+        if not hasattr(method.__func__, "__wrapped__"):
+            return False
+        inner = inspect.unwrap(method.__func__)
+        return isinstance(inner, FunctionType) and self._known.get(inner.__code__, inner) is None
 
     def enter(self, callee: Any, frame: Frame, k: int) -> Any:
         """Call it from where it stood, which is in the next of the records."""
@@ -78,16 +107,19 @@ class Functions:
             return self.enter(callee.__func__, frame, k)
         if type(callee) is not FunctionType:
             return self.enter(type(callee).__call__, frame, k)
-        found = self._known.get(callee.__code__)
+        found = self._known.get(callee.__code__, callee)
         if found is _IN_CONTEXT:
             with enter_again(frame.cms[k]):
                 return self.enter(_under_torch_context(callee)[1], frame, k)
-        assert found is not None, f"{callee} is not known"
-        source, one = found
-        return self._entered(callee, source, one, frame.rest)
+        if found is None:
+            raise CannotArrive("", f"{callee.__qualname__}() is not what it was when the checkpoint was taken.")
+        return self._entered(callee, found.source, found.definition, frame.rest)
 
     def _entered(self, callee: FunctionType, source: Source, one: Definition, records: list[FrameRecord] | None) -> Any:
-        assert records and records[0].uid == source.uid(one), f"{callee} is not what was saved"
+        assert records, f"{callee} was not left midway"
+        if records[0].uid != source.uid(one):
+            why = f"{callee.__qualname__}() of {callee.__module__} is not what it was when the checkpoint was taken."
+            raise CannotArrive("", f"{why} Put back the version that was there, or begin anew.")
         around = dict(zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True))
         made = entered(self.entering_code(source, one), callee.__globals__, around | records[0].cells)
         made.__name__, made.__qualname__ = callee.__name__, callee.__qualname__

@@ -27,6 +27,8 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | None:
     unit = program.unit_of(generator.gi_code)
     if unit is None:
         remedy = " A function with `yield` can be saved." if generator.gi_code.co_name == _EXPRESSION else ""
+        if program.library.met(generator):
+            remedy = " The next one that this function makes can be saved."
         raise NotHere(f"{_described(generator)} is suspended, and was not made to be saved there.{remedy}")
     if generator.gi_running:
         raise NotHere(f"{_described(generator)} is computing its next value.")

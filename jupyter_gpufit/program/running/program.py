@@ -14,11 +14,12 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from ..libraries import own_resume
+from ..libraries.gain import LeftShare
 from ..libraries.library import Library
-from ..reading.calls import resumable_names
-from ..reading.scopes import Definition, definitions, is_async, last_set
+from ..reading.calls import bindings_of, plain_names
+from ..reading.scopes import definitions, is_async, last_set
 from ..reading.unread import is_read, is_used_later
-from ..rewriting.source import FUTURE_FLAGS, Codes, Source
+from ..rewriting.source import FUTURE_FLAGS, Codes, Origin, Source
 from ..rewriting.units import cell_form, cell_stops
 from ..values import PROGRAM, FrameRecord, Unit, hidden
 from .frame import Frame
@@ -40,8 +41,8 @@ class Program:
         self.on_resumed: Callable[[], None] = lambda: None
         self.notes: list[str] = []  # why something cannot be checkpointed, for the user
         self.on_note: Callable[[str], None] = self.notes.append
-        self.functions = Functions(self._register, self._unknown)
         self.library = Library(self)
+        self.functions = Functions(self._register, self._unknown, self.library.gain)
         self.scratch: str | None = None  # a directory for what a library's own resume needs; else the system's
         self.flags = 0  # those with which the shell compiles the cell
         self._texts: dict[str, str] = {}
@@ -49,7 +50,7 @@ class Program:
         self._pickled: tuple[str, bytes] | None = None
         self._flags: dict[str, int] = {}
         self._sources: dict[str, Source] = {}
-        self._names: frozenset[str] | None = None  # once a cell has started, or was saved, they stay the same
+        self._plain: frozenset[str] | None = None  # names; once a cell has started, or was saved, they stay the same
         self._units: dict[str, Unit] = {}
         self._unit_of = Codes()
         self._changed = Codes()  # code of the user's -> the same with generators rewritten
@@ -76,12 +77,12 @@ class Program:
         if self._pickled is None and self._tree is not None:
             self._pickled = self._cell, pickle.dumps(self._tree, 5)
         cell = self._pickled
-        return {"texts": self._texts, "cell": cell, "flags": self._flags, "names": sorted(self._names or ())}
+        return {"texts": self._texts, "cell": cell, "flags": self._flags, "plain": sorted(self._plain or ())}
 
     def remember(self, saved: dict[str, Any]) -> None:
         self._texts.update(saved["texts"])
         self._flags.update(saved["flags"])
-        self._names = frozenset(saved["names"])
+        self._plain = frozenset(saved["plain"])
         for filename in self._texts:
             self._prepare(filename, self._parsed(filename))
         if saved["cell"] is not None:
@@ -116,18 +117,18 @@ class Program:
             return tree
         parsed = {name: self._parsed(name) for name in self._texts if name not in self._sources}
         known = [*parsed.values(), tree]
-        of_libraries = self.library.names(known)
-        if self._names is None:
-            self._names = resumable_names((one for each in known for one in definitions(each)), known, of_libraries)
-        names = self._names
-        if not cell_stops(tree, names):
+        self.library.imported_by(known)
+        if self._plain is None:
+            self._plain = plain_names(bindings_of(node for each in known for node in ast.walk(each)))
+        plain = self._plain
+        if not cell_stops(tree, plain):
             return tree
         self._flags[filename] = self.flags & FUTURE_FLAGS
         self._look_at_flags(parsed)
         for name, one in parsed.items():
             self._prepare(name, one)
         self._prepare(filename, tree)
-        made, unit = cell_form(tree, filename, names, entering=bool(self._records))
+        made, unit = cell_form(tree, filename, plain, entering=bool(self._records))
         # A look whether it compiles, as IPython will do it: statement by statement.
         compile(made, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._flags[filename], dont_inherit=True)
         self._units[unit.uid], self._cell = unit, filename
@@ -145,15 +146,10 @@ class Program:
         for one in _functions_of(files):
             self._flags[one.__code__.co_filename] = one.__code__.co_flags & FUTURE_FLAGS
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Those of functions that can be left midway."""
-        return self._names or frozenset()
-
     def _prepare(self, filename: str, tree: ast.Module) -> None:
-        assert self._names is not None
+        assert self._plain is not None
         source = self._sources[filename] = Source(filename, tree, self._flags.get(filename, 0))
-        source.prepare(self._names)
+        source.prepare(self._plain)
         self.add(source)
 
     def add(self, source: Source) -> None:
@@ -168,12 +164,13 @@ class Program:
         self._units[unit.uid] = unit
         self._unit_of.add(code, unit)
 
-    def _unknown(self, code: CodeType) -> tuple[Source, Definition] | None:
+    def _unknown(self, function: FunctionType) -> LeftShare | None:
         """A function that the cell calls is not among the user's with a loop; asked once for each."""
+        code = function.__code__
         source = self._sources.get(code.co_filename)
-        if source is not None and code.co_name in self.names and code not in source.codes:
+        if source is not None and code not in source.codes and code.co_name in source.looping:
             self.on_note(f"{code.co_name}() was made in another way than its cell says: it has no safe points.")
-        return self.library.function(code)
+        return self.library.function(code, function.__globals__)
 
     def _exchange(self, codes: dict[CodeType, CodeType]) -> None:
         """Give functions another code, wherever they are."""
@@ -267,7 +264,6 @@ class Program:
         )
 
     def _text_of(self, unit: Unit) -> list[ast.stmt]:
-        """Nothing if it is a library's."""
         if unit.kind == "cell":
             return self._tree.body if self._tree is not None else []
         found = (
@@ -276,14 +272,33 @@ class Program:
             for one in source.definitions
             if source.uid(one) == unit.uid
         )
-        return next(found, [])
+        return next(found, None) or self.library.text_of(unit)
+
+    def took_long(self, code: CodeType, seconds: float) -> bool:
+        """Note that a function takes that long; whether from its next call on it can be left midway."""
+        found = self.functions.known(code)
+        if found is None or not found.of_library:
+            return False
+        was_short, found.is_short = found.is_short, False
+        found.seconds += seconds
+        return was_short
 
     def where(self) -> str:
-        frame, _ = self._activations()[-1]
+        activations = self._activations()
+        frame, _ = activations[-1]
         assert frame.pc is not None
         line = f"line {frame.unit.lines[frame.pc]}"
         place = f"{line} of the cell" if frame.unit.kind == "cell" else f"{line}, in {frame.unit.name}"
-        return place + own_resume.where(frame.callee)
+        proofs = self.library.proofs(frame.unit for frame, _ in activations)
+        return place + own_resume.where(frame.callee) + (f" ({proofs})" if proofs else "")
+
+    def place(self) -> tuple[tuple[str, int | None], ...]:
+        """Where each activation stands, the same in every iteration."""
+        return tuple((frame.unit.uid, frame.pc) for frame, _ in self._activations())
+
+    def origins(self) -> list[Origin]:
+        """Of the libraries' functions that it stands in."""
+        return self.library.origins(frame.unit for frame, _ in self._activations())
 
     def exact(self) -> bool:
         """Whether what is saved now goes on to the bit."""

@@ -16,6 +16,7 @@ from torch.autograd.grad_mode import inference_mode
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from ...devices import sides
 from ...graph.kind import Kind, Pickler, Reduced
 from ...graph.kinds.instances import make_instance, reduce_generic, reduce_instance
 from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_meta
@@ -42,6 +43,8 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_inference_mode)
     if issubclass(cls, DataLoader) and why_not(cls) is None:
         return Kind(reduce=reduce_instance)  # with its standing workers, which loaders.py knows to take apart
+    if issubclass(cls, torch._C.Generator):
+        return Kind(reduce=reduce_generator)
     if issubclass(cls, torch.Stream):
         return Kind(reduce=reduce_stream)
     if issubclass(cls, torch.Event):
@@ -161,6 +164,8 @@ def reduce_generator(generator: torch.Generator, pickler: Pickler) -> Reduced:
         default = generator is torch.default_generator
     if default:
         return find_default_generator, (device,)  # its state is the process's, and set last of all
+    if sides.generator_on_device(generator):
+        device = "cuda"  # a slot's is the CPU's, of a class of its own
     return make_generator, (device,), (generator.get_state(), generator.initial_seed()), None, None, fill_generator
 
 
@@ -233,5 +238,4 @@ def make_event(cls: Any) -> Any:
 
 _KINDS: dict[type, Kind] = {
     torch.UntypedStorage: Kind(reduce=reduce_storage),
-    torch.Generator: Kind(reduce=reduce_generator),
 }

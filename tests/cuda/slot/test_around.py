@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,29 @@ def test_compiled_models_run_uncompiled_and_say_so(slot: Budget) -> None:
 
     assert torch.equal(compiled(x), model(x))
     assert set(compiled.state_dict()) == {"_orig_mod.weight", "_orig_mod.bias"}
+
+
+@pytest.mark.slow
+def test_pinning_a_loaders_batches_takes_no_threads_from_others(slot: Budget) -> None:
+    """Torch keeps the number that the pinning thread sets for whoever computes for the first time later."""
+    numbers: list[int] = []
+    data: Any = torch.arange(8)
+    loader: Any = torch.utils.data.DataLoader(data, batch_size=2, num_workers=1, pin_memory=True)
+    batches = iter(loader)
+    next(batches)
+    look = threading.Thread(target=lambda: numbers.append(torch.get_num_threads()))
+
+    look.start()
+    look.join()
+
+    assert getattr(batches, "_pin_memory_thread", None) is not None
+    assert numbers == [torch.get_num_threads()] and numbers != [1]
+    for _ in batches:
+        pass
+
+
+def test_a_lazy_module_gets_its_weights_where_it_is(slot: Budget) -> None:
+    model = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()).cuda()
+    model(torch.ones(4, 2, device="cuda"))
+
+    assert {t.device for t in model.state_dict().values()} == {CUDA}

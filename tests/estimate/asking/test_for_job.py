@@ -9,7 +9,10 @@ from typing import Any, cast
 import pytest
 
 from jupyter_gpufit.estimate.asking import for_job
+from jupyter_gpufit.estimate.reckoning.report import NO_GPU, Estimate
 from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.testing import fake_device
+from jupyter_gpufit.units import GiB, MiB
 
 
 def test_a_stop_in_the_moment_in_which_the_estimate_ends_is_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,3 +24,14 @@ def test_a_stop_in_the_moment_in_which_the_estimate_ends_is_a_stop(monkeypatch: 
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(for_job.estimate_in(ends_and_is_cancelled, cast(Any, None), [], Settings()))
+
+
+def test_a_cell_that_uses_no_gpu_leaves_nearly_all_of_it_to_others() -> None:
+    nothing = Estimate(card="T4", card_total=15 * GiB, how="nothing", context=GiB // 2, low=GiB // 2, reasons=(NO_GPU,))
+    device = fake_device(total=15 * GiB)
+
+    on_gpu = for_job.needed_of(for_job.Estimated(nothing, "gpu", ""), [device])
+    on_slot = for_job.needed_of(for_job.Estimated(nothing, "slot", ""), [device])
+
+    assert on_gpu.memory == GiB // 2 + 256 * MiB and on_gpu.reason.startswith("this cell uses no GPU; it claims 768.0")
+    assert on_slot.memory is None and "this cell uses no GPU" in on_slot.reason

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jupyter_gpufit.devices.device import Device
-from jupyter_gpufit.estimate.reckoning.for_resume import STEPS, SoFar, needed_again
+from jupyter_gpufit.estimate.reckoning.for_resume import SLOT_LEAST, STEPS, SoFar, larger, needed_again
 from jupyter_gpufit.jobs.job import Options
 from jupyter_gpufit.testing import fake_device
-from jupyter_gpufit.units import GiB
+from jupyter_gpufit.units import GiB, MiB
 
 GPU = fake_device("GPU-a", total=10 * GiB)
 SLOT = fake_device("cpu:0", total=10 * GiB, kind="slot")
@@ -60,5 +60,20 @@ def _measured(device: Device) -> int | None:
 
 def test_a_slot_gets_a_larger_reserve_and_devices_with_a_problem_count_for_nothing() -> None:
     assert _measured(SLOT) == 2.5 * GiB
+    little = needed_again(None, Options(), SoFar(None, 57 * MiB, STEPS), [SLOT])
+    assert (little.memory, little.reason) == (
+        SLOT_LEAST,
+        "needs 512.0 MiB, the least on a slot: 57.0 MiB measured so far",
+    )
     broken = fake_device("GPU-b", total=100 * GiB, problem="it fell off the bus")
     assert needed_again(None, Options(), SoFar(None, 9 * GiB, STEPS), [GPU, broken]).memory is None
+
+
+def test_what_was_too_little_is_doubled_up_to_the_whole_device() -> None:
+    def after(claimed: int) -> tuple[int | None, str] | None:
+        needed = larger(claimed, [GPU])
+        return None if needed is None else (needed.memory, needed.reason)
+
+    assert after(2 * GiB) == (4 * GiB, "needs 4.0 GiB: 2.0 GiB were too little")
+    assert after(6 * GiB) == (None, "needs a whole device: 6.0 GiB were too little")
+    assert after(10 * GiB) is None

@@ -163,7 +163,7 @@ def test_trains_by_hand() -> None:
         """
     )
 
-    assert (trace.status, trace.error, trace.steps) == ("completed", "", 0)
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)  # a backward is taken for its step
 
 
 def test_model_and_optimizer_of_an_earlier_cell() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
+import importlib
+import linecache
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.program.libraries import versions
+from jupyter_gpufit.program.libraries import versions as library_versions
 
 from ..crossing import World, at_points, in_a_chain, plain, rewritten
 
@@ -85,10 +86,6 @@ class Trainer:
 """
     (tmp_path / "drawing_library.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    [fit] = re.findall(r"    def fit.*", text, re.DOTALL)
-    known = {"Trainer.fit": {hashlib.sha256(fit.encode()).hexdigest()[:16]: "1"}}
-    monkeypatch.setitem(versions.FUNCTIONS, "drawing_library", known)
-    monkeypatch.setitem(versions.CALLED, "drawing_library", {"fit"})
     cell = """
 import random
 random.seed(1)
@@ -103,17 +100,6 @@ del Trainer
 
     assert ran.log == whole.log
     assert ran.points == 4  # with the one behind the last item
-
-
-@pytest.mark.slow
-def test_another_version_runs_as_it_is_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(versions.GENERATORS, "tqdm.std", {"tqdm.__iter__": {"0123": "1.0"}})
-
-    ran = rewritten("import tqdm\nfor i in tqdm.tqdm(range(3), disable=True): say(i)")
-
-    assert ran.log == [0, 1, 2]
-    [note] = ran.notes
-    assert re.fullmatch(r"tqdm.std.tqdm.__iter__ of version .* is not known: the cell cannot be .* inside it.", note)
 
 
 @pytest.mark.slow
@@ -164,6 +150,8 @@ del frame, column
 
 def test_matches_of_a_text_are_counted() -> None:
     text = """
+import importlib
+import linecache
 import re
 def rest():
     begun = [re.finditer("[a-z]", "abcd")]
@@ -213,9 +201,7 @@ for e in range(2):
 del held, same, thing
 """
     assert rewritten(text).log == plain(text).log == [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
-    saved = World().until(text, 2)
-    assert isinstance(saved, str)
-    assert saved.startswith("The generator numbered (managers.py")
+    assert at_points(text) == 5  # also with the held one: where a call makes it, it is one that can be saved
 
 
 @pytest.mark.slow
@@ -233,10 +219,54 @@ del model, p, m
     assert at_points(text) == 3 + 2 * (3 + 4)
 
 
-def test_the_table_is_of_texts_that_are_here() -> None:
+def test_the_record_names_digests_and_versions() -> None:
     assert all(
-        re.fullmatch(r"[0-9a-f]{16}", one)
-        for known in [*versions.GENERATORS.values(), *versions.FUNCTIONS.values()]
-        for each in known.values()
-        for one in each
+        re.fullmatch(r"[0-9a-f]{16}", digest) and re.search(r"\d", versions)
+        for functions in library_versions.record().values()
+        for known in functions.values()
+        for digest, versions in known.items()
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "versions", "is_named"),
+    [
+        ("2.5.1", "2.4.0, 2.5.1", True),
+        ("2.5.2", "2.4.0 to 2.5.10", True),
+        ("2.5.11", "2.4.0 to 2.5.10", False),
+        ("2.5.2", "lightning 2.5.1 to 2.5.3", True),
+        ("2.5.2", "2.5.1, 2.5.3", False),
+    ],
+)
+def test_a_version_is_tested_if_the_record_names_it(version: str, versions: str, is_named: bool) -> None:
+    assert library_versions.is_named(version, versions) == is_named
+
+
+def test_the_grade_of_a_function_does_not_depend_on_its_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = library_versions.digests_of
+    first = digests("def f(x):\n    'What it is for.'\n    for i in x: pass  # slow\n")
+    same, other = digests("def f(x):\n    for i in x:\n        pass\n"), digests("def f(x):\n    return 1\n")
+    monkeypatch.setattr(library_versions, "record", lambda: {"lib": {"f": {first[0]: "1.0 to 1.4"}}})
+
+    assert library_versions.grade_of("lib", "f", first, "1.2") == "tested"
+    assert library_versions.grade_of("lib", "f", same, "1.5") == "same code as tested"
+    assert library_versions.grade_of("lib", "f", other, "1.2") == "by construction"
+    assert library_versions.weakest(["tested", "by construction", "same code as tested"]) == "by construction"
+
+
+def test_a_module_that_was_changed_since_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def fit(say):\n    for i in range(3):\n        say(i)\n"
+    (tmp_path / "changing.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cell = "import changing\nchanging.fit(say)\n"
+    saved = World().until(cell, 2)
+    assert isinstance(saved, bytes)
+
+    (tmp_path / "changing.py").write_text(text.replace("range(3)", "range(30)"))
+    linecache.checkcache()
+    del sys.modules["changing"]
+    importlib.invalidate_caches()
+
+    [*_, (kind, _, words)] = World.from_saved(saved).run(cell).error
+    del sys.modules["changing"]
+    assert kind == "CannotArrive" and "fit() of changing is not what it was when the checkpoint was taken" in words

@@ -1,4 +1,4 @@
-"""Trainers of versions that are not known: left between their steps, and entered by the library's own resume."""
+"""Trainers whose texts are not at hand: left between their steps, and entered by the library's own resume."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from jupyter_gpufit.program.libraries import own_resume, versions
-from jupyter_gpufit.program.libraries.library import text_hash
+from jupyter_gpufit.program.libraries import own_resume
 
 from .. import trainers
 from ..crossing import World, at_points, in_a_chain, plain, rewritten
@@ -33,6 +32,9 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in _loaded():
         del sys.modules[name]
     sys.modules.update(theirs)
+
+
+UNREADABLE = "the text of train() of transformers 99.0 is not at hand"
 
 
 def _loaded() -> dict[str, ModuleType]:
@@ -66,9 +68,7 @@ def test_it_is_said_that_it_is_not_exact() -> None:
 
     ran = world._run(trainers.TRANSFORMERS_CELL, look)
 
-    assert world.program.notes == [
-        f"transformers 99.0 is not known here, so inside train() the cell is checkpointed {own_resume.INEXACT}."
-    ]
+    assert world.program.notes == [f"{UNREADABLE}, so inside train() the cell is checkpointed {own_resume.INEXACT}."]
     cell, inside = "line 14 of the cell", f"line 11, in run(), inside Trainer.train, {own_resume.INEXACT}"
     assert places == [cell, *[inside] * 3, cell, *[inside] * 2, cell]
     assert exact == [place == cell for place in places]
@@ -99,27 +99,19 @@ def test_a_trainer_that_cannot_save_itself_runs_as_it_is() -> None:
 
     assert ran.log == plain(trainers.TRANSFORMERS_CELL).log
     assert ran.points == 3
-    assert ran.notes == ["transformers 99.0 is not known here: the cell cannot be checkpointed inside train()."]
+    assert ran.notes == [f"{UNREADABLE}: the cell cannot be checkpointed inside train()."]
 
 
-def test_one_unknown_function_makes_the_whole_loop_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = importlib.import_module("transformers.trainer").Trainer
-    known = {"Trainer.train": {text_hash(trainer.train): "99.0"}}
-    monkeypatch.setitem(versions.FUNCTIONS, "transformers.trainer", known)
-    assert rewritten(trainers.TRANSFORMERS_CELL).notes == []
+def test_one_whose_text_is_at_hand_is_left_to_the_bit(tmp_path: Path) -> None:
+    trainers.write_texts(tmp_path)
+    importlib.invalidate_caches()
 
-    monkeypatch.setitem(versions.FUNCTIONS, "transformers.trainer", {**known, "Trainer._tell": {"0123": "98.0"}})
-    [note] = rewritten(trainers.TRANSFORMERS_CELL).notes
-    assert note.endswith(f"{own_resume.INEXACT}.")
+    ran = rewritten(trainers.TRANSFORMERS_CELL)
 
-
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small library's loops are known."""
-    trainer = importlib.import_module("transformers.trainer").Trainer
-    known = {f"Trainer.{one.__name__}": {text_hash(one): "99.0"} for one in (trainer.train, trainer._tell)}
-    monkeypatch.setitem(versions.FUNCTIONS, "transformers.trainer", known)
-    monkeypatch.setitem(versions.CALLED, "transformers", {"train", "_tell"})
+    assert ran.notes == [] and ran.log == plain(trainers.TRANSFORMERS_CELL).log
+    assert ran.points > 3 + 3 + 2
+    assert at_points(trainers.TRANSFORMERS_CELL) == ran.points
+    assert at_points(of_the_package("Passes")) == ran.points
 
 
 def of_the_package(name: str) -> str:
@@ -128,30 +120,22 @@ def of_the_package(name: str) -> str:
     )
 
 
-@pytest.mark.usefixtures("known")
-@pytest.mark.parametrize(("name", "overrides"), [("Tells", "_tell"), ("Passes", "train")])
-def test_a_packages_class_with_loops_of_its_own_is_named_and_goes_on_by_the_librarys_resume(
-    name: str, overrides: str, scratch: Path
-) -> None:
+@pytest.mark.parametrize("name", ["Tells", "Passes"])
+def test_a_packages_class_with_loops_of_its_own_goes_on_by_the_librarys_resume(name: str, scratch: Path) -> None:
     cell = of_the_package(name)
-    why = f"{name} overrides {overrides}() of transformers, so inside train() the cell is checkpointed"
-    way_on = "Defined in the notebook, such a class is left and entered to the bit."
-    assert rewritten(cell).notes == [f"{why} {own_resume.INEXACT}. {way_on}"]
+    assert rewritten(cell).notes == [f"{UNREADABLE}, so inside train() the cell is checkpointed {own_resume.INEXACT}."]
     assert at_points(cell) == 3 + 3 + 2
     assert in_a_chain(cell) > 4
     assert not os.listdir(scratch)
 
 
-@pytest.mark.usefixtures("known")
-def test_a_packages_class_that_cannot_be_told_where_to_go_on_is_named() -> None:
+def test_a_packages_class_that_cannot_be_told_where_to_go_on_runs_as_it_is() -> None:
     ran = rewritten(of_the_package("Takes"))
 
     assert ran.points == 3
-    [note] = ran.notes
-    assert note.startswith("Takes overrides train() of transformers: the cell cannot be checkpointed inside train().")
+    assert ran.notes == [f"{UNREADABLE}: the cell cannot be checkpointed inside train()."]
 
 
-@pytest.mark.usefixtures("known")
 def test_a_packages_class_that_begins_anew_instead_of_going_on_ends_there() -> None:
     cell = of_the_package("Forgets")
     saved = World().until(cell, 4)
@@ -162,8 +146,9 @@ def test_a_packages_class_that_begins_anew_instead_of_going_on_ends_there() -> N
     assert kind == "NotResumable" and "saved at step 2 and went on from step 0" in words
 
 
-@pytest.mark.usefixtures("known")
-def test_a_notebooks_class_with_loops_of_its_own_is_left_to_the_bit() -> None:
+def test_a_notebooks_class_with_loops_of_its_own_is_left_to_the_bit(tmp_path: Path) -> None:
+    trainers.write_texts(tmp_path)
+    importlib.invalidate_caches()
     package, cell = trainers.PACKAGE.partition("class Passes")[0], trainers.TRANSFORMERS_CELL
     ran = rewritten(package + cell.replace("Trainer([", "Tells(["))
 
@@ -184,7 +169,6 @@ def wrap(cls, name):
 """
 
 
-@pytest.mark.usefixtures("known")
 @pytest.mark.parametrize(
     ("package", "name", "cell", "points"),
     [

@@ -1,0 +1,87 @@
+"""On which side memory is that a notebook knows: its device's (`cuda`), or the host's.
+
+Where `cuda` is a stand-in all memory is the host's, and a note on a storage tells the side. The note goes along. What
+becomes of it at the other end is `here`: a note again where `cuda` is a stand-in, memory of a device where there is
+one, a fake in an estimate.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+import torch
+
+Side = Literal["slot", "host"]
+NOTE = "_gpufit_side"
+
+
+def on_device(storage: torch.UntypedStorage) -> bool:
+    """Whether the notebook knows this memory as its device's."""
+    return storage.device.type == "cuda" or getattr(storage, NOTE, None) == "slot"
+
+
+def generator_on_device(generator: torch.Generator) -> bool:
+    """Whether a random generator is the device's: in the host's memory it is of a class of its own."""
+    return generator.device.type == "cuda" or type(generator) is not _Generator
+
+
+_Generator = torch._C.Generator
+
+
+def note(tensor: torch.Tensor) -> None:
+    """Note that a tensor is the device's, where nothing else is known: the gradient of one that is."""
+    if tensor.layout is torch.strided and tensor.device.type == "cpu":
+        storage = tensor.untyped_storage()
+        if getattr(storage, NOTE, None) is None:
+            setattr(storage, NOTE, "slot")
+
+
+class Here(Protocol):
+    """What a storage of the device's, and the tensors on it, are made in this process."""
+
+    def storage(self, made: torch.UntypedStorage) -> torch.UntypedStorage:
+        """In place of one that was made in the host's memory."""
+
+    def tensor(self, storage: torch.UntypedStorage, dtype: torch.dtype, *look: Any) -> torch.Tensor:
+        """On such a storage; `look` is its offset, size and stride."""
+
+    def as_class(self, cls: type, made: torch.Tensor) -> Any:
+        """A parameter, or what else it is."""
+
+
+class Noted:
+    """`cuda` is a stand-in, or not there: a note in the host's memory."""
+
+    def storage(self, made: torch.UntypedStorage) -> torch.UntypedStorage:
+        global is_used
+        setattr(made, NOTE, "slot")
+        is_used = True
+        return made
+
+    def tensor(self, storage: torch.UntypedStorage, dtype: torch.dtype, *look: Any) -> torch.Tensor:
+        return torch.empty(0, dtype=dtype, device="cpu").set_(storage, *look)
+
+    def as_class(self, cls: type, made: torch.Tensor) -> Any:
+        return torch.Tensor._make_subclass(cls, made, False)
+
+
+class OnGpu(Noted):
+    """A worker that holds a GPU: there."""
+
+    def storage(self, made: torch.UntypedStorage) -> torch.UntypedStorage:
+        on_gpu: torch.UntypedStorage = made.cuda()  # type: ignore[assignment]
+        return on_gpu
+
+    def tensor(self, storage: torch.UntypedStorage, dtype: torch.dtype, *look: Any) -> torch.Tensor:
+        return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, *look)
+
+
+here: Here = Noted()
+is_told = False  # whether notes are kept in this process: else a tensor without one may be anybody's
+is_used = False  # whether any was made: until then no operation need look for one
+
+
+def arrive_as(chosen: Here) -> None:
+    """From now on, in this process."""
+    global here
+    here = chosen

@@ -1,0 +1,47 @@
+"""What the notebook has on its own `cuda` arrives in a traced child as on the device: fakes, one storage for all views.
+
+They cannot be made so later: a tensor that is real stays real (see modules.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...cuda.stand_in.device import STAND_IN
+from ...devices import sides
+from .books import Books
+
+
+class OnStandIn:
+    """See devices/sides.py: `here`, in a traced child."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self.found: list[torch.Tensor] = []  # until all has arrived; what nobody holds then is freed, and on record
+
+    def storage(self, made: torch.UntypedStorage) -> torch.UntypedStorage:
+        with self._books.fake:
+            fake = torch.empty(made.nbytes(), dtype=torch.uint8, device=torch.device(STAND_IN, 0))
+        self.found.append(fake)
+        self._books.enter(fake, "arrived", "input")
+        return fake.untyped_storage()
+
+    def tensor(self, storage: torch.UntypedStorage, dtype: torch.dtype, *look: Any) -> torch.Tensor:
+        with self._books.fake:
+            return torch.empty(0, dtype=dtype, device=torch.device(STAND_IN, 0)).set_(storage, *look)
+
+    def as_class(self, cls: type, made: torch.Tensor) -> Any:
+        if not issubclass(cls, nn.Parameter):
+            return made
+        self._books.label(made, "parameter")
+        return nn.Parameter(made, requires_grad=False)
+
+
+def begin(books: Books) -> OnStandIn:
+    """To be called before the variables are opened."""
+    here = OnStandIn(books)
+    sides.arrive_as(here)
+    return here

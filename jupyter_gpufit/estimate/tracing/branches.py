@@ -1,0 +1,134 @@
+"""What a yes or no must be that nobody knows, so that the cell goes on: not into a `raise`, a `break` or a `return`.
+
+Fake tensors have no values, and a guess of no takes every check for failed: `if not valid.all(): raise`. The line that
+asks is read from its source; where there is none, or where no branch gives up, the guess stays.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Literal
+
+from .failures import not_the_users
+
+_LEAVE = (ast.Break, ast.Return, ast.Continue)
+_EXITS = ("exit", "quit", "_exit", "abort", "fail", "skip")
+
+Place = tuple[int, int, int, int]  # first line, column; last line, column
+
+
+def wanted() -> bool | None:
+    """The answer with which the code that asks for a truth value now goes on; None: it goes on with either."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not not_the_users(frame.f_code.co_filename):
+            answer = _wanted_at(frame.f_code, frame.f_lasti)
+            if not isinstance(answer, str):
+                return answer
+        frame = frame.f_back
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _wanted_at(code: CodeType, instruction: int) -> bool | Literal["returned"] | None:
+    """Also "returned": the one who called has to be looked at."""
+    tree = _tree(code.co_filename)
+    place = _place(code, instruction, tree) if tree is not None else None
+    if place is None or tree is None:
+        return None
+    for statement in _statements_at(tree, place):
+        if isinstance(statement, ast.Return) and statement.value is not None and _within(statement.value, place):
+            return "returned" if _is_asked(statement.value, place) is True else None
+        if isinstance(statement, (ast.If, ast.Assert)) and _within(statement.test, place):
+            straight = _is_asked(statement.test, place)
+            answer = _answer(statement)
+            return None if straight is None or answer is None else answer is straight
+    return None
+
+
+def _answer(statement: ast.If | ast.Assert) -> bool | None:
+    """What the whole test must be."""
+    if isinstance(statement, ast.Assert):
+        return True
+    for gives_up in (_raises, _leaves):
+        bodies = gives_up(statement.body), gives_up(statement.orelse)
+        if bodies[0] != bodies[1]:
+            return bodies[1]
+    return None
+
+
+def _raises(body: list[ast.stmt]) -> bool:
+    last = body[-1] if body else None
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        called = last.value.func
+        return getattr(called, "attr", getattr(called, "id", "")) in _EXITS
+    return isinstance(last, ast.Raise)
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], _LEAVE)
+
+
+def _is_asked(test: ast.expr, place: Place) -> bool | None:
+    """Whether the test is true when what is asked at this place is; None: it hangs on something else, too."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        found = True if _place_of(test) == place else _is_asked(test.operand, place)
+        return None if found is None else not found
+    if _place_of(test) == place:
+        return True
+    if isinstance(test, ast.BoolOp):
+        return next((_is_asked(part, place) for part in test.values if _within(part, place)), None)
+    if isinstance(test, ast.NamedExpr):
+        return _is_asked(test.value, place)
+    if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "bool" and test.args:
+        return _is_asked(test.args[0], place)
+    return None
+
+
+def _place(code: CodeType, instruction: int, tree: ast.Module) -> Place | None:
+    """Of the expression whose truth is asked.
+
+    Up to Python 3.11 a jump stands where its whole statement does; what was computed before it is what it asks.
+    """
+    places = list(islice(code.co_positions(), instruction // 2 + 1))
+    statements = {_place_of(node) for node in ast.walk(tree) if isinstance(node, (ast.If, ast.Assert))}
+    for line, last, column, end in reversed(places):
+        if line is None or last is None or column is None or end is None:
+            return None
+        if (place := (line, column, last, end)) not in statements:
+            return place
+    return None
+
+
+def _place_of(node: ast.expr | ast.stmt) -> Place:
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
+
+
+def _within(node: ast.expr, place: Place) -> bool:
+    around = _place_of(node)
+    return around[:2] <= place[:2] and place[2:] <= around[2:]
+
+
+@lru_cache(maxsize=64)
+def _tree(filename: str) -> ast.Module | None:
+    lines = linecache.getlines(filename)
+    try:
+        return ast.parse("".join(lines)) if lines else None
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _statements_at(tree: ast.Module, place: Place) -> Sequence[ast.stmt]:
+    """The statements around a place, the innermost first."""
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.If, ast.Assert, ast.Return)) and node.lineno <= place[0] <= (node.end_lineno or 0)
+    ]
+    return found[::-1]

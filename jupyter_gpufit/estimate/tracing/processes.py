@@ -1,0 +1,238 @@
+"""Other processes of a traced cell run in this one, one after the other: only here is there a device that counts.
+
+What a process waits for can then never come, so a wait that nobody can end ends the process. Not modelled: that each
+would have a context of its own on the device; a note says how many there were.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing.managers
+import multiprocessing.pool
+import multiprocessing.queues
+import multiprocessing.synchronize
+import os
+import queue
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+
+from .books import Books
+
+_PATIENCE = 1.0  # seconds in which a thread of this process may still put something into a queue
+_RECURSIVE = 0  # a kind of SemLock: an RLock; the other is a semaphore
+
+
+class Waits(BaseException):
+    """A process waits for another."""
+
+
+def begin(books: Books) -> None:
+    _run_in_place(books)
+    _without_semaphores()
+    _without_shared_memory()
+    multiprocessing.queues.Queue.get = _impatient(multiprocessing.queues.Queue.get)  # type: ignore[method-assign]
+    for name, method in vars(_Pool).items():
+        if not name.startswith("__") or name in ("__init__", "__enter__", "__exit__", "__del__"):
+            setattr(multiprocessing.pool.Pool, name, method)
+    ProcessPoolExecutor.submit = _submitted_in_place  # type: ignore[method-assign]
+
+
+def _run_in_place(books: Books) -> None:
+    def start(self: Any) -> None:
+        books.notes["other processes run one after the other in this one"] += 1
+        self._popen, self._closed = _Ended(), False
+        try:
+            self.run()
+        except Waits:
+            books.notes["another process left where it waits"] += 1
+        except SystemExit:
+            pass
+
+    def spawn(fn: Callable[..., Any], args: Any = (), nprocs: int = 1, *rest: Any, **options: Any) -> Any:
+        """The first of them; the others would be on other devices, or do the same on this one."""
+        books.notes[f"the first of {nprocs} processes run in this one"] += 1
+        fn(0, *args)
+        return types.SimpleNamespace(join=lambda *args, **kwargs: True, processes=[], pids=lambda: [])
+
+    BaseProcess.start = start  # type: ignore[method-assign]
+    for module in (torch.multiprocessing, importlib.import_module("torch.multiprocessing.spawn")):
+        vars(module).update(spawn=spawn, start_processes=spawn)
+
+
+class _Ended:
+    """What a process object asks of its process."""
+
+    returncode = 0
+    sentinel = -1
+    pid = os.getpid()
+
+    def poll(self, *args: object) -> int:
+        return 0
+
+    wait = poll
+
+    def close(self) -> None: ...
+
+    terminate = kill = close
+
+
+def _submitted_in_place(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    done: Future[Any] = Future()
+    try:
+        done.set_result(fn(*args, **kwargs))
+    except Exception as error:
+        done.set_exception(error)
+    return done
+
+
+class _Pool:
+    """The methods of multiprocessing's: each task is done when it is given."""
+
+    def __init__(
+        self, processes: object = None, initializer: Any = None, initargs: Any = (), *rest: object, **options: object
+    ) -> None:
+        if initializer is not None:
+            initializer(*initargs)
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *args: object) -> None: ...
+
+    def __del__(self) -> None: ...
+
+    def apply(self, fn: Callable[..., Any], args: Any = (), kwds: Any = None) -> Any:
+        return fn(*args, **(kwds or {}))
+
+    def map(self, fn: Callable[..., Any], items: Any, *rest: object) -> list[Any]:
+        return [fn(item) for item in items]
+
+    def starmap(self, fn: Callable[..., Any], items: Any, *rest: object) -> list[Any]:
+        return [fn(*item) for item in items]
+
+    def imap(self, fn: Callable[..., Any], items: Any, *rest: object) -> Iterator[Any]:
+        return map(fn, items)
+
+    imap_unordered = imap
+
+    def apply_async(
+        self, fn: Callable[..., Any], args: Any = (), kwds: Any = None, callback: Any = None, *rest: object
+    ) -> Any:
+        return _given(self.apply(fn, args, kwds), callback)
+
+    def map_async(self, fn: Callable[..., Any], items: Any, _: Any = None, callback: Any = None, *rest: object) -> Any:
+        return _given(self.map(fn, items), callback)
+
+    def starmap_async(
+        self, fn: Callable[..., Any], items: Any, _: Any = None, callback: Any = None, *rest: object
+    ) -> Any:
+        return _given(self.starmap(fn, items), callback)
+
+    def close(self) -> None: ...
+
+    terminate = join = close
+
+
+def _given(result: Any, callback: Any) -> Any:
+    if callback is not None:
+        callback(result)
+    yes = lambda *args: True  # noqa: E731 - three times the same
+    return types.SimpleNamespace(get=lambda *args: result, wait=yes, ready=yes, successful=yes)
+
+
+def _impatient(real: Callable[..., Any]) -> Callable[..., Any]:
+    def get(self: Any, block: bool = True, timeout: float | None = None) -> Any:
+        end = time.monotonic() + min(_PATIENCE, timeout if timeout is not None else _PATIENCE)
+        while block:
+            try:
+                return real(self, True, max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                if time.monotonic() >= end:
+                    raise Waits("for what no other process can put into a queue") from None
+        return real(self, False)
+
+    return get
+
+
+def _without_semaphores() -> None:
+    """Named ones are files, and an estimate makes none."""
+    names = vars(vars(multiprocessing.synchronize)["_multiprocessing"]) | {"SemLock": _Semaphore}
+    vars(multiprocessing.synchronize)["_multiprocessing"] = types.SimpleNamespace(**names)
+    plain = {"dict": dict, "list": list, "Queue": queue.Queue, "Namespace": types.SimpleNamespace}
+    plain |= {name: getattr(threading, name) for name in ("Lock", "RLock", "Event", "Condition", "Semaphore")}
+    for name, kind in plain.items():
+        setattr(multiprocessing.managers.SyncManager, name, staticmethod(kind))
+
+    def start(self: Any, *args: object, **kwargs: object) -> None:
+        self._state.value, self.shutdown = vars(multiprocessing.managers)["State"].STARTED, lambda: None
+
+    multiprocessing.managers.BaseManager.start = start  # type: ignore[method-assign]
+
+
+class _Semaphore:
+    """`_multiprocessing.SemLock` among threads."""
+
+    SEM_VALUE_MAX = (1 << 31) - 1
+    handle = 0
+
+    def __init__(self, kind: int, value: int, maxvalue: int, name: str, unlink: bool) -> None:
+        self.kind, self.maxvalue, self.name = kind, maxvalue, name
+        self._changed = threading.Condition()
+        self._value, self._holder, self._depth = value, 0, 0
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        me = threading.get_ident()
+        with self._changed:
+            if self.kind == _RECURSIVE and self._holder == me and self._depth:
+                self._depth += 1
+                return True
+            patience = _PATIENCE if timeout is None else min(timeout, _PATIENCE)
+            if not self._changed.wait_for(lambda: self._value > 0, patience if block else 0):
+                if block and timeout is None:
+                    raise Waits("for what no other process can give back")
+                return False
+            self._value -= 1
+            self._holder, self._depth = me, self._depth + 1
+            return True
+
+    def release(self) -> None:
+        with self._changed:
+            self._depth -= 1
+            if self.kind != _RECURSIVE or not self._depth:
+                self._value += 1
+                self._changed.notify()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *args: object) -> None:
+        self.release()
+
+    def _is_mine(self) -> bool:
+        return self._depth > 0 and self._holder == threading.get_ident()
+
+    def _count(self) -> int:
+        return max(0, self._depth)
+
+    def _get_value(self) -> int:
+        return self._value
+
+    def _is_zero(self) -> bool:
+        return self._value == 0
+
+    def _after_fork(self) -> None: ...
+
+
+def _without_shared_memory() -> None:
+    """It would be a file, too; and all processes are this one."""
+    for kind in (torch.Tensor, torch.UntypedStorage, torch.TypedStorage):
+        kind.share_memory_ = lambda self: self  # type: ignore[method-assign]
+        kind.is_shared = lambda self: True  # type: ignore[method-assign]
+    torch.nn.Module.share_memory = lambda self: self  # type: ignore[method-assign]

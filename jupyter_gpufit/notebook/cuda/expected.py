@@ -1,0 +1,95 @@
+"""The device that a training of this kernel would get, and what is on its stand-in here."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+
+from ...cuda.slot.side import asker
+from ...devices import sides
+from ...devices.card import Card
+from ...devices.device import Device
+from ...devices.here import read_devices
+from ...errors import GpufitError
+from ...estimate.asking.target import largest_of, target_of
+from ...settings import Settings
+
+
+class Expected:
+    """What a `SlotMode` asks of its memory: here there is none, and the memory is that of the device to come.
+
+    Read when it is first asked for: NVML takes a second for a GPU, and most notebooks only ask whether there is one.
+    """
+
+    slot = ""  # no slot, but the notebook's own process; see errors.NotOnASlot
+
+    def __init__(self, settings: Settings, on_computed: Callable[[], None]) -> None:
+        self._settings = settings
+        self._on_computed = on_computed
+        self._has_computed = False
+        self._peak = 0
+
+    @cached_property
+    def device(self) -> Device | None:
+        """None: there is none, or it cannot be read."""
+        try:
+            return largest_of(read_devices(self._settings))
+        except GpufitError:
+            return None
+
+    @cached_property
+    def card(self) -> Card:
+        assert self.device is not None
+        return target_of(self._settings, self.device).card
+
+    @property
+    def total(self) -> int:
+        return 0 if self.device is None else self.device.total
+
+    def free(self) -> int:
+        """Bytes of the device that nobody has, as they are now."""
+        try:
+            now = [one for one in read_devices(self._settings) if self.device and one.uuid == self.device.uuid]
+        except GpufitError:
+            return 0
+        return now[0].free if now else 0
+
+    # What a mode tells and asks
+
+    def computed(self) -> None:
+        if not self._has_computed and not asker().startswith("torch._tensor_str"):  # to be shown is no computation
+            self._has_computed = True
+            self._on_computed()
+
+    def check(self, asked: int) -> None:
+        """The host's memory is what there is; it says itself where that ends."""
+
+    def exceeded(self, asked: int = 0) -> torch.OutOfMemoryError:
+        return torch.OutOfMemoryError(
+            "The host's memory, where the notebook's own `cuda` keeps its tensors, cannot hold so many more bytes"
+            f" ({asked:,}). Put %%gpufit train on top of the cell to have a GPU's."
+        )
+
+    def used(self) -> int:
+        """Bytes on the stand-in. Nothing counts them while they come and go: that would cost every operation."""
+        found: dict[int, int] = {}
+        for one in gc.get_objects():
+            if issubclass(type(one), torch.Tensor) and one.layout is torch.strided and not one.is_meta:
+                storage = one.untyped_storage()
+                if sides.on_device(storage):
+                    found[storage.data_ptr()] = storage.nbytes()
+        now = sum(found.values())
+        self._peak = max(self._peak, now)
+        return now
+
+    def peak(self) -> int:
+        self.used()
+        return self._peak
+
+    recent_peak = peak
+
+    def forget_peak(self) -> None:
+        self._peak = 0

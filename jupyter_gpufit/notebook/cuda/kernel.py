@@ -1,0 +1,111 @@
+"""The stand-in in one kernel: from the import of torch on, or from %load_ext if that came earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from ...settings import Settings
+from ...units import format_bytes
+from .hook import AfterImport
+from .others import no_gpus_for_others
+
+if TYPE_CHECKING:
+    from ...cuda.slot import SlotMode  # these import torch
+    from .expected import Expected
+
+COMPUTED = "computed on the CPU; put %%gpufit train on top to use a GPU"
+
+
+class KernelCuda:
+    """What `cuda` is in this kernel, and why."""
+
+    def __init__(self, shell: InteractiveShell, settings: Settings, say: Callable[[str], None]) -> None:
+        self._shell, self._settings, self._say = shell, settings, say
+        self._hook = AfterImport("torch", self._torch_is_here)
+        self._entered = ExitStack()
+        self._mode: SlotMode | None = None
+        self._expected: Expected | None = None
+        self._context = ""  # what the kernel held of a GPU before we came
+
+    @property
+    def is_stand_in(self) -> bool:
+        return self._settings.kernel_cuda == "stand-in" and not self._context
+
+    def begin(self) -> None:
+        """Imports nothing heavy."""
+        if self._settings.kernel_cuda == "stand-in":
+            self._entered.enter_context(no_gpus_for_others(self._shell, self._say))
+            self._hook.begin()
+
+    def end(self) -> None:
+        """Let `cuda` be torch's own again."""
+        self._hook.end()
+        if self._mode is not None:
+            self._shell.events.unregister("pre_run_cell", self._stand_in_this_thread)
+            self._mode = None
+        self._entered.close()
+
+    def words(self) -> str:
+        """For %gpufit kernel."""
+        if self._settings.kernel_cuda == "real":
+            return "cuda in this kernel is torch's own, as the setting kernel_cuda says; what is on it has no claim."
+        if self._context:
+            return self._context
+        if self._mode is None:
+            return "cuda in this kernel will be a stand-in once torch is imported, as the setting kernel_cuda says."
+        return f"cuda in this kernel is a stand-in: it holds no device. {self._on_it()}"
+
+    def _on_it(self) -> str:
+        assert self._expected is not None
+        device = self._expected.device
+        of = "There is no device here." if device is None else f"It answers as {device.label} ({device.name})."
+        return f"{of} {format_bytes(self._expected.used())} are on it, in the host's memory."
+
+    def _torch_is_here(self) -> None:
+        """In the middle of the user's `import torch`, which must not fail with us."""
+        try:
+            self._stand_in()
+        except Exception as error:
+            self._context = f"cuda in this kernel is torch's own: the stand-in cannot begin ({error})."
+            self._say(self._context)
+
+    def _stand_in(self) -> None:
+        import torch
+
+        if torch.cuda.is_initialized():
+            self._context = _held()
+            self._say(self._context)
+            return
+        from ...cuda.slot import SlotMode, standing_in
+        from .answers import NotebookAnswers
+        from .expected import Expected
+
+        expected = self._expected = Expected(self._settings, lambda: self._say(COMPUTED))
+        mode = SlotMode(expected)
+        self._entered.enter_context(standing_in(mode, NotebookAnswers(expected)))
+        self._mode = mode
+        self._shell.events.register("pre_run_cell", self._stand_in_this_thread)
+
+    def _stand_in_this_thread(self, info: object) -> None:
+        """Modes belong to a thread: torch may have been imported in another one than cells run in."""
+        import torch
+
+        assert self._mode is not None
+        if self._mode not in torch.overrides._get_current_function_mode_stack():
+            torch.overrides._push_mode(self._mode)
+
+
+def _held() -> str:
+    """A sentence on what this process has of GPUs already, and how it gives that back."""
+    import torch
+
+    used = sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count()))
+    return (
+        f"This kernel was on a GPU before %load_ext jupyter_gpufit: it holds {format_bytes(used)} there and CUDA's own"
+        " context, without a claim, and its cuda stays torch's own. To give that back, restart the kernel and put"
+        " %load_ext jupyter_gpufit first."
+    )

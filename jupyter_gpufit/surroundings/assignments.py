@@ -1,0 +1,58 @@
+"""The attributes of modules and of library classes that the text of cells assigns: `torch.nn.Linear.forward = mine`.
+
+Found in whatever module they are, also in those whose changes are not looked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+from .holders import Place
+
+_NOT_TO_BE_SET = frozenset({"sys", "builtins"})  # streams, tables of modules: each process's own; argv goes by itself
+
+
+def assigned(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[tuple[Place, str, Any]]:
+    """Where it stands, its name, and the value that it has by now."""
+    for first, *path, last in dict.fromkeys(target for text in texts for target in targets(text)):
+        home = namespace.get(first)
+        steps: list[str] = []
+        if isinstance(home, type) and home.__module__ != "__main__":
+            module, steps = home.__module__, home.__qualname__.split(".")
+        elif isinstance(home, ModuleType):
+            module = home.__name__
+        else:
+            continue
+        for name in path:
+            home = getattr(home, name, None)
+            if isinstance(home, ModuleType):
+                module, steps = home.__name__, []
+            else:
+                steps.append(name)
+        if home is not None and module not in _NOT_TO_BE_SET and hasattr(home, last):
+            own = vars(home).get(last, getattr(home, last)) if hasattr(home, "__dict__") else getattr(home, last)
+            yield (module, tuple((".", name) for name in steps)), last, own
+
+
+@functools.lru_cache(maxsize=512)
+def targets(text: str) -> tuple[tuple[str, ...], ...]:
+    """What is assigned, as names: torch, nn, Linear, forward."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names: list[str] = []
+            inner: ast.expr = node
+            while isinstance(inner, ast.Attribute):
+                names.append(inner.attr)
+                inner = inner.value
+            if isinstance(inner, ast.Name):
+                found.append((inner.id, *reversed(names)))
+    return tuple(found)

@@ -1,0 +1,130 @@
+"""What of a module can hold state: the module, its classes, and the containers and plain objects that these hold.
+
+A holder is known by its place, by which the same one is found in another process that has imported the same module.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import EnumType
+from importlib import import_module
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+Step = tuple[str, Any]  # ".", and an attribute's name; or "[]", and a key or an index
+Place = tuple[str, tuple[Step, ...]]  # a module's name, and the steps from there
+
+_DEEPEST = 4  # steps: a registry in a class, an object in it, its dict
+_MOST = 2000  # holders of one module
+_WIDE = 200  # entries of a container that is looked into
+_LARGE = 50_000  # entries of a container that is not even compared
+_CONTAINERS = (dict, list, set, deque)
+_CODE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, property, classmethod, staticmethod)
+_KEYS = (str, int, float, bool, bytes, type(None))
+_STANDARD = frozenset({*sys.stdlib_module_names, "builtins"})
+_MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_PLAIN = 96  # bytes of an object that is its attributes and nothing else, a few slots included
+_MISSING: Any = object()
+
+
+def root(name: str) -> str:
+    """The package of a module."""
+    return name.partition(".")[0]
+
+
+def holders(module: ModuleType, seen: Callable[[Any], bool]) -> Iterator[tuple[tuple[Step, ...], Any]]:
+    """The module and what in it holds state, each with the steps to it, less those that are `seen` already."""
+    todo: deque[tuple[tuple[Step, ...], Any]] = deque([((), module)])
+    met: set[int] = set()
+    while todo and len(met) < _MOST:
+        steps, holder = todo.popleft()
+        if id(holder) in met or seen(holder):
+            continue
+        met.add(id(holder))
+        yield steps, holder
+        if len(steps) < _DEEPEST:
+            todo.extend((*step, value) for *step, value in _inside(steps, holder, module.__name__))
+
+
+def _inside(steps: tuple[Step, ...], holder: Any, module: str) -> Iterator[tuple[Any, ...]]:
+    if isinstance(holder, dict) and len(holder) <= _WIDE:
+        found = [(("[]", key), value) for key, value in dict.items(holder) if type(key) in _KEYS]
+    elif isinstance(holder, list) and len(holder) <= _WIDE:
+        found = [(("[]", index), value) for index, value in enumerate(list.__iter__(holder))]
+    elif isinstance(holder, _CONTAINERS):
+        found = []
+    else:
+        found = [((".", name), value) for name, value in list((own_names(holder) or {}).items())]
+    for step, value in found:
+        if not (isinstance(step[1], str) and step[1].startswith("__")) and _can_hold(value, module):
+            yield (*steps, step), value
+
+
+def _can_hold(value: Any, module: str) -> bool:
+    cls = type(value)
+    if issubclass(cls, type):
+        return getattr(value, "__module__", "") == module and not isinstance(value, EnumType)
+    if issubclass(cls, _CONTAINERS):
+        return len(value) <= _LARGE
+    if issubclass(cls, _CODE) or issubclass(cls, (weakref.ref, BaseException)) or isinstance(cls, EnumType):
+        return False
+    if not cls.__flags__ & _MADE_BY_PYTHON or cls.__basicsize__ > _PLAIN:
+        return False  # a compiled function has attributes, too
+    return root(str(cls.__module__)) not in _STANDARD and own_names(value) is not None
+
+
+def own_names(holder: Any) -> dict[str, Any] | None:
+    """The very dict behind the attributes of a module or object, a picture of a class's; None: it has none.
+
+    By the base's own methods: an object may do much when it is asked for an attribute, and a lazy module imports.
+    """
+    if isinstance(holder, type):
+        return dict(type.__getattribute__(holder, "__dict__"))
+    try:
+        found = object.__getattribute__(holder, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return found if type(found) is dict else None
+
+
+def at(place: Place, *, load: bool = True) -> Any:
+    """What stands at a place in this process; LookupError if nothing does."""
+    name, steps = place
+    found: Any = sys.modules.get(name)
+    if found is None:
+        if not load:
+            raise LookupError(name)
+        try:
+            found = import_module(name)
+        except Exception as error:
+            raise LookupError(f"{name}: {error}") from error
+    for kind, key in steps:
+        if kind == ".":
+            found = (own_names(found) or {}).get(key, _MISSING)
+        elif isinstance(found, dict):
+            found = dict.get(found, key, _MISSING)
+        elif isinstance(found, list) and isinstance(key, int) and key < len(found):
+            found = list.__getitem__(found, key)
+        else:
+            found = _MISSING
+        if found is _MISSING:
+            raise LookupError(in_words(place))
+    return found
+
+
+def here_or_new(name: str, steps: tuple[Step, ...], cls: Any) -> Any:
+    """The holder at this place; where another process made things otherwise, an empty one of its class."""
+    try:
+        found = at((name, steps))
+    except LookupError:
+        found = _MISSING
+    return found if type(found) is cls else cls.__new__(cls)
+
+
+def in_words(place: Place) -> str:
+    """As one would write it: gymnasium.envs.registration.registry['Mine-v0']."""
+    name, steps = place
+    return name + "".join(f".{key}" if kind == "." else f"[{key!r}]" for kind, key in steps)

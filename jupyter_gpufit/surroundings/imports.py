@@ -1,0 +1,214 @@
+"""What is imported in this process, what each module held when it was, and what an import did to older modules.
+
+A finder before all others lets them find, and has a look at each module when its code has run. Modules of the standard
+library are not looked at, nor those whose state has other ways to travel, nor what the kernel itself is made of.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import FrameType, FunctionType, ModuleType
+from typing import Any
+
+from .changes import ChangedHolder, Difference, absorb, same, values_of
+from .holders import holders, root
+
+# Their settings travel by their own calls (surroundings/modes.py), or they are handles of a run that goes on elsewhere.
+_OTHER_WAYS = frozenset(
+    ("torch", "numpy", "pandas", "matplotlib", "mpl_toolkits", "triton", "sympy", "mpmath", "cloudpickle", "psutil")
+    + ("wandb", "mlflow", "tensorboard", "tensorboardX", "tqdm", "comet_ml", "neptune", "aim", "dvclive", "trackio")
+    + ("swanlab", "IPython", "ipykernel", "ipywidgets", "traitlets", "zmq", "jupyter_client", "comm", "debugpy")
+)
+_NEVER = frozenset({*sys.stdlib_module_names, "builtins", "__main__", "__mp_main__", "jupyter_gpufit"}) | _OTHER_WAYS
+_IMPORTLIB = ("<frozen importlib", "importlib/")
+
+
+class Watch(MetaPathFinder):
+    """The modules of one process."""
+
+    def __init__(self) -> None:
+        self._own: frozenset[str] = frozenset()
+        self._held: dict[int, ChangedHolder] = {}
+        self._finished: list[str] = []  # modules, in the order in which their code had run
+        self._loading: list[str] = []  # whose code is running
+        self._before: dict[int, Difference | None] | None = None  # while a cell imports
+        self._sizes: dict[int, int] = {}  # while a library does: of all holders
+        self.cells_import: set[str] = set()  # packages
+        self._thread = 0
+        self.caused: dict[str, set[str]] = {}  # a module, and those that its import changed
+        self.leads_to: dict[str, set[str]] = {}  # a package, and those that it has imported
+        self.on_imported: Callable[[], None] = lambda: None  # the outermost import is done
+
+    def begin(self, imported: Iterable[str] = ()) -> None:
+        """Look at all that is imported from now on; of what is here already at these packages, as they are now."""
+        theirs = {*imported}
+        self._own = frozenset(root(name) for name in sys.modules if root(name) not in theirs)
+        sys.meta_path.insert(0, self)
+        for name in list(sys.modules):
+            if root(name) in theirs and self.wants(name):
+                self._take(name)
+
+    def end(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def wants(self, name: str) -> bool:
+        return root(name) not in _NEVER and root(name) not in self._own
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        self._note_who_asks(name)
+        if not self.wants(name):
+            return None
+        for finder in list(sys.meta_path):
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec: ModuleSpec | None = finder.find_spec(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Looking(self, spec.loader)
+                return spec
+        return None
+
+    def _note_who_asks(self, name: str) -> None:
+        """Which package needs which, also where one imports another inside a function."""
+        asking = root(str(_who_asks().f_globals.get("__name__", "")))
+        if asking != root(name):
+            self.leads_to.setdefault(asking, set()).add(root(name))
+
+    # While a module's code runs ---------------------------------------------------------------------------------------
+
+    def begins(self, name: str) -> None:
+        if self._loading:
+            if threading.get_ident() == self._thread:
+                self._loading.append(name)
+            return
+        self._thread = threading.get_ident()
+        self._loading.append(name)
+        if _who_asks().f_globals.get("__name__") == "__main__":
+            self.cells_import.add(root(name))
+            self._before = self.differences()
+        else:
+            self._sizes = {number: len(holder) for number, holder in self._held.items()}
+
+    def ends(self, name: str) -> None:
+        self._take(name)
+        if threading.get_ident() != self._thread or name not in self._loading:
+            return
+        del self._loading[self._loading.index(name) :]
+        if self._loading:
+            return
+        if self._before is not None:
+            self._absorb(name, self._before)
+            self._before, self._sizes = None, {}
+        else:
+            self._absorb_what_grew()
+        self.on_imported()
+
+    def _take(self, name: str) -> None:
+        module = sys.modules.get(name)
+        if not isinstance(module, ModuleType):
+            return
+        self._finished.append(name)
+        for steps, obj in holders(module, lambda found: id(found) in self._held):
+            holder = self._held[id(obj)] = ChangedHolder((name, steps), obj)
+            self._sizes[id(obj)] = len(holder)  # what the rest of this import adds is that import's, too
+
+    def _absorb(self, importer: str, before: dict[int, Difference | None]) -> None:
+        """What has changed since `before` was the import's doing: whoever imports the same has it."""
+        for number, holder in list(self._held.items()):
+            then, now = before.get(number), holder.difference()
+            changed = holder.place[0]
+            if same(then, now):
+                continue
+            for by in _makers(now, then, self._finished, importer):
+                if by != changed:
+                    self.caused.setdefault(by, set()).add(changed)
+            absorb(holder, then)
+
+    def _absorb_what_grew(self) -> None:
+        """The same for what a library imports as it goes: quicker, and only what was added is seen."""
+        for number, size in self._sizes.items():
+            holder = self._held[number]
+            if len(holder) > size:
+                holder.absorb(len(holder) - size)
+        self._sizes = {}
+
+    # What has changed -------------------------------------------------------------------------------------------------
+
+    def differences(self) -> dict[int, Difference | None]:
+        """By the id() of what holds it; only what has changed."""
+        found: dict[int, Difference | None] = {}
+        for number, holder in list(self._held.items()):
+            difference = holder.difference()
+            if difference is not None:
+                found[number] = difference
+        return found
+
+    def holder(self, number: int) -> ChangedHolder | None:
+        return self._held.get(number)
+
+    def numbers(self) -> Iterator[int]:
+        return iter(list(self._held))
+
+    def packages(self, mentioned: Callable[[str], bool]) -> set[str]:
+        """Those that are mentioned, and those that cells have imported and that these need, directly or not."""
+        known = {root(name) for name in self._finished} | set(self.leads_to)
+        first = {name for name in known if name != "__main__" and mentioned(name)}
+        reached: set[str] = set()
+        todo = [*first]
+        while todo:
+            name = todo.pop()
+            if name not in reached:
+                reached.add(name)
+                todo.extend(self.leads_to.get(name, ()))
+        return first | (reached & self.cells_import)
+
+
+class _Looking(Loader):
+    """A module's own loader, with a look at the module when its code has run."""
+
+    def __init__(self, watch: Watch, loader: Any) -> None:
+        self._watch, self._loader = watch, loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        spec.loader = self._loader  # what the module, and whoever looks at it, finds
+        try:
+            made: ModuleType | None = self._loader.create_module(spec)
+        finally:
+            spec.loader = self
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        if spec is not None:
+            spec.loader = self._loader
+        if getattr(module, "__loader__", None) is self:
+            module.__loader__ = self._loader
+        name = module.__name__
+        self._watch.begins(name)
+        try:
+            self._loader.exec_module(module)
+        finally:
+            self._watch.ends(name)
+
+
+def _who_asks() -> FrameType:
+    """The code that imports, whichever way it does."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (
+        frame.f_globals.get("__name__") == __name__ or any(one in frame.f_code.co_filename for one in _IMPORTLIB)
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def _makers(now: Difference | None, then: Difference | None, finished: list[str], importer: str) -> set[str]:
+    """The modules whose code has made what is new: by the names that functions and classes carry, else the import's."""
+    known = set() if then is None else {id(value) for _, value in values_of(then)}
+    fresh = [value for _, value in ([] if now is None else values_of(now)) if id(value) not in known]
+    homes = {str(value.__module__) if isinstance(value, (type, FunctionType)) else "" for value in fresh}
+    return {home if home in finished else importer for home in homes} or {importer}

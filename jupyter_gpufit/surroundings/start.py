@@ -1,0 +1,74 @@
+"""What Python and the system hold for the process: sys.argv, the depth of recursion, the environment, the directory.
+
+So do the future imports of earlier cells. Out with a cell go all but the last two, which a worker is given when it
+starts; back comes what the cell changed.
+"""
+
+from __future__ import annotations
+import __future__
+
+import functools
+import operator
+import os
+import sys
+from typing import Any
+
+# The process's own: what it was given, and what it is for.
+_OWN = ("CUDA_", "PYTHONHASHSEED", "GPUFIT_", "CUBLAS_", "GLIBC_", "TORCHINDUCTOR_", "WANDB_", "PYTHONPATH", "KMP_")
+_ALL_FUTURES = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
+Process = dict[str, Any]
+
+
+def outward() -> Process:
+    return {"argv": list(sys.argv), "recursion": sys.getrecursionlimit(), "futures": _futures()}
+
+
+def _futures() -> int:
+    """The `from __future__` imports of the cells so far, which hold for the next ones, as the compiler's flags."""
+    shell = _shell()
+    return 0 if shell is None else shell.compile.flags & _ALL_FUTURES
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
+
+
+def now() -> Process:
+    """All of it, as it is here."""
+    try:
+        directory = os.getcwd()
+    except OSError:
+        directory = ""  # deleted
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
+    return {**outward(), "environment": environment, "directory": directory}
+
+
+def changed(then: Process) -> Process:
+    """What differs from `then`; nothing, where that is not known."""
+    if not then:
+        return {}
+    current = now()
+    found = {name: value for name, value in current.items() if name != "environment" and value != then.get(name)}
+    before, after = then.get("environment", {}), current["environment"]
+    anew = {name: value for name, value in after.items() if before.get(name) != value}
+    gone = [name for name in before if name not in after]
+    return found | ({"environment": (anew, gone)} if anew or gone else {})
+
+
+def put(found: Process) -> None:
+    if "argv" in found:
+        sys.argv[:] = found["argv"]
+    if "recursion" in found:
+        sys.setrecursionlimit(found["recursion"])
+    if found.get("futures") and (shell := _shell()) is not None:
+        shell.compile.flags |= found["futures"]
+    if "environment" in found:
+        anew, gone = found["environment"]
+        for name in gone:
+            os.environ.pop(name, None)
+        os.environ.update(anew)
+    if os.path.isdir(found.get("directory", "")):
+        os.chdir(found["directory"])

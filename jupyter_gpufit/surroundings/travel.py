@@ -1,0 +1,272 @@
+"""The surroundings among the variables: out with a cell, and back.
+
+    kernel:  with outward(namespace, texts): ship        worker:  arrived(namespace)
+    worker:  with back(namespace, came): reply           kernel:  arrived(namespace)
+
+What is mentioned by the variables, or by the cell, goes along, and what that needs; other libraries stay as they are.
+What cannot travel is left out, and named where a cell could have meant it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from . import start
+from .assignments import assigned
+from .changes import Change, Difference, put, put_object, same, values_of, without
+from .holders import Place, here_or_new, in_words, root
+from .imports import Watch
+
+if TYPE_CHECKING:
+    from ..graph.stream import GraphPickler
+
+NAME = "_gpufit_surroundings"  # among the variables that travel, and never among those the user sees
+watch = Watch()  # of this process
+_PATIENCE = 0.5  # seconds to try out what can travel of what libraries keep
+_MOST = 2000  # changes; whoever has more keeps books in a module, not settings
+
+Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how another process finds its own
+
+
+@dataclass
+class SurroundingsOut:
+    """What travels around the variables, for graph/: see there."""
+
+    found: dict[str, Any]  # stands in the namespace under `name`, and is filled when the variables are written
+    texts: Sequence[str] = ()  # of the notebook's cells
+    imports: Container[str] = ()  # packages that the cell imports
+    came: Came | None = None  # on the way back: what was here before the cell
+    name: str = NAME
+    whole: bool = True
+    left: list[str] = field(default_factory=list)  # sentences on what does not travel
+
+    def standing(self, ids: Container[int]) -> list[Here]:
+        """Of these objects, those that every process has that imports the same modules."""
+        found: list[Here] = []
+        for number in watch.numbers():
+            holder = watch.holder(number) if number in ids else None
+            if holder is not None and not isinstance(holder.obj, (type, ModuleType)):
+                found.append((holder.obj, here_or_new, (*holder.place, type(holder.obj))))
+        return found
+
+    def fill(self, pickler: GraphPickler) -> None:
+        """Add what has to go along with what is written by now."""
+        self.found.clear()
+        self.found["process"] = start.outward() if self.came is None else start.changed(self.came.process)
+        if self.came is None:
+            self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
+        self.found["changes"] = list(self._changes(pickler)) if self.whole else []
+
+    def leave(self) -> None:
+        """Without what has changed: it proved to be more than can travel."""
+        self.whole = False
+
+    def _changes(self, pickler: GraphPickler) -> Iterator[Change]:
+        stream = pickler.stream.getvalue()
+
+        def mentioned(package: str) -> bool:
+            # What stands before a name in the stream may be anything, what follows is no letter.
+            return package in self.imports or bool(re.search(re.escape(package.encode()) + rb"(?!\w)", stream))
+
+        needed = watch.packages(mentioned)
+        self.found["packages"] = sorted(needed)
+        candidates: list[tuple[Change, bool]] = []
+        for number, difference in watch.differences().items():
+            holder = watch.holder(number)
+            if holder is None or difference is None or root(holder.place[0]) not in needed:
+                continue
+            if any("cache" in str(key).lower() for _, key in holder.place[1]):
+                continue  # it is filled again, and may be large
+            if self.came is not None and same(difference, self.came.differences.get(number)):
+                continue
+            candidates.append(((holder.place, difference), False))
+        for place, name, value in assigned(self.texts, pickler.namespace):
+            if mentioned(root(place[0])) or root(place[0]) in needed:
+                candidates.append(((place, ("names", ({name: value}, []))), True))
+        trial, until, late = _Trial(pickler), time.monotonic() + _PATIENCE, 0
+        for (place, difference), by_cell in candidates[:_MOST]:
+            if time.monotonic() > until and not by_cell:
+                late += 1
+                continue
+            kept = self._that_travels(place, _less_lazy(place, difference), trial, by_cell)
+            if kept is not None:
+                yield place, kept
+        if late:
+            self.left.append(f"{late} changes inside of libraries do not travel: looking through them took too long.")
+
+    def _that_travels(
+        self, place: Place, difference: Difference | None, trial: _Trial, by_cell: bool
+    ) -> Difference | None:
+        if difference is None:
+            return None
+        refused: set[int] = set()
+        for name, value in values_of(difference):
+            why = trial.why_not((name, value))
+            if why:
+                refused.add(id(value))
+                if by_cell or not _private(place, name):
+                    where = in_words(
+                        (place[0], (*place[1], *([(".", name)] if isinstance(name, str) and name else [])))
+                    )
+                    self.left.append(f"{where} was set in an earlier cell, and does not travel: it is {why}")
+        kept = without(difference, refused)
+        if refused and kept is not None and kept[0] == "names" and not place[1]:
+            # Of a module that keeps a handle beside the mark that it has one, neither goes.
+            anew = {name: value for name, value in kept[1][0].items() if not str(name).startswith("_")}
+            kept = ("names", (anew, [])) if anew else None
+        return kept
+
+
+def _less_lazy(place: Place, difference: Difference) -> Difference | None:
+    """Without what a package looks up for itself when it is first asked for it: from itself, by name."""
+    if place[1] or difference[0] != "names":
+        return difference
+    anew, gone = difference[1]
+
+    def is_lazy(name: Any, value: Any) -> bool:
+        code = isinstance(value, (type, FunctionType, BuiltinFunctionType))
+        return code and root(str(value.__module__)) == root(place[0]) and value.__name__ == name
+
+    kept = {name: value for name, value in anew.items() if not is_lazy(name, value)}
+    return ("names", (kept, gone)) if kept or gone else None
+
+
+def _private(place: Place, name: Any) -> bool:
+    names = [*place[0].split("."), *(key for _, key in place[1]), name]
+    return any(isinstance(one, str) and one.startswith("_") for one in names)
+
+
+class _Trial:
+    """Tries out what can be written, beside the stream: a stream cannot take back what is in it."""
+
+    def __init__(self, pickler: GraphPickler) -> None:
+        self._pickler = pickler
+        self._begin()
+
+    def _begin(self) -> None:
+        self._trial = self._pickler.beside()
+
+    def why_not(self, value: Any) -> str:
+        try:
+            self._trial.dump(value)
+            why = self._trial.refusals[0].why if self._trial.refusals else ""
+        except Exception as error:
+            why = f"what cannot be copied ({error})."
+        if why:
+            self._begin()  # what is refused once is known in the stream, and would pass the next time
+        return why
+
+
+@dataclass(frozen=True)
+class Came:
+    """How the surroundings were before the cell, to tell what it changed."""
+
+    process: start.Process
+    differences: dict[int, Difference | None]
+    packages: frozenset[str] = frozenset()  # of which something came
+    causes: dict[str, list[str]] = field(default_factory=dict)  # what an import changes in other modules
+    remarks: tuple[str, ...] = ()
+
+
+@contextmanager
+def outward(namespace: dict[str, Any], texts: Iterable[str], imports: Container[str]) -> Iterator[SurroundingsOut]:
+    """Let them stand among the variables while those are packed for a worker."""
+    yield from _standing(namespace, SurroundingsOut({}, tuple(texts), imports))
+
+
+@contextmanager
+def back(namespace: dict[str, Any], came: Came) -> Iterator[SurroundingsOut]:
+    """Let what has changed since they `came` stand among the variables while those are packed for the notebook."""
+    yield from _standing(namespace, SurroundingsOut({}, imports=came.packages, came=came))
+
+
+def _standing(namespace: dict[str, Any], around: SurroundingsOut) -> Iterator[SurroundingsOut]:
+    namespace[NAME] = around.found
+    try:
+        yield around
+    finally:
+        namespace.pop(NAME, None)
+
+
+def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
+    """Take what came with variables out of the namespace and set it here; how it is now, and what could not be set."""
+    found = namespace.pop(NAME, None) or {}
+    remarks: list[str] = [found["failed"]] if "failed" in found else []
+    causes = found.get("imports", {})
+    if causes:
+        _import_causes(causes, remarks)
+        watch.on_imported = lambda: _import_causes(causes, [])
+    for change in found.get("changes", ()):
+        remarks += filter(None, [put(change, load=not in_kernel)])
+    start.put(found.get("process", {}))
+    if in_kernel:
+        return Came({}, {}, remarks=tuple(remarks))
+    return Came(start.now(), watch.differences(), frozenset(found.get("packages", ())), causes, tuple(remarks))
+
+
+# A training that is saved, and goes on in another process ------------------------------------------------------------
+
+
+def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
+    """What a checkpoint holds of them: what has changed in the packages of which something came."""
+    changed: list[tuple[Place, Any]] = []
+    for number, difference in watch.differences().items():
+        holder = watch.holder(number)
+        if holder is None or difference is None or root(holder.place[0]) not in came.packages:
+            continue
+        if isinstance(holder.obj, (type, ModuleType)):
+            values = {id(value) for _, value in values_of(difference) if not can_be_saved(value)}
+            changed.append((holder.place, without(difference, values)))
+        elif can_be_saved(holder.obj):
+            changed.append((holder.place, holder.obj))
+    return {
+        "argv": list(sys.argv),
+        "process": came.process,
+        "packages": sorted(came.packages),
+        "causes": came.causes,
+        "changed": changed,
+    }
+
+
+def restored(found: dict[str, Any]) -> Came:
+    """Set it here; as in `arrived`, how it was before the cell."""
+    remarks: list[str] = []
+    _import_causes(found["causes"], remarks)
+    for place, what in found["changed"]:
+        if isinstance(what, tuple):
+            remarks.append(put((place, what), load=True))
+        elif what is not None:
+            remarks.append(put_object(place, what))
+    sys.argv[:] = found["argv"]
+    return Came(
+        found["process"], {}, frozenset(found["packages"]), found["causes"], tuple(one for one in remarks if one)
+    )
+
+
+def _import_causes(causes: dict[str, list[str]], remarks: list[str]) -> None:
+    """Import what changes a module that is here: a plug-in, and what adds methods to another module's class."""
+    tried: set[str] = set()
+    while True:
+        loaded = sys.modules
+        missing = [
+            by for by, them in causes.items() if by not in loaded and by not in tried and any(map(loaded.get, them))
+        ]
+        if not missing:
+            return
+        for name in missing:
+            tried.add(name)
+            try:
+                import_module(name)
+            except Exception as error:
+                remarks.append(
+                    f"{name}, which an earlier cell imported, cannot be imported in this process"
+                    f" ({type(error).__name__}: {error}). What it does to {causes[name][0]} is missing."
+                )

@@ -1,0 +1,78 @@
+"""A job that ran out of a claim which we had guessed goes on by itself with a larger one.
+
+From its newest checkpoint; where it has none yet, from its start, if the bytes it was given are still what they were:
+a cell that trains host tensors in place has nothing to begin again with. A number of the user's own is a limit that
+they meant, and a whole device is all there is: then the cell fails, as it would in the notebook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from ..checkpoint.files import newest_listed
+from ..devices.device import Device
+from ..estimate.asking.for_job import ran_out
+from ..estimate.reckoning.for_resume import larger
+from ..graph import GraphMemory
+from ..graph.wire import split
+from ..jobs.job import Job
+from ..lab import Granted
+from ..train import Outgrown
+from ..units import format_bytes
+
+if TYPE_CHECKING:
+    from .machine import WorkerMachine
+
+
+@dataclass
+class Outgrowing:
+    """One run's."""
+
+    machine: WorkerMachine
+    job: Job
+    granted: Granted
+    devices: Sequence[Device]  # on which it may run
+    outcome: Outgrown | None = None
+    _given: str = ""  # a digest of the bytes it was given; empty: it cannot begin again
+
+    def begin(self) -> None:
+        """As the cell begins, and before it can change what it was given."""
+        if self.claimed is not None and not self.machine.handover.resumes:
+            graph = self.machine.paths.graph
+            if not any(writable for _, writable in split(graph.read_bytes())[0]["files"]):
+                self._given = _digest(self.machine.memory)
+
+    @property
+    def claimed(self) -> int | None:
+        """Bytes that were claimed by a guess of ours."""
+        needed = self.granted.claim.request.needed
+        users = (self.job.options.memory, self.machine.handover.asked)
+        return None if needed in users or self.job.options.exclusive else needed
+
+    def takes(self, error: BaseException) -> bool:
+        """Whether this error ends only the run, and not the job."""
+        if self.claimed is None or not ran_out(error) or not (where := self._goes_on_from()):
+            return False
+        needed = larger(self.claimed, self.devices)
+        if needed is None:
+            return False
+        more = "a whole device" if needed.memory is None else format_bytes(needed.memory)
+        self.outcome = Outgrown(
+            needed,
+            f"{self.job.name} needs more than the {format_bytes(self.claimed)} that were claimed for it, by an estimate"
+            f" or by what it had taken. It goes on {where}, with {more}: what follows may repeat lines from above.",
+        )
+        return True
+
+    def _goes_on_from(self) -> str:
+        if (newest := newest_listed(self.machine.paths.checkpoints)) is not None:
+            return f"from its checkpoint at step {newest.about.step:,}"
+        return "from its start" if self._given and self._given == _digest(self.machine.memory) else ""
+
+
+def _digest(memory: GraphMemory) -> str:
+    return xxhash.xxh3_128(memoryview(memory.map(0, memory.size)).cast("B")).hexdigest()

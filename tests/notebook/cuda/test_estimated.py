@@ -1,0 +1,69 @@
+"""What earlier cells have put on `cuda` is traced as being there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.kernels import Kernel
+
+pytestmark = pytest.mark.slow
+
+SETUP = """
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(256, 1024), nn.BatchNorm1d(1024), nn.ReLU(), nn.Linear(1024, 256)).to(device)
+tied = nn.Linear(256, 256, bias=False).to(device); tied.also = tied.weight; row = tied.weight[0]
+optimizer = torch.optim.AdamW([*model.parameters(), *tied.parameters()])
+context = torch.amp.autocast("cuda", dtype=torch.bfloat16)
+X = torch.randn(512, 256); Y = torch.randn(512, 256, device=device); noise = Y * 0.1
+assert noise.is_cuda and row.is_cuda
+"""
+CELL = """
+for step in range(10**9):
+    with context:
+        loss = nn.functional.mse_loss(tied(model(X.to(device))), Y + noise)
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+print("not reached")
+"""
+
+
+def told(kernel: Kernel, cell: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(kernel.check('%%gpufit estimate --on "NVIDIA L4" --json' + cell).shown)
+    return found
+
+
+def test_a_model_of_an_earlier_cell_is_on_the_device(kernel: Kernel) -> None:
+    kernel.check(SETUP)
+    elsewhere = told(kernel, CELL)
+    inside = told(kernel, SETUP + CELL)
+
+    parameters = 4 * (256 * 1024 * 2 + 1024 + 256 + 2 * 1024 + 256 * 256)
+    for found in (elsewhere, inside):
+        kinds = found["by_kind"]
+        assert isinstance(kinds, dict)
+        assert found["how"] == "trace" and kinds["parameters"] == parameters
+        assert 2 * parameters <= kinds["optimizer state"] <= 2 * parameters + 4096
+    assert elsewhere["flops_per_step"] == inside["flops_per_step"]
+    assert isinstance(elsewhere["need"], int) and elsewhere["need"] == pytest.approx(inside["need"], rel=0.02)
+
+
+def test_after_a_training_the_optimizers_state_is_there_from_the_start(kernel: Kernel) -> None:
+    kernel.check(SETUP)
+    before = told(kernel, CELL)
+    kernel.check("%%gpufit train" + CELL.replace("10**9", "2"))
+    after = told(kernel, CELL)
+
+    assert isinstance(before["by_kind"], dict) and isinstance(after["by_kind"], dict)
+    assert after["how"] == "trace" and after["by_kind"]["optimizer state"] == before["by_kind"]["optimizer state"]
+    assert after["need"] == pytest.approx(before["need"], rel=0.02)
+
+
+def test_both_sides_in_one_operation_are_an_error_as_on_a_gpu(kernel: Kernel) -> None:
+    kernel.check(SETUP)
+
+    ran = kernel.run('%%gpufit estimate --on "NVIDIA L4"\nloss = model(X)')
+
+    assert ran.ename == "CellFailedInTrial" and "cpu" in ran.evalue and "cuda" in ran.evalue

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from jupyter_gpufit.notebook.cuda.hook import AfterImport
+
+
+def test_it_tells_once_the_module_is_there_and_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "heavy.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    told: list[int] = []
+    hook = AfterImport("heavy", lambda: told.append(sys.modules["heavy"].value))
+    hook.begin()
+    assert told == [] and "heavy" not in sys.modules
+
+    import heavy  # type: ignore[import-not-found]
+
+    assert told == [1] and hook not in sys.meta_path and heavy.__spec__.loader.get_source("heavy") == "value = 1\n"
+    AfterImport("heavy", lambda: told.append(2)).begin()  # it is there already
+    assert told == [1, 2]
+    del sys.modules["heavy"]
+
+
+def test_an_import_that_fails_is_waited_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.py").write_text("import not_there_yet\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    told: list[str] = []
+    hook = AfterImport("broken", lambda: told.append("told"))
+    hook.begin()
+    with pytest.raises(ModuleNotFoundError):
+        import broken  # type: ignore[import-not-found]
+    (tmp_path / "not_there_yet.py").write_text("")
+    import broken
+
+    assert told == ["told"] and broken and hook not in sys.meta_path
+    del sys.modules["broken"], sys.modules["not_there_yet"]

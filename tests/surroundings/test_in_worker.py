@@ -1,0 +1,180 @@
+"""What earlier cells left in a process and in no variable holds in the worker, and comes back: real processes.
+
+The packages are stand-ins, each with one habit that libraries have.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import gpufit
+from tests.kernels import Kernel
+
+pytestmark = pytest.mark.slow
+
+PACKAGES = {
+    "borg/__init__.py": "from .state import State\n",
+    "borg/state.py": (
+        "class State:\n"
+        "    _shared = {}\n"
+        "    def __init__(self, **settings):\n"
+        "        self.__dict__ = self._shared\n"
+        "        if not self._shared:\n"
+        "            if not settings: raise RuntimeError('initialise it first')\n"
+        "            self._shared.update(settings)\n"
+    ),
+    "shelf/__init__.py": "from .books import register, make, registry\n",
+    "shelf/books.py": (
+        "class Book:\n"
+        "    def __init__(self, name): self.name = name\n"
+        "FIRST = Book('first')\n"
+        "registry = {'first': FIRST}\n"
+        "def register(name): registry[name] = Book(name)\n"
+        "def make(name): return registry[name]\n"
+    ),
+    "shelf_plugin.py": "import shelf\nshelf.register('plugged')\n",
+    "learner/__init__.py": "class Learner:\n    def __init__(self): self.rate = 1\n",
+    "learner_more.py": ("import learner\ndef fit(self): return 'fitted'\nlearner.Learner.fit = fit\n"),
+    "settings_of.py": (
+        "LEVEL = 1\nlock = None\nclass Config:\n    def __init__(self): self.rate = 1\nconfig = Config()\n"
+    ),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packages(home: Path, kernel: Kernel) -> None:
+    for name, text in PACKAGES.items():
+        path = home / "lib" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    kernel.check(f"import sys; sys.path.insert(0, {str(home / 'lib')!r})")
+
+
+def test_arguments_that_an_earlier_cell_set_are_what_the_cell_parses(kernel: Kernel) -> None:
+    kernel.check("import argparse\nsys.argv = ['train.py', '--steps', '7']")
+    kernel.check(
+        "%%gpufit train\n"
+        "parser = argparse.ArgumentParser(); parser.add_argument('--steps', type=int)\n"
+        "steps = parser.parse_args().steps\n"
+        "sys.argv.append('--seen')\n"
+    )
+    kernel.check("assert steps == 7 and sys.argv == ['train.py', '--steps', '7', '--seen']")
+
+
+def test_the_cell_sees_the_kernels_arguments_and_not_the_workers(kernel: Kernel) -> None:
+    kernel.check("sys.argv[:] = ['ipykernel_launcher.py', '-f', 'kernel.json']")
+    kernel.check("%%gpufit train\nargv = list(sys.argv)\n")
+    kernel.check("assert argv == ['ipykernel_launcher.py', '-f', 'kernel.json'] == sys.argv")
+
+
+def test_a_state_that_objects_share_through_their_class(kernel: Kernel) -> None:
+    kernel.check("import borg\nstate = borg.State(device='cpu', step=0)")
+    kernel.check(
+        "%%gpufit train\n"
+        "again = borg.State()\n"  # as a library's function makes one
+        "assert again.device == 'cpu' and again.__dict__ is state.__dict__ is borg.State._shared\n"
+        "again.step = 5\n"
+    )
+    kernel.check("assert state.step == 5 and borg.State().step == 5 and state.__dict__ is borg.State._shared")
+    kernel.check("assert again.__dict__ is state.__dict__")
+
+
+def test_a_state_that_the_cell_is_the_first_to_make(kernel: Kernel) -> None:
+    kernel.check("borg.State._shared.clear(); del state, again")
+    kernel.check("%%gpufit train\nmade = borg.State(device='cpu', step=3)\n")
+    kernel.check("assert borg.State().step == 3 and made.__dict__ is borg.State._shared")
+
+
+def test_what_was_registered_in_an_earlier_cell(kernel: Kernel) -> None:
+    kernel.check("import shelf\nshelf.register('mine')\nfirst = shelf.make('first')")
+    kernel.check(
+        "%%gpufit train\n"
+        "mine = shelf.make('mine').name\n"
+        "assert shelf.make('first') is shelf.books.FIRST is first, 'what importing makes is the worker\\'s own'\n"
+        "shelf.register('of the cell')\n"
+    )
+    kernel.check("assert mine == 'mine' and shelf.make('of the cell').name == 'of the cell'")
+    kernel.check("assert shelf.make('first') is shelf.books.FIRST is first")
+
+
+def test_what_a_plug_in_registered_when_an_earlier_cell_imported_it(kernel: Kernel) -> None:
+    kernel.check("import shelf_plugin")
+    kernel.check("%%gpufit train\nname = shelf.make('plugged').name\n")
+    kernel.check("assert name == 'plugged'")
+
+
+def test_methods_that_another_module_adds_to_a_class(kernel: Kernel) -> None:
+    kernel.check("from learner import Learner\nimport learner_more\nlearn = Learner()")
+    kernel.check("%%gpufit train\nfitted = learn.fit()\n")
+    kernel.check("assert fitted == 'fitted'")
+
+
+def test_attributes_that_an_earlier_cell_set(kernel: Kernel) -> None:
+    kernel.check(
+        "import settings_of, torch\n"
+        "settings_of.LEVEL = 5; settings_of.config.rate = 9\n"
+        "def loud(self, x): return 'loud'\n"
+        "torch.nn.Identity.forward = loud\n"
+    )
+    kernel.check(
+        "%%gpufit train\n"
+        "found = settings_of.LEVEL, settings_of.config.rate, torch.nn.Identity()(torch.zeros(1))\n"
+        "settings_of.LEVEL = 6\n"
+    )
+    kernel.check("assert found == (5, 9, 'loud') and settings_of.LEVEL == 6")
+
+
+def test_what_cannot_travel_is_named_and_the_cell_runs(kernel: Kernel) -> None:
+    kernel.check("import threading\nsettings_of.lock = threading.Lock()")
+    ran = kernel.check("%%gpufit train\nassert settings_of.lock is None and settings_of.LEVEL == 6\n")
+    assert "settings_of.lock was set in an earlier cell, and does not travel: it is a lock" in ran.shown
+
+
+def test_the_environment_and_the_directory_that_a_cell_left(kernel: Kernel, home: Path) -> None:
+    kernel.check("import os\nos.environ['MINE'] = 'one'")
+    kernel.check(
+        "%%gpufit train\n"
+        "assert os.environ['MINE'] == 'one'; os.environ['MINE'] = 'two'; os.mkdir('sub'); os.chdir('sub')\n"
+    )
+    kernel.check("assert os.environ['MINE'] == 'two' and os.getcwd().endswith('sub'); os.chdir('..')")
+
+
+def test_a_future_import_of_an_earlier_cell_holds_in_the_cell(kernel: Kernel) -> None:
+    kernel.check("from __future__ import annotations\nb = 1")
+    kernel.check("%%gpufit train\ndef f(x: nothing_of_this_name): pass\nfound = f.__annotations__\n")
+    kernel.check("assert found == {'x': 'nothing_of_this_name'}")
+
+
+def test_a_future_import_of_the_cell_holds_in_the_next_ones(second_kernel: Kernel) -> None:
+    second_kernel.check("%%gpufit train\nfrom __future__ import annotations\nc = 1\n")
+    second_kernel.check("def g(x: nothing_of_this_name): pass")
+
+
+def test_a_training_that_is_released_goes_on_with_them(
+    kernel: Kernel, env: dict[str, str], hold: Path, no_worker_outlives_its_test: None
+) -> None:
+    kernel.check(
+        "import borg, time, argparse\n"
+        "sys.argv = ['train.py', '--steps', '9']; os.environ['MINE'] = 'kept'\n"
+        "borg.State._shared.clear(); state = borg.State(device='cpu', step=0); seen = []\n"
+    )
+    sent = kernel.send(
+        "%%gpufit train --name around\n"
+        "for step in range(6):\n"
+        "    borg.State().step += 1\n"
+        "    seen.append((sys.argv[-1], borg.State().__dict__ is state.__dict__, state.step))\n"
+        "    print('step', step)\n"
+        "    if step == 2:\n"
+        f"        while not os.path.exists({str(hold)!r}):\n"
+        "            time.sleep(0.01)\n"
+    )
+    kernel.until(sent, "step 2")
+    assert gpufit(env, "release", "around").returncode == 0
+    kernel.finish(sent)
+    hold.touch()
+    kernel.check("%gpufit resume around")
+    kernel.check("assert seen == [('9', True, n) for n in range(1, 7)], seen")
+    kernel.check("assert state.step == 6 == borg.State().step and os.environ['MINE'] == 'kept'")
+    kernel.check("assert sys.argv == ['train.py', '--steps', '9']")
