@@ -24,7 +24,7 @@ optimizer = AdamW(model.parameters(), lr=3e-3)
 train_dataloader, eval_dataloader, model, optimizer = accelerator.prepare(
     train_dataloader, eval_dataloader, model, optimizer
 )
-num_epochs = 4
+num_epochs = 10
 num_training_steps = num_epochs * len(train_dataloader)
 lr_scheduler = get_scheduler("linear", optimizer=optimizer, num_warmup_steps=0, num_training_steps=num_training_steps)
 

@@ -30,7 +30,7 @@ model.train()
 likelihood.train()
 optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
 mll = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-training_iter = 120
+training_iter = 300
 
 # %% train
 for i in range(training_iter):
@@ -38,7 +38,7 @@ for i in range(training_iter):
     output = model(train_x)
     loss = -mll(output, train_y)
     loss.backward()
-    if i % 30 == 29:
+    if i % 100 == 99:
         scale = model.covar_module.base_kernel.lengthscale.item()
         print(f"Iter {i + 1}/{training_iter} - Loss: {loss.item():.3f} lengthscale: {scale:.3f} noise: {likelihood.noise.item():.3f}")
     optimizer.step()

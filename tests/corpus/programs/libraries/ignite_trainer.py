@@ -40,12 +40,12 @@ def score(engine):
     return -engine.state.metrics["loss"]
 
 
-evaluator.add_event_handler(Events.COMPLETED, EarlyStopping(patience=4, score_function=score, trainer=trainer))
+evaluator.add_event_handler(Events.COMPLETED, EarlyStopping(patience=20, score_function=score, trainer=trainer))
 saver = ModelCheckpoint("kept", n_saved=1, filename_prefix="best", score_function=score, score_name="loss", require_empty=False)
 evaluator.add_event_handler(Events.COMPLETED, saver, {"model": model})
 
 # %% train
-state = trainer.run(train_loader, max_epochs=8)
+state = trainer.run(train_loader, max_epochs=40)
 
 # %%
 print(state.iteration, len(seen))

@@ -34,7 +34,7 @@ weights = Weights()
 callbacks = [weights, keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=2)]
 
 # %% train
-history = model.fit(x_train, y_train, batch_size=32, epochs=6, validation_split=0.2, callbacks=callbacks, verbose=2)
+history = model.fit(x_train, y_train, batch_size=32, epochs=14, validation_split=0.2, callbacks=callbacks, verbose=2)
 losses = history.history["loss"]
 
 # %%

@@ -45,7 +45,7 @@ train_loader = DataLoader(TensorDataset(data[:448]), batch_size=32, shuffle=True
 val_loader = DataLoader(TensorDataset(data[448:]), batch_size=64)
 autoencoder, record = LitAutoEncoder(), Record()
 trainer = L.Trainer(
-    max_epochs=6, callbacks=[record, EarlyStopping("val_loss", patience=3)], logger=False, enable_checkpointing=False,
+    max_epochs=20, callbacks=[record, EarlyStopping("val_loss", patience=3)], logger=False, enable_checkpointing=False,
     enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
 )
 

@@ -48,7 +48,7 @@ mean_loss = MeanMetric().to(device)
 
 # %% train
 writer = SummaryWriter("runs/vit")
-for epoch in range(6):
+for epoch in range(14):
     for step, idx in enumerate(torch.randperm(len(x)).split(32)):
         xb, yb = x[idx].to(device), y[idx].to(device)
         logits = model(xb)

@@ -25,7 +25,7 @@ frozen = base.get_input_embeddings().weight.detach().clone()
 # %% train
 model.train()
 losses = []
-for epoch in range(8):
+for epoch in range(20):
     for batch in sequences[torch.randperm(96)].split(16):
         batch = batch.to(device)
         out = model(input_ids=batch, labels=batch)

@@ -44,7 +44,7 @@ for epoch in range(6):
     random.shuffle(pairs)
     for start in range(0, len(pairs), 16):
         left, right = zip(*pairs[start : start + 16])
-        features = [{k: v.to(model.device) for k, v in model.tokenize(list(side)).items()} for side in (left, right)]
+        features = [{k: v.to(model.device) if torch.is_tensor(v) else v for k, v in model.tokenize(list(side)).items()} for side in (left, right)]
         loss = loss_function(features, torch.zeros(16, device=model.device))
         optimizer.zero_grad()
         loss.backward()
