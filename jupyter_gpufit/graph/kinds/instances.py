@@ -24,6 +24,7 @@ from ..kind import Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
 
 _POINTER = 8  # bytes
+_OURS = __name__.partition(".")[0] + "."
 Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
 _MISSING = object()
 _OBJECT: Any = object  # mypy takes a method of the class `object` for one of an object
@@ -314,6 +315,7 @@ def _archives(cls: type) -> bool:
         and _is_laid_out_plainly(cls)
         and any(isinstance(way, FunctionType) for way in ways)
         and cls not in copyreg.dispatch_table
+        and not cls.__module__.startswith(_OURS)  # which mean what they say
         and (cls.__module__ == "__main__" or _should_pickle_by_reference(cls))
     )
 
