@@ -15,10 +15,15 @@ PYTEST := $(BIN)/python -m pytest
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
+# A gigabyte that only tests need: `make demo` does without it.
+.venv/libraries: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[libraries]"
+	touch $@
+
 demo: .venv/installed  ## train the example notebook on two CPU slots and show what it shows
 	GPUFIT_DEVICES=cpu:2x4GiB $(BIN)/python examples/run.py examples/01_train_a_cell.ipynb
 
-test: .venv/installed lint panel  ## everything, also what CI runs
+test: .venv/libraries lint panel  ## everything, also what CI runs
 	$(PYTEST) -m "not soak" -n 2 --dist loadfile
 
 accuracy: .venv/installed  ## estimates beside all published measurements: the table, and whether the limits are met
@@ -26,7 +31,7 @@ accuracy: .venv/installed  ## estimates beside all published measurements: the t
 
 # POINTS=5: that many of each cell, spread evenly.
 POINTS ?=
-soak: .venv/installed  ## kill and resume at every safe point (table in bench/results/soak.json); hostile users for ten minutes
+soak: .venv/libraries  ## kill and resume at every safe point (table in bench/results/soak.json); hostile users for ten minutes
 	SOAK_POINTS=$(POINTS) $(PYTEST) -m soak -s
 
 check: .venv/installed lint panel  ## lint, types and the fast tests, of the panel, too
