@@ -11,6 +11,7 @@ class Cell:
     before: str = ""  # an earlier cell
     slow_to_start: bool = False  # seconds for each process
     needs: tuple[str, ...] = ()  # libraries; see tests/libraries.py
+    loads: tuple[str, ...] = ()  # modules that an earlier cell imported
     clock: str = ""  # lines of output with this word tell of the time
     puts_off: bool = False  # at some of its points it can be saved only a little later
 
@@ -615,6 +616,7 @@ del trainer, result, args
 """,
     slow_to_start=True,
     needs=("transformers", "accelerate"),
+    loads=("transformers.trainer",),
     clock="runtime",
 )
 
@@ -672,5 +674,6 @@ del trainer, bars
 """,
     slow_to_start=True,
     needs=("lightning", "rich"),
+    loads=("lightning",),
     clock="it/s",
 )
