@@ -30,18 +30,22 @@ _SAME_NAME = [("torch.accelerator", "get_device_capability")]  # the dtypes it s
 _CLASSES = {"Event": SlotEvent, "Stream": SlotStream, "StreamContext": NoChange}
 _SPEAK_FOR_USER = ("torch.utils.data", "torch.random")  # a DataLoader pins memory; fork_rng saves the slot's state
 _LEFT_ALONE = ("torch.cuda.amp", "torch.cuda.sparse")  # what hands everything to torch.amp, and types
+_ABSENT = object()
 _PRIVATE_BUT_USED = ("_record_memory_history", "_dump_snapshot", "_snapshot")
 
 
 @contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
     """Let `owner.name` be `value` for a while."""
-    before = vars(owner)[name]
+    before = vars(owner).get(name, _ABSENT)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        if before is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
 
 
 def cuda_replacements(budget: Budget) -> Iterator[tuple[ModuleType, str, object]]:
@@ -54,6 +58,8 @@ def cuda_replacements(budget: Budget) -> Iterator[tuple[ModuleType, str, object]
     for name in vars(torch.cuda):
         if name.endswith(("Tensor", "Storage")) and hasattr(torch, name):
             yield torch.cuda, name, getattr(torch, name)
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # libraries with kernels of their own ask at import
+        yield torch._C, "_cuda_getCurrentRawStream", lambda device: 0
 
 
 def _offered(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:

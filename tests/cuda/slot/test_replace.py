@@ -38,6 +38,7 @@ WORK = {
     "torch.cuda.memory_summary()[:14]": "CPU slot cpu:0",
     "torch.cuda.memory.memory_allocated() < 2**30": True,
     "torch.cuda.reset_peak_memory_stats()": None,
+    "torch._C._cuda_getCurrentRawStream(0)": 0,  # bitsandbytes looks for it at import, and with it peft, a Trainer
     "torch.cuda.empty_cache()": None,
     "torch.cuda.ipc_collect()": None,
     "torch.cuda.synchronize()": None,
