@@ -27,6 +27,15 @@ demo: $(VENV)/installed  ## train the example notebook on two CPU slots and show
 test: $(VENV)/installed lint panel  ## everything, also what CI runs
 	$(PYTEST) -m "not soak" -n 2 --dist loadfile
 
+# A gigabyte of libraries, whose tests `make test` skips, loudly, where nobody has installed them.
+$(VENV)/libraries: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[libraries]"
+	touch $@
+
+.PHONY: libraries
+libraries: $(VENV)/libraries  ## the tests that train with other libraries; here a missing one fails
+	WITH_LIBRARIES=1 $(PYTEST) -m "not soak" tests/snapshot tests/surroundings tests/estimate/tracing/test_trace_libraries.py
+
 accuracy: $(VENV)/installed  ## estimates beside all published measurements: the table, and whether the limits are met
 	$(BIN)/python bench/accuracy.py
 

@@ -109,7 +109,6 @@ def test_a_bar_on_stderr_is_released_and_goes_on(
 def test_a_figure_and_a_disabled_scaler_are_released_and_go_on(
     kernel: Kernel, env: dict[str, str], home: Path, request: pytest.FixtureRequest
 ) -> None:
-    pytest.importorskip("matplotlib")
     hold = home / f"go-on-{request.node.name}"
     kernel.check(
         "import os, time, torch, matplotlib; matplotlib.use('agg'); import matplotlib.pyplot as plt\n"

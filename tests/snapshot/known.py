@@ -26,7 +26,7 @@ Stood = list[list[str]]  # module, function, digest, and the version of what has
 
 
 def main(library: str, version: str) -> int:
-    names = [name for name, cell in CELLS.items() if cell.needs == library]
+    names = [name for name, cell in CELLS.items() if library in cell.needs]
     if not names:
         print(f"No cell of tests/snapshot/matrix_cells.py needs {library}: write one.", file=sys.stderr)  # noqa: T201
         return 1

@@ -93,7 +93,7 @@ class Matrix:
         if plain:  # without a loop of its own the cell is left as it is
             text = f"exec(compile({text!r}, {FILE!r}, 'exec', dont_inherit=True), globals())"
         place = str(directory or self._own_directory())
-        told = self._trainings.run(text, before=cell.before, directory=place, all=True, **asked)
+        told = self._trainings.run(text, before=cell.before, loads=cell.loads, directory=place, all=True, **asked)
         if cell.clock:
             told.output = "\n".join(line for line in told.output.splitlines() if cell.clock not in line)
         return told

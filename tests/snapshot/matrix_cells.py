@@ -10,7 +10,8 @@ class Cell:
     text: str
     before: str = ""  # an earlier cell
     slow_to_start: bool = False  # seconds for each process
-    needs: str = ""  # a library that may not be here
+    needs: tuple[str, ...] = ()  # libraries; see tests/libraries.py
+    loads: tuple[str, ...] = ()  # modules that an earlier cell imported
     clock: str = ""  # lines of output with this word tell of the time
     puts_off: bool = False  # at some of its points it can be saved only a little later
 
@@ -653,7 +654,8 @@ history = [{k: v for k, v in one.items() if k in told} for one in trainer.state.
 del trainer, result, args
 """,
     slow_to_start=True,
-    needs="transformers",
+    needs=("transformers", "accelerate"),
+    loads=("transformers.trainer",),
     clock="runtime",
 )
 
@@ -663,9 +665,9 @@ CELLS["lightning"] = Cell(
     + """
 import logging, warnings
 warnings.simplefilter("ignore")
-from importlib.util import find_spec
 import lightning as L
 from lightning.pytorch.callbacks import RichProgressBar
+from lightning.pytorch.loggers import CSVLogger
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 class Items(Dataset):
@@ -697,10 +699,10 @@ class Net(L.LightningModule):
         return [opt], [torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)]
 
 model = Net()
-bars = [RichProgressBar(console_kwargs={"stderr": True})] if find_spec("rich") else []
+bars = [RichProgressBar(console_kwargs={"stderr": True})]
 trainer = L.Trainer(
     max_epochs=3, accelerator="cpu", devices=1, accumulate_grad_batches=2, gradient_clip_val=1.0,
-    val_check_interval=0.5, log_every_n_steps=1, callbacks=bars)
+    val_check_interval=0.5, log_every_n_steps=1, callbacks=bars, logger=CSVLogger("."))
 trainer.fit(model, DataLoader(Items(), 4, shuffle=True), DataLoader(Items(), 8))
 seen, steps = model.seen, trainer.global_step
 lr = [group["lr"] for group in trainer.optimizers[0].param_groups]
@@ -710,7 +712,8 @@ table = list(open(trainer.logger.log_dir + "/metrics.csv"))
 del trainer, bars
 """,
     slow_to_start=True,
-    needs="lightning",
+    needs=("lightning", "rich"),
+    loads=("lightning",),
     clock="it/s",
 )
 
@@ -736,7 +739,7 @@ class Net(nn.Module):
 net = NeuralNetClassifier(Net, max_epochs=2, batch_size=6, iterator_train__shuffle=True, verbose=0, lr=0.1)
 """,
     slow_to_start=True,
-    needs="skorch",
+    needs=("skorch",),
 )
 
 CELLS["stable-baselines3"] = Cell(
@@ -763,7 +766,7 @@ small = {"net_arch": [8]}
 agent = PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=8, n_epochs=2, seed=5, device="cpu", policy_kwargs=small)
 """,
     slow_to_start=True,
-    needs="stable_baselines3",
+    needs=("stable_baselines3",),
 )
 
 CELLS["optuna"] = Cell(
@@ -792,7 +795,7 @@ def objective(trial):
     return loss.item()
 """,
     slow_to_start=True,
-    needs="optuna",
+    needs=("optuna",),
 )
 
 CELLS["a pool"] = Cell(

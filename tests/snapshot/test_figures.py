@@ -20,8 +20,6 @@ DRAWN = "below.imshow([[1, 2], [3, 4]]); ax.twinx().bar([1, 2], [3, 4]); fig.can
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", [MADE, MADE + DRAWN])
 def test_a_figure_can_be_saved(cell: str) -> None:
-    pytest.importorskip("matplotlib")
-
     assert problems(cell) == {}
 
 
@@ -38,7 +36,6 @@ def _drawn(names: dict[str, Any]) -> bytes:
 
 @pytest.mark.slow
 def test_a_change_reaches_all_that_depends_on_it() -> None:
-    pytest.importorskip("matplotlib")
     there: dict[str, Any] = {}
     plain: dict[str, Any] = {}
 

@@ -7,10 +7,11 @@ import os
 import platform
 import time
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.libraries import need
 
 from .matrix import HEAD, Matrix, Row
 from .matrix_cells import CELLS
@@ -43,19 +44,13 @@ def test_it_is_killed_again_and_again(name: str, matrix: Matrix) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("library", "name", "points"),
-    [
-        ("transformers", "hf trainer", 4),
-        ("lightning", "lightning", 3),
-        ("skorch", "skorch", 2),
-        ("stable_baselines3", "stable-baselines3", 2),
-        ("optuna", "optuna", 2),
-    ],
+    ("name", "points"),
+    [("hf trainer", 4), ("lightning", 3), ("skorch", 2), ("stable-baselines3", 2), ("optuna", 2)],
     ids=["transformers", "lightning", "skorch", "stable_baselines3", "optuna"],
 )
-def test_the_loop_of_a_library_is_left_in_its_middle(library: str, name: str, points: int, matrix: Matrix) -> None:
-    if find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
+def test_the_loop_of_a_library_is_left_in_its_middle(name: str, points: int, matrix: Matrix) -> None:
+    need(*CELLS[name].needs)
+
     row = matrix.row(name, points)
 
     assert not row.differences
@@ -64,12 +59,11 @@ def test_the_loop_of_a_library_is_left_in_its_middle(library: str, name: str, po
 
 @pytest.mark.soak
 def test_every_point_of_every_cell(matrix: Matrix, capsys: pytest.CaptureFixture[str]) -> None:
+    need(*(library for cell in CELLS.values() for library in cell.needs))
     wanted = int(os.environ.get("SOAK_POINTS") or 0) or None
     rows: list[Row] = []
     chains: dict[str, int] = {}
     for name, cell in CELLS.items():
-        if cell.needs and find_spec(cell.needs) is None:
-            continue
         rows.append(matrix.row(name, min(12, wanted or 12) if cell.slow_to_start else wanted))
         with capsys.disabled():
             print(*([f"\n{HEAD}"] if len(rows) == 1 else []), rows[-1], sep="\n", flush=True)  # noqa: T201
@@ -84,9 +78,7 @@ def test_every_point_of_every_cell(matrix: Matrix, capsys: pytest.CaptureFixture
 
 
 def _write(rows: list[Row], chains: dict[str, int]) -> None:
-    libraries = [
-        name for name in ("torch", "numpy", "tqdm", "transformers", "accelerate", "lightning") if find_spec(name)
-    ]
+    libraries = ("torch", "numpy", "tqdm", "transformers", "accelerate", "lightning")
     found = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": {"system": f"{platform.system()} {platform.release()}", "cores": os.cpu_count()},

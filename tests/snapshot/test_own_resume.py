@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.libraries import need
 
 from .matrix import Matrix, differences, spread
 from .matrix_cells import CELLS
@@ -22,20 +23,17 @@ UNKNOWN = (
 )
 
 
-def _if_installed(library: str, *values: object) -> object:
-    why = f"{library} is not installed"
-    return pytest.param(*values, id=library, marks=pytest.mark.skipif(find_spec(library) is None, reason=why))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "steps", "exact"),
     [
-        _if_installed("transformers", "hf trainer", 6, {"steps", "generators"}),
-        _if_installed("lightning", "lightning", 9, {"steps"}),
+        ("hf trainer", 6, {"steps", "generators"}),
+        ("lightning", 9, {"steps"}),
     ],
+    ids=["transformers", "lightning"],
 )
 def test_it_goes_on_to_its_end(name: str, steps: int, exact: set[str], trainings: Trainings, tmp_path: Path) -> None:
+    need(*CELLS[name].needs)
     cell, matrix = replace(CELLS[name], before=UNKNOWN), Matrix(trainings, tmp_path)
     whole = matrix._run(cell)
     assert not differences(matrix._run(cell, plain=True), whole)

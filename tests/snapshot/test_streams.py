@@ -44,7 +44,6 @@ def teed() -> AbstractContextManager[None]:
 
 
 def test_a_bar_on_stderr_goes_on() -> None:
-    pytest.importorskip("tqdm")
     there: dict[str, Any] = {}
 
     with in_a_cell() as said:

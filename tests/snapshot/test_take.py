@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.graph.names import unnamed
+from tests.libraries import need
 
 from .training import Trainings
 
@@ -72,7 +73,7 @@ def test_weights_can_be_read_by_their_names(trainings: Trainings, tmp_path: Path
 
 
 def test_tensorboard_sees_each_step_once(trainings: Trainings, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
+    need("tensorboard")
     cell = (
         "from torch.utils.tensorboard import SummaryWriter\n"
         "writer = SummaryWriter('runs')\n"

@@ -8,7 +8,6 @@ from ast import literal_eval
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from jupyter_gpufit.snapshot.libraries import trackers
+from tests.libraries import need
 
 from .test_refusals import problems
 from .test_restore import through
@@ -63,11 +63,6 @@ runs = client.search_runs([outer.info.experiment_id])
 ended = sorted((run.info.status, str(run.data.params.get("late"))) for run in runs)
 run = outer = inner = client = runs = None
 """
-
-
-def need(library: str) -> None:
-    if find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
 
 
 @pytest.mark.slow

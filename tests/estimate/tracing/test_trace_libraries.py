@@ -1,4 +1,4 @@
-"""Cells that train with other libraries, where these are installed. Figures in MiB are what earlier versions said."""
+"""Cells that train with other libraries. Figures in MiB are what earlier versions said."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from jupyter_gpufit.units import MiB
 from tests.estimate.traced import peak_by_kind, traced
+from tests.libraries import need
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ for step in range(100):
     ],
 )
 def test_gpt2_small_of_transformers(config: str, more: str, half: bool, allocated: int) -> None:
-    pytest.importorskip("transformers")
+    need("transformers")
 
     trace = traced(GPT2.format(config=config, more=more, half=half))
 
@@ -46,8 +47,7 @@ def test_gpt2_small_of_transformers(config: str, more: str, half: bool, allocate
 
 
 def test_trainer() -> None:
-    pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
+    need("transformers", "accelerate")
 
     trace = traced(
         """
@@ -67,7 +67,7 @@ def test_trainer() -> None:
 
 
 def test_lightning() -> None:
-    pytest.importorskip("lightning")
+    need("lightning")
 
     trace = traced(
         """
@@ -91,7 +91,7 @@ def test_lightning() -> None:
 
 
 def test_lora() -> None:
-    pytest.importorskip("peft")
+    need("transformers", "peft")
 
     trace = traced(
         """
@@ -114,7 +114,7 @@ def test_lora() -> None:
 
 
 def test_eight_bit_adam() -> None:
-    pytest.importorskip("bitsandbytes")
+    need("bitsandbytes")
 
     trace = traced(
         """
