@@ -38,6 +38,17 @@ def test_a_plain_training_cell_trains_the_very_objects_of_the_notebook(kernel: K
     )
 
 
+def test_classes_of_earlier_cells_are_found_by_their_names_and_display_may_be_a_module(kernel: Kernel) -> None:
+    """`torch.save` looks for the class of a model in `__main__`, though the cell itself never names it."""
+    kernel.check("import torch\nfrom IPython import display\nclass Net(torch.nn.Linear):\n    pass\nnet = Net(2, 1)\n")
+    ran = kernel.check(
+        "%%gpufit train\nimport io\nsaved = io.BytesIO()\ntorch.save(net, saved)\n"
+        "display.display('shown')\nprint(len(saved.getvalue()) > 100)\n"
+    )
+    assert ran.stdout == "True\n" and "shown" in ran.shown
+    kernel.check("assert type(net) is Net\ndel display\n")
+
+
 def test_what_changes_in_place_changes_in_the_kernels_own_memory(kernel: Kernel) -> None:
     kernel.check(
         "import numpy as np\nt = torch.zeros(1000); view = t[10:20]; address = t.data_ptr()\n"

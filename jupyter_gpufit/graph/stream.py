@@ -37,7 +37,13 @@ Namespace = dict[str, Any]
 Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how the other process finds its own
 
 # These names are IPython's own; every shell has its own.
-NOT_OURS = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
+_OF_THE_SHELL = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
+
+
+def is_the_shells(name: str, value: Any) -> bool:
+    """Whether a name is the shell's own; after `from IPython import display` that one is the notebook's."""
+    is_theirs = isinstance(value, ModuleType) or getattr(value, "__module__", "") == "__main__"
+    return name in _OF_THE_SHELL and not is_theirs
 
 
 class Around(Protocol):
@@ -145,8 +151,13 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def want(self, code: CodeType, function: str) -> None:
         """Note the notebook's names that a function uses: they have to travel, too."""
         for name in names_used(code):
-            if name in self.namespace and name not in NOT_OURS and not name.startswith("__"):
+            if name in self.namespace and not name.startswith("__") and not is_the_shells(name, self.namespace[name]):
                 self.wanted.setdefault(name, function)
+
+    def want_class(self, cls: type) -> None:
+        """Note the name of a class of the notebook that an object leads to: `torch.save` looks for it there."""
+        if self.namespace.get(cls.__qualname__) is cls:
+            self.wanted.setdefault(cls.__qualname__, cls.__qualname__)
 
     def take_source(self, filename: str) -> None:
         """Send the text of a cell along with a function that it defined."""

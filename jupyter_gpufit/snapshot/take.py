@@ -31,7 +31,7 @@ from ..checkpoint.values import Snapshot
 from ..errors import CannotSave, NotHere
 from ..graph import Arrival
 from ..graph.paths import where
-from ..graph.stream import NOT_OURS, Namespace, Refusal, a_thing, deeply, without_collecting
+from ..graph.stream import Namespace, Refusal, a_thing, deeply, is_the_shells, without_collecting
 from ..graph.travel.arrival import _HISTORY
 from ..graph.wire import seal, split
 from ..program.values import FrameRecord, hidden
@@ -162,7 +162,7 @@ class _Whole:
         return can_be_saved(value, self.program, self.namespace)
 
     def _is_theirs(self, name: str) -> bool:
-        ours = name in NOT_OURS or hidden(name) or self.skip(name)
+        ours = is_the_shells(name, self.namespace[name]) or hidden(name) or self.skip(name)
         return not ours and not _HISTORY.fullmatch(name) and not _OF_DYNAMO.fullmatch(name)
 
     def _write(self, pickler: SnapshotPickler, value: Any) -> None:

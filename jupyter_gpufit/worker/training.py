@@ -82,7 +82,9 @@ class Training:
         return namespace
 
     def is_ours(self, name: str) -> bool:
-        return hidden(name) or name in self.shell.user_ns_hidden
+        shells = self.shell.user_ns_hidden
+        # By identity: `from IPython import display` gives a name of the shell's another meaning.
+        return hidden(name) or (name in shells and shells[name] is self.shell.user_ns.get(name, shells[name]))
 
     @property
     def granted(self) -> Granted:

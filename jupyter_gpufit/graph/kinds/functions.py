@@ -101,6 +101,7 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
         name = pickler.name_in_module(cls, cls.__module__)
         if name is not None:  # as the enums of compiled modules, which are not found under their own names
             return find_in_module, (cls.__module__, name)
+    pickler.want_class(cls)
     found = pickler.reduce_as_cloudpickle_does(cls)
     if found is not NotImplemented and "__slots__" in vars(cls) and not issubclass(cls, Enum):
         # cloudpickle makes the class first and names its slots afterwards, when it is too late for it to have any.

@@ -17,7 +17,6 @@ from ..paths import where
 from ..sources import make_known
 from ..spans import Recorder
 from ..stream import (
-    NOT_OURS,
     Around,
     GraphPickler,
     GraphUnpickler,
@@ -26,6 +25,7 @@ from ..stream import (
     Refusal,
     a_thing,
     deeply,
+    is_the_shells,
     origins_by_id,
     without_collecting,
 )
@@ -167,7 +167,7 @@ class Arrival:
         return Reply(graph, memory, self.graph, self.memory)
 
     def _is_new(self, name: str, value: Any, skip: Callable[[str], bool]) -> bool:
-        if name in NOT_OURS or _HISTORY.fullmatch(name) or skip(name):
+        if is_the_shells(name, value) or _HISTORY.fullmatch(name) or skip(name):
             return False
         same = name in self.bindings and self.bindings[name] is value
         return not same or kind_of(type(value), self.kinds).replaced
