@@ -51,8 +51,8 @@ def test_names_that_functions_use_travel_with_them() -> None:
 
     shipment = ship(["a"], namespace)
 
-    assert shipment.names == ("a", "g", "K")
-    assert set(shipment.sizes) == {"a", "g", "K"} and all(shipment.sizes.values())
+    assert shipment.names == ("a", "A", "g", "K")
+    assert set(shipment.sizes) == {"a", "A", "g", "K"} and all(shipment.sizes.values())
 
 
 def test_attributes_are_not_taken_for_globals() -> None:
