@@ -417,7 +417,7 @@ def test_clean_removes_what_has_ended_and_nothing_else(kernel: Kernel, env: dict
         ({"GPUFIT_RUNTIME": "/tmp/" + "x" * 120}, "shorter name"),
         ({"GPUFIT_DATA": "/proc/nowhere"}, "GPUFIT_DATA"),
         ({"GPUFIT_DEVICES": "tpu:4"}, "devices"),
-        ({"GPUFIT_DEVICES": ""}, "GPUFIT_DEVICES=cpu:2x4GiB"),
+        ({"GPUFIT_DEVICES": "gpu"}, "GPUFIT_DEVICES=cpu:2x4GiB"),
     ],
 )
 def test_a_bad_environment_is_explained_in_the_cell(home: Path, more: dict[str, str], words: str) -> None:

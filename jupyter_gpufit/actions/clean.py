@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shutil
@@ -92,7 +93,7 @@ def _remove(job: Job, paths: JobPaths) -> int:
     lock = _lock(job, paths) if read_record(paths).resumable else -1
     try:
         size = sum(file.stat().st_size for file in paths.root.rglob("*") if file.is_file())
-        shutil.rmtree(paths.root)
+        _remove_tree(paths.root)
     finally:
         if lock >= 0:
             os.close(lock)
@@ -119,3 +120,13 @@ def _lock(job: Job, paths: JobPaths) -> int:
         return take_lock(paths, job.name)
     except NotResumable:
         raise JobBusy(job.name, "cleaned") from None
+
+
+def _remove_tree(root: Path) -> None:
+    """Once more where something was put there meanwhile: a `stop` at the same time notes what it does."""
+    for last in (False, False, True):
+        try:
+            return shutil.rmtree(root)
+        except OSError as error:
+            if last or error.errno != errno.ENOTEMPTY:
+                raise

@@ -21,7 +21,7 @@ Stream = IO[Any] | int | None
 def start(
     module: str,
     *arguments: str,
-    python: str = sys.executable,
+    python: str = "",  # this one
     env: Mapping[str, str] | None = None,
     descriptors: Sequence[int] = (),
     stdin: Stream = subprocess.DEVNULL,
@@ -65,7 +65,13 @@ async def start_asking(module: str, *, descriptors: Sequence[int] = (), stderr: 
 
 
 def _command(module: str, arguments: Sequence[str], python: str, finds_the_notebooks: bool) -> list[str]:
-    return [python, *([] if finds_the_notebooks else ["-P"]), "-m", f"jupyter_gpufit.{module}", *arguments]
+    return [
+        python or sys.executable,
+        *([] if finds_the_notebooks else ["-P"]),
+        "-m",
+        f"jupyter_gpufit.{module}",
+        *arguments,
+    ]
 
 
 def reproducible(env: Mapping[str, str]) -> dict[str, str]:

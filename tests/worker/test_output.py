@@ -337,7 +337,7 @@ def run_alone(script: str) -> tuple[str, str]:
     """Run a script of its own process, with `output` and `seen` at hand; what it saw on stdout and stderr."""
     begin = """
         import ctypes, multiprocessing, os, signal, sys, threading, time
-        from jupyter_gpufit.worker.output import Output, Text
+        from jupyter_gpufit.worker.output import Output, WrittenText
         from tests.worker.test_output import Seen
         seen = Seen()
         output = Output(seen.emit)
