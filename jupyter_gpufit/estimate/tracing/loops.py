@@ -50,7 +50,7 @@ class Loops:
 
     def may_collect(self) -> bool:
         """Before anything was trained, a policy in training mode may gather what it will learn from; for a while."""
-        if self.books.backwards or not self.paths.learning or not self.steps.optimizers():
+        if self.books.backwards or not self.paths.learning or not self.steps.on_device():
             return False
         if self._collecting_until is None:
             self._collecting_until = time.monotonic() + _LONGEST_COLLECTING
@@ -109,7 +109,7 @@ class Cut:
         called = paths.roots[self._calls :]
         models = frozenset(root for root, _, _ in called)
         evaluates = bool(called) and not any(grad for _, grad, _ in called)
-        by_hand = books.backwards > self._backwards and not self._loops.steps.optimizers()
+        by_hand = books.backwards > self._backwards and not self._loops.steps.on_device()
         same = self._models in (None, models) and books.now == self._live
         self._quiet = self._quiet + 1 if (evaluates or by_hand) and same and not paths.stack else 0
         self._calls, self._backwards, self._live = len(paths.roots), books.backwards, books.now

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from ...cuda.stand_in.device import on_stand_in
 from .books import Books
 from .paths import Paths
 
@@ -53,6 +54,10 @@ class Steps:
     def optimizers(self) -> list[Optimizer]:
         # A wrapper's own step never counts; Accelerate's is an Optimizer too.
         return [one for one in list(self._known) if not hasattr(one, "optimizer")]
+
+    def on_device(self) -> list[Optimizer]:
+        """Those that train something there: others, of earlier cells, have no part in this."""
+        return [one for one in self.optimizers() if any(map(on_stand_in, _parameters_of(one)))]
 
     def counts(self) -> dict[int, int]:
         return {key: len(taken.marks) for key, taken in self.taken.items()}
@@ -101,7 +106,7 @@ class Steps:
 
     def _by_hand(self, first: int) -> None:
         """A backward where no optimizer is: the cell takes its step itself."""
-        if not self.optimizers():
+        if not self.on_device():
             self.books.label_born_since(first, "gradient")
             self._mark(_BY_HAND, lambda: 0)
 
@@ -160,3 +165,8 @@ def _take_foreach() -> None:
     known: tuple[Any, ...] = (_foreach_supported_types, _foreach_utils._foreach_supported_types)
     for types in known:
         types.append(fake)
+
+
+def _parameters_of(optimizer: Optimizer) -> Iterator[Any]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
