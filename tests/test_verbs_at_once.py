@@ -288,7 +288,14 @@ def test_each_verb_in_each_moment(nursery: Nursery, moment: str, verb: str) -> N
 
 
 @pytest.mark.parametrize("verbs", list(combinations_with_replacement(VERBS, 2)), ids=" and ".join)
-@pytest.mark.parametrize("moment", ["queued", "running", "between two images"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "queued",
+        pytest.param("running", marks=pytest.mark.soak),  # a minute each, and the same code as in the first
+        pytest.param("between two images", marks=pytest.mark.soak),
+    ],
+)
 def test_each_two_verbs_at_once(nursery: Nursery, moment: str, verbs: tuple[str, str]) -> None:
     anyio.run(lived, nursery, moment, verbs)
 
