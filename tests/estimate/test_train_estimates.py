@@ -109,18 +109,30 @@ for step in range(400):
 """
 
 
-def test_a_cell_that_outgrows_its_estimate_says_how_to_go_on_and_gets_more_next_time(
+def test_a_cell_that_outgrows_its_estimate_gets_more_by_itself_and_a_whole_device_next_time(
     kernel: Kernel, home: Path
 ) -> None:
     ran = kernel.run("%%gpufit train" + GROWS)
 
     assert ran.ename == "OutOfMemoryError"
-    assert "claims" in states(home)[0]
-    assert "was only estimated, and it was too low" in ran.traceback and "--memory" in ran.traceback
+    first, *more = states(home)
+    assert "claims 512.0 MiB" in first
+    assert more == ["needs 1.0 GiB: 512.0 MiB were too little", "needs 2.0 GiB: 1.0 GiB were too little"]
+    assert "a larger slot" in ran.traceback, "now the device itself is too small"
     again = kernel.run("%%gpufit train" + GROWS)
     assert again.ename == "OutOfMemoryError"
     assert "ran out of memory" in states(home)[0] and "whole device" in states(home)[0]
-    assert "was only estimated" not in again.traceback, "now the device itself is too small"
+
+
+def test_a_cell_that_cannot_begin_again_says_what_to_claim_where_its_estimate_was_too_low(
+    kernel: Kernel, home: Path
+) -> None:
+    kernel.check("%load_ext jupyter_gpufit\nimport torch\ncount = torch.zeros(1)")
+
+    ran = kernel.run("%%gpufit train\ncount += 1" + GROWS)
+
+    assert ran.ename == "OutOfMemoryError" and len(states(home)) == 1
+    assert "was only estimated, and it was too low" in ran.traceback and "--memory 1.0GiB" in ran.traceback
 
 
 def test_an_interrupt_ends_the_estimate_at_once(kernel: Kernel, home: Path) -> None:
