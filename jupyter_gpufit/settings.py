@@ -25,6 +25,7 @@ class Settings:
     spare_worker: bool = False  # keep a worker with torch imported, so that a cell starts at once
     journal_limit: int = 256 * MiB  # bytes of output kept per job
     estimate_limit: float = 20.0  # seconds that a training may wait for its estimate; 0: none, it claims a whole device
+    shrink_after: float = 60.0  # seconds after which a claim that was too large becomes smaller; 0: it never does
     stop_patience: float = 5.0  # seconds between two rungs of the stop ladder
     checkpoint_every: float = 600.0  # seconds between two automatic checkpoints; 0: none but those asked for
     kernel_cuda: str = "stand-in"  # what `cuda` is in a notebook's own process: "stand-in" holds no device, or "real"

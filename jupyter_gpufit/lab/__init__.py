@@ -8,9 +8,10 @@ ledger   the files: publish, read, drop           waiting  why not, in words
 lab      the directory, and can it be trusted     watch    sleeping until something changes
 mutex    one claims at a time                     queue    all of it in time: `claim`
 policy, usage   what fairness rests on            granted  what one has when one's turn has come
-wishes   who would like what another holds        keep     what a holder does while it holds
+wishes   who would like what another holds        holder   what it does while it holds
 processes   who holds it, before a signal is sent     locks    what is locked on a file, and how that is seen
 room     who fills the lab                        digest   a record of use, made shorter
+resize   holding less of a device than before, or more again
 debts    what users owe for turns that they let go, from one job to the next
 passing  who could start and does not             view     the whole of it, for a status to show
 """
@@ -20,6 +21,7 @@ from .grant import Granted, Held, adopt
 from .queue import claim, claim_now
 from .reasons import Waiting
 from .record import Claim, Request, Ticket
+from .resize import resize
 from .view import LabView, view_lab
 
 __all__ = [
@@ -35,5 +37,6 @@ __all__ = [
     "claim",
     "claim_now",
     "open_lab",
+    "resize",
     "view_lab",
 ]

@@ -26,9 +26,9 @@ Report = Callable[[Waiting], None]
 VANISHING = 60.0  # seconds in which the memory of a dead process is expected to come back
 
 
-@dataclass(frozen=True)
+@dataclass
 class Granted:
-    """What a job may use until it gives it back."""
+    """What a job may use until it gives it back; how much of its devices that is may change (see resize)."""
 
     devices: tuple[Device, ...]
     bytes: int  # on each
@@ -52,6 +52,7 @@ class Held:
 
     def give_back(self) -> None:
         self.granted.mark()  # first: whoever sees the claim gone sees its use
+        self.file.path = self.granted.lab.path / self.granted.claim.id  # as it is now (see resize)
         self.file.drop()
 
 

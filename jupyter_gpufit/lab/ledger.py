@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from .locks import Lock, LockList, lock_for_life, lock_on
+from .locks import Lock, LockList, lock_for_life, lock_on, unlock
 from .owner import held_by_owner, pid_view, started, this_process, uid_of
 from .pause import gpufit_test_pause
 from .record import LONGEST, Claim, Hold, Request, Ticket, TicketWriter, UnreadHold, decode, device_mark, encode
@@ -77,6 +77,17 @@ class Published:
         fd = fcntl.fcntl(self.fd, fcntl.F_DUPFD_CLOEXEC, 3)
         fd, self.fd = max(fd, self.fd), min(fd, self.fd)
         os.close(fd)
+
+    def replace(self, path: Path, fd: int) -> None:
+        """Count instead of our file at `path`, behind its descriptor: that may be lower, and be known to others.
+
+        A child that was forked while it counted has it open, too; so it is unlocked and not only closed.
+        """
+        unlock(fd)
+        os.dup2(self.fd, fd, inheritable=False)
+        fd, self.fd = self.fd, fd
+        os.close(fd)
+        path.unlink(missing_ok=True)
 
     def drop(self) -> None:
         """Give it back, unless a child still holds it; safe to repeat."""

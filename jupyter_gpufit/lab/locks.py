@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -31,6 +32,13 @@ def lock_for_life(fd: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def unlock(fd: int) -> None:
+    """Give both back, for everybody who shares this open file."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    with suppress(OSError):  # a system without write locks
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _range(fcntl.F_UNLCK))
 
 
 def lock_on(fd: int) -> Lock:

@@ -44,6 +44,7 @@ from .outgrown import Outgrowing
 from .points import Points
 from .rest import Rest, begin_rest, say_if_it_cannot
 from .saving import Saver, Settled, labels
+from .share import Share
 from .shell import cell_with_magic_line
 from .training import Training
 
@@ -62,6 +63,7 @@ class WorkerMachine:
         self.rest: Rest | None = None  # while it is suspended
         self._estimated: for_job.Found = None
         self._cell: Future[Finished | Outgrown] | None = None  # it runs, or stands still, in the main thread
+        self._outgrowing: Outgrowing | None = None
         self._left: HeldClaim | None = None  # by a training that goes on elsewhere
         training.shell.on_rewritten = self._preflight
 
@@ -159,6 +161,9 @@ class WorkerMachine:
         if self.rest is not None:
             await self._end_rest(self.rest, granted)
         outcomes: list[Outcome] = []
+        outgrowing = self._outgrowing = self._outgrowing or Outgrowing(
+            training, job, for_job.allowed_for(job, training.devices)
+        )
         training.running = True
         try:
             async with anyio.create_task_group() as group:
@@ -169,10 +174,11 @@ class WorkerMachine:
 
                 group.start_soon(leave)
                 group.start_soon(self.gaps.watch)
+                group.start_soon(Share(training, outgrowing).watch)
                 if self._cell is None:
                     if training.settings.driver_suspend:
                         group.start_soon(say_if_it_cannot, training)
-                    self._cell = self.main.start(lambda: self._run(job, granted))
+                    self._cell = self.main.start(lambda: self._run(job, granted, outgrowing))
                 else:
                     self.saver.stay()
                 finished = await asyncio.wrap_future(self._cell)
@@ -194,10 +200,9 @@ class WorkerMachine:
             self._left = HeldClaim(granted.claim.id, fcntl.fcntl(granted.fds[0], fcntl.F_DUPFD_CLOEXEC, 3))
         return outcomes[-1]
 
-    def _run(self, job: Job, granted: Granted) -> Finished | Outgrown:
+    def _run(self, job: Job, granted: Granted, outgrowing: Outgrowing) -> Finished | Outgrown:
         training = self.training
         mine = os.getpid()
-        outgrowing = Outgrowing(training, job, granted, for_job.allowed_for(job, training.devices))
         training.shell.goes_on = outgrowing.takes
         training.pace = for_job.pace_of(self._estimated, granted.devices[0])
         with on_device(granted) as training.meter, training.steps.counting(), remembered():

@@ -22,6 +22,7 @@ class Meter:
     peak: Callable[[], int]
     took: Callable[[], Took]  # all that is known of the peak, for the next estimate
     go_on: Callable[[Granted], None]  # of a training that was suspended: here, within this
+    limit: Callable[[Granted], None]  # how much it may take, where it holds more or less than before
 
 
 @contextmanager
@@ -37,7 +38,11 @@ def _on_slot(granted: Granted) -> Iterator[Meter]:
     from ..cuda.slot import as_slot
 
     with as_slot(*_slot(granted)) as slot:
-        yield Meter(slot.used, slot.peak, lambda: Took(slot.peak()), lambda now: slot.go_on(*_slot(now)))
+
+        def go_on(now: Granted) -> None:
+            slot.go_on(*_slot(now))
+
+        yield Meter(slot.used, slot.peak, lambda: Took(slot.peak()), go_on, go_on)
 
 
 def _slot(granted: Granted) -> tuple[str, int, int]:
@@ -64,7 +69,7 @@ def _on_gpu(granted: Granted) -> Iterator[Meter]:
         _limit_torch(now)
         here = now
 
-    yield Meter(_cuda_used, _cuda_peak, lambda: _cuda_took(here.devices[0]), go_on)
+    yield Meter(_cuda_used, _cuda_peak, lambda: _cuda_took(here.devices[0]), go_on, _limit_torch)
 
 
 def _show_gpus(granted: Granted) -> None:

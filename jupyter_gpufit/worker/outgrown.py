@@ -19,7 +19,6 @@ from ..estimate.reckoning.for_resume import larger
 from ..graph import GraphMemory
 from ..graph.wire import split
 from ..jobs.job import Job
-from ..lab import Granted
 from ..train import Outgrown
 from ..units import format_bytes
 from .training import Training
@@ -31,28 +30,32 @@ class Outgrowing:
 
     training: Training
     job: Job
-    granted: Granted
     devices: Sequence[Device]  # on which it may run
     outcome: Outgrown | None = None
     _given: str = ""  # a digest of the bytes it was given; empty: it cannot begin again
 
     def begin(self) -> None:
         """As the cell begins, and before it can change what it was given."""
-        if self.claimed is not None and not self.training.handover.resumes:
+        if not self.is_users_own and not self.training.handover.resumes:
             graph = self.training.paths.graph
             if not any(writable for _, writable in split(graph.read_bytes())[0]["files"]):
                 self._given = _digest(self.training.memory)
 
     @property
+    def is_users_own(self) -> bool:
+        """Whether what is claimed is what the user wants, and no guess of ours."""
+        needed = self.training.granted.claim.request.needed
+        users = (self.job.options.memory, self.training.handover.asked)
+        return self.job.options.exclusive or (needed is not None and needed in users)
+
+    @property
     def claimed(self) -> int | None:
         """Bytes that were claimed by a guess of ours."""
-        needed = self.granted.claim.request.needed
-        users = (self.job.options.memory, self.training.handover.asked)
-        return None if needed in users or self.job.options.exclusive else needed
+        return None if self.is_users_own else self.training.granted.claim.request.needed
 
     def takes(self, error: BaseException) -> bool:
         """Whether this error ends only the run, and not the job."""
-        if self.claimed is None or not ran_out(error) or not (where := self._goes_on_from()):
+        if self.claimed is None or not ran_out(error) or not (where := self.goes_on_from()):
             return False
         needed = larger(self.claimed, self.devices)
         if needed is None:
@@ -65,7 +68,8 @@ class Outgrowing:
         )
         return True
 
-    def _goes_on_from(self) -> str:
+    def goes_on_from(self) -> str:
+        """In words; empty where it could not."""
         if (newest := newest_listed(self.training.paths.checkpoints)) is not None:
             return f"from its checkpoint at step {newest.about.step:,}"
         return "from its start" if self._given and self._given == _digest(self.training.memory) else ""
