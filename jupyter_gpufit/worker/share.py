@@ -14,7 +14,7 @@ from dataclasses import replace
 import anyio
 
 from ..errors import DeviceError
-from ..estimate.reckoning.share import Course, less, more
+from ..estimate.reckoning.share import Growth, less, more
 from ..jobs.handover import note_start, noted_start
 from ..lab import resize
 from ..units import format_bytes
@@ -29,7 +29,7 @@ class Share:
 
     def __init__(self, training: Training, outgrowing: Outgrowing) -> None:
         self._training, self._outgrowing = training, outgrowing
-        self._course = Course()
+        self._course = Growth()
         self._shrunk = self._said_full = False
 
     async def watch(self) -> None:
