@@ -66,8 +66,8 @@ _BY_MODULE = {  # by the module of a class or of one of its bases; inner modules
     "ipykernel": "a part of the notebook's own kernel. The cell has its own: use get_ipython() inside it.",
 }
 _TRAVELS = frozenset(  # no handle in them
-    ("multiprocessing.context", "IPython.core.display", "IPython.lib.display", "IPython.utils.capture")
-    + ("IPython.utils.text",)
+    ("multiprocessing.context", "IPython.core.display", "IPython.core.display_functions", "IPython.lib.display")
+    + ("IPython.utils.capture", "IPython.utils.text")
 )
 
 

@@ -1,7 +1,7 @@
 """Settings of libraries go with a cell and come back, as the generators do: a default dtype of an earlier cell holds.
 
-The list is short, of what changes results or what is shown. Not carried: attributes that were set on modules,
-os.environ and the working directory, loggers other than the root's.
+The list is short, of what changes results or what is shown; for what a notebook has of that, see shown. Not carried:
+attributes that were set on modules, os.environ and the working directory, loggers other than the root's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
+
+from . import shown
 
 NAME = "_gpufit_modes"  # among the variables that travel, and never among those the user sees
 Modes: TypeAlias = dict[str, bytes]  # each pickled by itself: one that cannot be must not keep the variables here
@@ -263,6 +265,7 @@ _MODES = {
     "numpy": _Mode("numpy", _read_numpy, _write_numpy),
     "pandas": _Mode("pandas", _read_pandas, _write_pandas, only_changed=True),
     "matplotlib": _Mode("matplotlib", _read_plots, _write_plots, only_changed=True),
+    "IPython": _Mode("IPython", shown.read, shown.write),
     "warnings": _Mode("warnings", _read_filters, _write_filters),
     "logging": _Mode("logging", _read_logging, _write_logging),
 }

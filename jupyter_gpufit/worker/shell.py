@@ -7,16 +7,19 @@ import base64
 import builtins
 import getpass
 import os
+import sys
 import types
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import StdinNotImplementedError
+from IPython.core.formatters import DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
@@ -27,6 +30,7 @@ from . import tqdm_notebook
 from .interrupted import quickly
 
 Emit = Callable[[Event], None]
+INLINE = "matplotlib_inline.backend_inline"
 OUR_FILES = str(Path(__file__).resolve().parents[1]) + os.sep
 
 # A widget's model lives in the kernel it was made in: its view cannot be shown from here, its text can.
@@ -79,6 +83,16 @@ class LastExpression(DisplayHook):
         self._is_active = False
 
 
+class WorkerFormatter(DisplayFormatter):
+    """Shows figures as pictures, also where no cell of this process has imported pyplot: a checkpoint had them."""
+
+    def format(self, obj: object, include: Any = None, exclude: Any = None) -> Any:
+        if "matplotlib.figure" in sys.modules and INLINE not in sys.modules:
+            with suppress(ImportError):
+                import_module(INLINE)  # which tells the shell how, where figures are to be shown in a notebook
+        return super().format(obj, include, exclude)  # type: ignore[no-untyped-call]
+
+
 class WorkerShell(InteractiveShell):
     """Runs one cell and says what it showed."""
 
@@ -99,6 +113,9 @@ class WorkerShell(InteractiveShell):
         config.InteractiveShell.colors = "neutral"
         cls.emit = staticmethod(emit)
         shell: WorkerShell = cls.instance(config=config, user_module=types.ModuleType("__main__"))
+        os.environ.setdefault(
+            "MPLBACKEND", f"module://{INLINE}"
+        )  # as a kernel does; a terminal, which resumes, does not
         tqdm_notebook.draw_text()
         builtins.input = _no_input
         getpass.getpass = _no_input
@@ -122,6 +139,10 @@ class WorkerShell(InteractiveShell):
         if made is not node:
             self.on_rewritten()
         return made
+
+    def init_display_formatter(self) -> None:
+        self.display_formatter = WorkerFormatter(parent=self)
+        self.configurables.append(self.display_formatter)  # type: ignore[arg-type]
 
     def init_user_ns(self) -> None:
         super().init_user_ns()  # type: ignore[no-untyped-call]

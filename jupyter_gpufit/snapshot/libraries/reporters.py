@@ -29,8 +29,6 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_bar)
     if issubclass(cls, logging.Handler):
         return Kind(reduce=reduce_handler)
-    if f"{cls.__module__}.{cls.__qualname__}" == "IPython.core.display_functions.DisplayHandle":
-        return INSTANCE  # the id of a display, which the notebook still has
     names = {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}
     if names & _RICH_BARS:
         return Kind(reduce=reduce_rich_bar)

@@ -1,0 +1,86 @@
+"""What a cell shows is what it shows in an ordinary notebook, as that has been told to show it; also after a resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernels import Kernel, Ran
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("matplotlib")
+
+SET_UP = """
+%load_ext jupyter_gpufit
+%matplotlib inline
+%config InlineBackend.figure_format = "retina"
+%config InlineBackend.print_figure_kwargs = {"bbox_inches": None}
+%precision 3
+from IPython.core.interactiveshell import InteractiveShell
+InteractiveShell.ast_node_interactivity = "all"
+import pathlib, time
+import matplotlib.pyplot as plt
+from IPython.display import display
+"""
+SHOWS = """
+figure, axes = plt.subplots(figsize=(2, 1))
+axes.plot([1, 2])
+display(figure)
+plt.close()
+1.23456
+2.34567
+"""
+
+
+def pictures(ran: Ran) -> list[Any]:
+    return [shown["image/png"] for shown in ran.displays if "image/png" in shown]
+
+
+def texts(ran: Ran) -> list[str]:
+    """Without our own, which say how the job stands."""
+    return [shown["text/plain"] for shown in ran.displays if "text/html" not in shown]
+
+
+def test_a_cell_shows_figures_and_numbers_as_its_notebook_was_told_to(kernel: Kernel) -> None:
+    kernel.check(SET_UP)
+    plain = kernel.check(SHOWS)
+
+    ran = kernel.check("%%gpufit train\n" + SHOWS)
+
+    assert pictures(plain) and pictures(ran) == pictures(plain)
+    assert ran.result == plain.result and ran.result is not None and ran.result["text/plain"] == "2.346"
+    assert texts(ran) == texts(plain)
+
+
+def test_what_a_cell_told_its_notebook_holds_afterwards(kernel: Kernel) -> None:
+    kernel.check("%load_ext jupyter_gpufit\n%precision 3")
+
+    kernel.check("%%gpufit train\nget_ipython().run_line_magic('precision', '2')")
+
+    assert (kernel.check("1.23456").result or {})["text/plain"] == "1.23"
+
+
+def test_a_figure_is_a_picture_after_a_resume_and_its_handle_comes_back(
+    kernel: Kernel, second_kernel: Kernel, tmp_path: Path
+) -> None:
+    kernel.check(SET_UP + "figure, axes = plt.subplots()\nplt.close()")
+    kernel.check(f"end = pathlib.Path({str(tmp_path / 'end')!r})")
+    cell = """%%gpufit train --name draws
+handle = display(figure, display_id=True)
+while not end.exists():
+    time.sleep(0.01)
+handle.update(figure)
+"""
+    sent = kernel.send(cell)
+    kernel.until(sent, "Figure size")
+    second_kernel.check("%load_ext jupyter_gpufit\n%gpufit release draws")
+    kernel.finish(sent)
+    end = kernel.send("%gpufit resume draws")
+    kernel.until(end, "running")
+    (tmp_path / "end").touch()
+    ran = kernel.finish(end)
+
+    assert ran.ok and pictures(ran)[-1] == pictures(kernel.check("display(figure)"))[0]
+    kernel.check("handle.update(figure)")
