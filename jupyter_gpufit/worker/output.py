@@ -26,7 +26,7 @@ from typing import NamedTuple, TextIO
 
 from ..units import MiB
 from .streams import CapturedStream, Tap, make_c_line_buffered, push_out, readiness
-from .texts import Bytes, Decoder, Event, Name, Run, WrittenText, batches, coalesced, size, size_of_text
+from .texts import Bytes, Decoder, Event, Name, Passage, WrittenText, batches, coalesced, size, size_of_text
 
 __all__ = ["Event", "Name", "Output", "WrittenText"]
 
@@ -58,7 +58,7 @@ class Output:
         self._lock = threading.RLock()
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._hurry: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._run: Run | None = None  # the last in the queue, while what is written goes on in it
+        self._passage: Passage | None = None  # the last in the queue, while what is written goes on in it
         self._added = self._emitted = 0  # bytes so far; their difference is the backlog
         os.register_at_fork(before=self._before_fork, after_in_child=self._in_forked_child)
 
@@ -143,12 +143,12 @@ class Output:
                 return False
             if self._count_ready():
                 self._drain()
-            run = self._run
-            if run is None or run.name != name:
-                run = Run(name, [])
-                self._append(run)
-                self._run = run
-            run.texts.append(text)
+            passage = self._passage
+            if passage is None or passage.name != name:
+                passage = Passage(name, [])
+                self._append(passage)
+                self._passage = passage
+            passage.texts.append(text)
             self._added += size_of_text(text)
         if self._added - self._emitted > BACKLOG:
             self._wait()
@@ -171,7 +171,7 @@ class Output:
         self._added += size(event)
 
     def _append(self, event: Event) -> None:
-        self._run = None
+        self._passage = None
         self._queue.put(event)
 
     def _wait_for_room(self) -> None:
@@ -222,11 +222,11 @@ class Output:
             self._hurry.get(timeout=COALESCE)
             while True:
                 self._hurry.get_nowait()  # those who hurried before are in this round too
-        with self._lock:  # a finaliser may print in here, too: so the run that it began is closed last
+        with self._lock:  # a finaliser may print in here, too: so the passage that it began is closed last
             added = self._added
             events = [first, *(self._queue.get_nowait() for _ in range(self._queue.qsize()))]
-            self._run = None
-        return [event.whole() if isinstance(event, Run) else event for event in events], added
+            self._passage = None
+        return [event.whole() if isinstance(event, Passage) else event for event in events], added
 
     def _hand_on(self, events: Iterable[Event]) -> None:
         try:

@@ -24,7 +24,7 @@ class WrittenText(NamedTuple):
     text: str
 
 
-class Run(NamedTuple):
+class Passage(NamedTuple):
     """Texts of one stream with nothing between them; it grows while nothing else is written."""
 
     name: Name
@@ -65,7 +65,7 @@ def size(event: Event) -> int:
 
 
 def size_of_text(text: str) -> int:
-    """About what a text takes in a run: a million one-letter writes are not a million bytes."""
+    """About what a text takes in a passage: a million one-letter writes are not a million bytes."""
     return 8 + sys.getsizeof(text)
 
 
