@@ -13,15 +13,16 @@ from pathlib import Path
 
 import anyio
 
-from ..errors import BadOption, JobError, NoSuchHold, NoSuchJob, SeveralMeant, StorageError
+from ..errors import BadOption, JobError, NoSuchHold, NoSuchJob, SeveralMeant
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.record import read_record
 from ..jobs.state import ENDED, OVER
 from ..jobs.store import find_job
-from ..lab import Claim, Ticket, open_lab
+from ..lab import Claim, Lab, Ticket, open_lab
 from ..lab.ledger import LedgerLook, LedgerReader
 from ..lab.processes import processes_holding
+from ..lab.room import lab_trouble
 from ..lab.wishes import forget_old_wishes, make_wish
 from ..settings import Settings
 from ..system.identity import ProcessId
@@ -41,7 +42,7 @@ async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIter
             yield step
         return
     if found.uid != me and not insist:
-        yield _ask(lab.path, found, snapshot)
+        yield _ask(lab, found, snapshot)
         return
     if found.uid != me and me != 0:
         owner = user_name(found.uid)
@@ -91,15 +92,15 @@ async def _release_unclaimed(settings: Settings, wanted: str, unknown: NoSuchHol
         yield step
 
 
-def _ask(lab: Path, found: Ticket, snapshot: LedgerLook) -> str:
+def _ask(lab: Lab, found: Ticket, snapshot: LedgerLook) -> str:
     owner, name = user_name(found.uid), found.request.name
     if not isinstance(found, Claim):
         return f"{owner}'s {name} waits in the queue and holds no device."
     try:
-        forget_old_wishes(lab, snapshot.claims)
-        asked = make_wish(lab, found)
+        forget_old_wishes(lab.path, snapshot.claims)
+        asked = make_wish(lab.path, found)
     except OSError as error:
-        raise StorageError(str(lab), error.strerror or str(error), "GPUFIT_LAB") from error
+        return f"{owner} cannot be asked here: {lab_trouble(lab, error)}. Talk to {owner}."
     if not asked:
         return f"You have asked {owner} to release {name} already. Nothing happens by itself: talk to {owner}."
     return f"{owner} is asked to release {name}, in `gpufit status` and where it runs. Nothing happens by itself."

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,14 @@ class Record:
 def read_record(paths: JobPaths) -> Record:
     """The job's record; `lost` when the worker is gone without having written an end."""
     record = _written(paths)
-    # Read once more where nobody has the job: its worker may have ended between the two looks.
-    return record if _is_last(record) or _is_locked(paths) else read_left(paths)
+    if _is_last(record):
+        return record
+    with _glanced_at(paths) as free:
+        # Read once more where nobody has the job: its worker may have ended between the two looks.
+        left = read_left(paths) if free else record
+        if left.state == "lost":
+            _remove_socket(paths, left)
+        return left
 
 
 def read_left(paths: JobPaths) -> Record:
@@ -154,18 +161,34 @@ def _written(paths: JobPaths) -> Record:
     return Record(state="starting", since=time.time())
 
 
-def _is_locked(paths: JobPaths) -> bool:
+@contextmanager
+def _glanced_at(paths: JobPaths) -> Iterator[bool]:
+    """Whether nobody has the job, which nobody then takes before the block ends."""
     try:
         fd = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return False
+        yield True
+        return
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True  # held; or unreadable, which counts as held
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            yield False  # held; or unreadable, which counts as held
+        else:
+            yield True
     finally:
         os.close(fd)
+
+
+def _remove_socket(paths: JobPaths, left: Record) -> None:
+    """Of a worker that was killed, which could not; the next one binds a new one, once it has the job's lock."""
+    socket = Path(left.socket)
+    if socket.stem != paths.root.name or left.worker is None or left.worker.alive():
+        return
+    with suppress(OSError):
+        found = socket.lstat()
+        if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
+            socket.unlink()
 
 
 def take_lock(paths: JobPaths, name: str) -> int:

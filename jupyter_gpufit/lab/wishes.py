@@ -52,14 +52,14 @@ def make_wish(lab: Path, claim: Claim) -> bool:
     """Ask the claim's owner to release it; False when we have asked already."""
     if any(wish.uid == os.geteuid() for wish in read_wishes(lab, [claim]).get(claim.id, ())):
         return False
-    fd = os.open(
-        lab / f"w.{os.geteuid()}.{_nonce(claim.id)}.{secrets.token_hex(4)}",
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-        0o644,
-    )
+    path = lab / f"w.{os.geteuid()}.{_nonce(claim.id)}.{secrets.token_hex(4)}"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
         os.write(fd, claim.id.encode())
         os.fchmod(fd, 0o644)  # against the umask
+    except OSError:
+        os.unlink(path)  # without its text it asks nobody, and takes room where there is none
+        raise
     finally:
         os.close(fd)
     return True

@@ -48,6 +48,7 @@ class FrameRecord:
     callee: Any  # whom it is calling; the innermost activation stands at a loop and calls nobody
     its: dict[int, Any]  # the iterators of the loops it is in
     cms: dict[int, Any]  # the context managers that it has entered
+    wholes: dict[int, int | None] | None = None  # items of their ranges when they began, where they forget it
 
 
 @dataclass
@@ -60,6 +61,7 @@ class GeneratorRecord:
     locals: dict[str, Any]
     its: dict[int, Any]
     cms: dict[int, Any]
+    wholes: dict[int, int | None] | None = None
 
 
 class Arrived:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ _KINDS = {
     "<lambda>": "a lambda",
     "<module>": "the cell",
 }
+_WITHOUT_A_FRAME = (ast.ListComp, ast.SetComp, ast.DictComp) if sys.version_info >= (3, 12) else ()
 
 
 def where_is(thread: int) -> str:
@@ -60,19 +62,29 @@ def _is_a_cells(frame: FrameType) -> bool:
 def _named(frame: FrameType) -> str:
     name = frame.f_code.co_name
     what = _KINDS.get(name) or f"`{name}`"
-    block = ", in a `finally` block" if _is_in_finally(frame) else ""
-    return f"{what} (line {frame.f_lineno}{block})"
+    return f"{what} (line {frame.f_lineno}{_block(frame)})"
 
 
-def _is_in_finally(frame: FrameType) -> bool:
+def _block(frame: FrameType) -> str:
     """Whether it stands where no loop has a safe point, which its line alone does not tell."""
     source = source_of(frame.f_code.co_filename)
     try:
         tree = ast.parse("".join(source[0] if source is not None else ()))
     except SyntaxError:  # a cell's text before its magics became Python
+        return ""
+    nodes = [*ast.walk(tree)]
+    blocks = [one.finalbody for one in nodes if isinstance(one, ast.Try) and one.finalbody]
+    if any(block[0].lineno <= frame.f_lineno <= (block[-1].end_lineno or 0) for block in blocks):
+        return ", in a `finally` block"
+    around = [one for one in nodes if isinstance(one, _WITHOUT_A_FRAME) and _stands_in(frame, one)]
+    return f", in {_KINDS[f'<{type(around[-1]).__name__.lower()}>']}" if around else ""
+
+
+def _stands_in(frame: FrameType, node: ast.expr) -> bool:
+    line, _, column, _ = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    if line is None or column is None:
         return False
-    blocks = [one.finalbody for one in ast.walk(tree) if isinstance(one, ast.Try) and one.finalbody]
-    return any(block[0].lineno <= frame.f_lineno <= (block[-1].end_lineno or 0) for block in blocks)
+    return (node.lineno, node.col_offset) <= (line, column) < (node.end_lineno or 0, node.end_col_offset or 0)
 
 
 def _library(frame: FrameType, *, line: bool = False) -> str:

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import GEN_CREATED, getgeneratorstate
 from types import GeneratorType
@@ -48,7 +48,7 @@ def _loops(frame: Any) -> Iterator[Loop]:
         for other in sorted(inside - frame.its.keys()):
             if _is_while(frame.unit, other):
                 yield Loop((frame.unit.uid, other), None, None)
-        left, whole = _extent(iterator)
+        left, whole = _extent(iterator, frame.wholes.get(number))
         yield Loop(key, left, whole)
 
 
@@ -57,10 +57,13 @@ def _is_while(unit: Any, number: int) -> bool:
     return line is not None and linecache.getline(unit.filename, line).lstrip().startswith("while")
 
 
-def _extent(iterator: Any) -> tuple[int | None, int | None]:
-    """What an iterator has left to give, and what it had at first."""
+def _extent(iterator: Any, ranges: int | None = None) -> tuple[int | None, int | None]:
+    """What an iterator has left to give, and what it had at first; `ranges`: what its ranges had, which forget it."""
+    cls = type(iterator)
     try:
-        return _EXTENTS.get(_name(type(iterator)), _unknown)(iterator)
+        if cls in _OF_RANGES:
+            return _OF_RANGES[cls](iterator, ranges)
+        return _EXTENTS.get(_name(cls), _unknown)(iterator)
     except Exception:  # a loader whose data has no length, an object half made
         return None, None
 
@@ -73,12 +76,11 @@ def _unknown(iterator: Any) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _of_range(iterator: Any) -> tuple[int | None, int | None]:
-    left = iterator.__length_hint__()
-    if sys.version_info >= (3, 12):  # it forgets where it began; whoever watches it remembers the most
-        return left, None
+def _of_range(iterator: Any, before: int | None) -> tuple[int | None, int | None]:
+    if sys.version_info >= (3, 12):
+        return iterator.__length_hint__(), before
     _, (whole,), _ = iterator.__reduce__()
-    return left, len(whole)
+    return iterator.__length_hint__(), len(whole)
 
 
 def _of_sequence(iterator: Any) -> tuple[int | None, int | None]:
@@ -89,12 +91,12 @@ def _of_hint(iterator: Any) -> tuple[int | None, int | None]:
     return iterator.__length_hint__(), None
 
 
-def _of_enumerate(iterator: Any) -> tuple[int | None, int | None]:
-    return _extent(iterator.__reduce__()[1][0])
+def _of_enumerate(iterator: Any, ranges: int | None) -> tuple[int | None, int | None]:
+    return _extent(iterator.__reduce__()[1][0], ranges)
 
 
-def _of_zip(iterator: Any) -> tuple[int | None, int | None]:
-    extents = [_extent(one) for one in iterator.__reduce__()[1]]
+def _of_zip(iterator: Any, ranges: int | None) -> tuple[int | None, int | None]:
+    extents = [_extent(one, ranges) for one in iterator.__reduce__()[1]]
     lefts, wholes = ([one for one in column if one is not None] for column in zip(*extents, strict=True))
     return min(lefts) if len(lefts) == len(extents) else None, min(wholes) if len(wholes) == len(extents) else None
 
@@ -128,18 +130,20 @@ def _of_generator(iterator: GeneratorType[Any, Any, Any]) -> tuple[int | None, i
 
 _MODULES = ("builtins", "torch.utils.data.dataloader", "jupyter_gpufit.snapshot.kinds.loaders")
 _EXTENTS = {
-    "range_iterator": _of_range,
     "list_iterator": _of_sequence,
     "tuple_iterator": _of_sequence,
     "dict_keyiterator": _of_hint,
     "dict_itemiterator": _of_hint,
     "dict_valueiterator": _of_hint,
-    "enumerate": _of_enumerate,
-    "zip": _of_zip,
     "generator": _of_generator,
     "_SingleProcessDataLoaderIter": _of_loader,
     "_MultiProcessingDataLoaderIter": _of_loader,
     "RememberingIter": _of_remembering,
+}
+_OF_RANGES: dict[type, Callable[[Any, int | None], tuple[int | None, int | None]]] = {
+    type(iter(range(0))): _of_range,
+    enumerate: _of_enumerate,
+    zip: _of_zip,
 }
 
 

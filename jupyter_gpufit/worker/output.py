@@ -20,12 +20,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from ..units import MiB
 from .streams import CapturedStream, Tap, make_c_line_buffered, push_out, readiness
-from .texts import Bytes, Decoder, Event, Name, WrittenText, batches, coalesced, size
+from .texts import Bytes, Decoder, Event, Name, Passage, WrittenText, batches, coalesced, size, size_of_text
 
 __all__ = ["Event", "Name", "Output", "WrittenText"]
 
@@ -57,6 +58,7 @@ class Output:
         self._lock = threading.RLock()
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._hurry: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._passage: Passage | None = None  # the last in the queue, while what is written goes on in it
         self._added = self._emitted = 0  # bytes so far; their difference is the backlog
         os.register_at_fork(before=self._before_fork, after_in_child=self._in_forked_child)
 
@@ -89,7 +91,8 @@ class Output:
         self._flusher.start()
         self._reader.start()
         sys.stdout, sys.stderr = (
-            CapturedStream(tap.name, tap.fd, take=self._take, catch_up=self._catch_up) for tap in (stdout, stderr)
+            CapturedStream(tap.name, tap.fd, take=partial(self._take_text, tap.name), catch_up=self._catch_up)
+            for tap in (stdout, stderr)
         )
 
     def stop(self) -> None:
@@ -103,7 +106,7 @@ class Output:
         with self._lock:
             self._drain()
             self._capturing = False
-            self._queue.put(_Mark(threading.Event(), last=True))
+            self._append(_Mark(threading.Event(), last=True))
         self._hurry.put(None)
         os.eventfd_write(self._ending, 1)
         self._flusher.join()
@@ -116,7 +119,12 @@ class Output:
 
     def put(self, event: Event) -> None:
         """Show something else than text, in its place among what is written; outside a capture, nothing is shown."""
-        self._take(event)
+        with self._lock:
+            if not self._capturing:
+                return
+            self._drain()
+            self._add(event)
+        self._wait_for_room()
 
     def flush(self) -> None:
         """Return when everything written so far has been emitted."""
@@ -125,14 +133,25 @@ class Output:
             self._catch_up()
             self._wait()
 
-    def _take(self, event: Event) -> bool:
-        """Queue an event behind all that was written before it; False when nothing is being captured."""
+    def _take_text(self, name: Name, text: str) -> bool:
+        """Queue a text behind all that was written before it; False when nothing is being captured.
+
+        Every print comes here twice. So its text is only added to a list, which the queue has as one event.
+        """
         with self._lock:
             if not self._capturing:
                 return False
-            self._drain()
-            self._add(event)
-        self._wait_for_room()
+            if self._count_ready():
+                self._drain()
+            passage = self._passage
+            if passage is None or passage.name != name:
+                passage = Passage(name, [])
+                self._append(passage)
+                self._passage = passage
+            passage.texts.append(text)
+            self._added += size_of_text(text)
+        if self._added - self._emitted > BACKLOG:
+            self._wait()
         return True
 
     def _catch_up(self) -> None:
@@ -148,8 +167,12 @@ class Output:
                 self._add(Bytes(tap.name, tap.read()))
 
     def _add(self, event: Event) -> None:
-        self._queue.put(event)
+        self._append(event)
         self._added += size(event)
+
+    def _append(self, event: Event) -> None:
+        self._passage = None
+        self._queue.put(event)
 
     def _wait_for_room(self) -> None:
         if self._added - self._emitted > BACKLOG:
@@ -162,7 +185,7 @@ class Output:
         with self._lock:
             if not self._capturing:
                 return
-            self._queue.put(mark)
+            self._append(mark)
         self._hurry.put(None)
         mark.done.wait()
 
@@ -180,23 +203,30 @@ class Output:
         decoder = Decoder()
         last = False
         while not last:
-            events = self._gathered()
+            events, added = self._gathered()
             marks = [event for event in events if isinstance(event, _Mark)]
             written = [event for event in events if not isinstance(event, _Mark)]
             last = any(mark.last for mark in marks)
             self._hand_on(decoder.texts(written, last=last))
-            self._emitted += sum(map(size, written))
+            self._emitted = added
             for mark in marks:
                 mark.done.set()
 
-    def _gathered(self) -> list[Event]:
-        """Wait for something to be written, and a little longer for what follows it unless somebody waits for it."""
+    def _gathered(self) -> tuple[list[Event], int]:
+        """Wait for something to be written, and a little longer for what follows it unless somebody waits for it.
+
+        With it, the bytes that had been added by then.
+        """
         first = self._queue.get()
         with contextlib.suppress(queue.Empty):
             self._hurry.get(timeout=COALESCE)
             while True:
                 self._hurry.get_nowait()  # those who hurried before are in this round too
-        return [first, *(self._queue.get_nowait() for _ in range(self._queue.qsize()))]
+        with self._lock:  # a finaliser may print in here, too: so the passage that it began is closed last
+            added = self._added
+            events = [first, *(self._queue.get_nowait() for _ in range(self._queue.qsize()))]
+            self._passage = None
+        return [event.whole() if isinstance(event, Passage) else event for event in events], added
 
     def _hand_on(self, events: Iterable[Event]) -> None:
         try:

@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from typing import Any, TextIO
 
 from ..units import KiB, MiB
-from .texts import Event, Name, WrittenText
+from .texts import Name
 
 PIPE = 1 * MiB  # the most that an ordinary user may ask for
 
@@ -28,17 +28,16 @@ class CapturedStream(io.TextIOBase):
     mode = "w"
     line_buffering = True
 
-    def __init__(self, name: Name, fd: int, *, take: Callable[[Event], bool], catch_up: Callable[[], None]) -> None:
+    def __init__(self, name: Name, fd: int, *, take: Callable[[str], bool], catch_up: Callable[[], None]) -> None:
         self.name = f"<{name}>"
         self.buffer = _Buffer(fd, catch_up)
-        self._stream = name
         self._fd = fd
         self._take = take
 
     def write(self, text: str, /) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if text and not self._take(WrittenText(self._stream, text)):
+        if text and not self._take(text):
             _write_whole(self._fd, text.encode("utf-8", "backslashreplace"))
         return len(text)
 

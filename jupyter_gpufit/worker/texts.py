@@ -17,11 +17,21 @@ Name: TypeAlias = Literal["stdout", "stderr"]
 Event: TypeAlias = object  # a Text, or something richer that was shown between texts
 
 
-class WrittenText(NamedTuple):  # every write makes one, and a frozen dataclass takes twice as long
+class WrittenText(NamedTuple):
     """What was written to one of the two streams."""
 
     name: Name
     text: str
+
+
+class Passage(NamedTuple):
+    """Texts of one stream with nothing between them; it grows while nothing else is written."""
+
+    name: Name
+    texts: list[str]
+
+    def whole(self) -> WrittenText:
+        return WrittenText(self.name, "".join(self.texts))
 
 
 class Bytes(NamedTuple):
@@ -50,8 +60,13 @@ class Decoder:
 
 
 def size(event: Event) -> int:
-    """About what an event takes in memory: a million one-letter writes are not a million bytes."""
+    """About what an event takes in memory."""
     return 64 + (sys.getsizeof(event[1]) if isinstance(event, WrittenText | Bytes) else 0)
+
+
+def size_of_text(text: str) -> int:
+    """About what a text takes in a passage: a million one-letter writes are not a million bytes."""
+    return 8 + sys.getsizeof(text)
 
 
 def coalesced(events: Iterable[Event]) -> Iterator[Event]:

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,6 +171,8 @@ def test_a_new_epoch_waits_for_a_publish_that_has_looked_at_the_old_one(settings
     paths = a_job(settings, "bert", "released")
     paths.checkpoints.mkdir(mode=0o700)
     code = f"""
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.epoch import next_epoch
@@ -224,11 +228,12 @@ def test_cleaning_spares_what_waits_to_be_resumed(settings: Settings) -> None:
 def test_a_release_between_two_looks_is_no_loss(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = a_job(settings, "bert", "running")
 
-    def is_released(_: JobPaths) -> bool:
+    @contextmanager
+    def is_released(_: JobPaths) -> Iterator[bool]:
         write_record(paths, Record(state="released", since=1e9, checkpoint=SAVED))
-        return False
+        yield True
 
-    monkeypatch.setattr("jupyter_gpufit.jobs.record._is_locked", is_released)
+    monkeypatch.setattr("jupyter_gpufit.jobs.record._glanced_at", is_released)
     assert read_record(paths).state == "released"
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import anyio
 import pytest
 
+from jupyter_gpufit.actions import release
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.errors import LabBusy
 from jupyter_gpufit.lab import Lab, Waiting, claim, ledger, queue, stalled, view_lab
@@ -604,6 +605,10 @@ def test_a_full_file_system_is_an_error_and_no_harm(shared_lab: Lab, players: li
         does(players, shared_lab, EVE, _fill)
         late = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
         assert f"(No space left on device): uid {EVE} has 1 files with " in late.hear("waits")
+        look = LedgerReader(shared_lab.path).read()
+        said = release._ask(shared_lab, look.claims[0], look)
+        assert f"cannot be asked here: {shared_lab.path} cannot be used (No space left on device): uid {EVE}" in said
+        assert not list(shared_lab.path.glob("w.*"))
         ada.kill()
         words = bob.hear("waits")
         assert f"cannot be used (No space left on device): uid {EVE} has 1 files" in words and "GPUFIT_LAB" not in words

@@ -19,6 +19,7 @@ from typing import Any
 import cloudpickle
 
 from jupyter_gpufit.errors import NotHere
+from jupyter_gpufit.graph.kinds import iterations
 from jupyter_gpufit.program import Program, generators, hidden
 
 FILE = "<cell 7>"
@@ -224,6 +225,9 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         program = self.world.program
+        if type(obj).__module__ == "itertools":  # those that pickle themselves warn that they will not from 3.14 on
+            refused: Any = None
+            return iterations.reduce_iteration(obj, refused)
         if isinstance(obj, GeneratorType):
             if (parts := generators.expression(obj)) is not None:
                 return generators.expressed, parts

@@ -82,7 +82,7 @@ def test_a_state_that_objects_share_through_their_class(kernel: Kernel) -> None:
 
 
 def test_a_state_that_the_cell_is_the_first_to_make(kernel: Kernel) -> None:
-    kernel.check("borg.State._shared.clear(); del state, again")
+    kernel.check("import borg\nborg.State._shared.clear()")
     kernel.check("%%gpufit train\nmade = borg.State(device='cpu', step=3)\n")
     kernel.check("assert borg.State().step == 3 and made.__dict__ is borg.State._shared")
 
@@ -100,6 +100,7 @@ def test_what_was_registered_in_an_earlier_cell(kernel: Kernel) -> None:
 
 
 def test_what_a_plug_in_registered_when_an_earlier_cell_imported_it(kernel: Kernel) -> None:
+    kernel.check("import shelf")
     kernel.check("import shelf_plugin")
     kernel.check("%%gpufit train\nname = shelf.make('plugged').name\n")
     kernel.check("assert name == 'plugged'")
@@ -127,8 +128,8 @@ def test_attributes_that_an_earlier_cell_set(kernel: Kernel) -> None:
 
 
 def test_what_cannot_travel_is_named_and_the_cell_runs(kernel: Kernel) -> None:
-    kernel.check("import threading\nsettings_of.lock = threading.Lock()")
-    ran = kernel.check("%%gpufit train\nassert settings_of.lock is None and settings_of.LEVEL == 6\n")
+    kernel.check("import threading, settings_of\nsettings_of.lock, settings_of.LEVEL = threading.Lock(), 7")
+    ran = kernel.check("%%gpufit train\nassert settings_of.lock is None and settings_of.LEVEL == 7\n")
     assert "settings_of.lock was set in an earlier cell, and does not travel: it is a lock" in ran.shown
 
 
@@ -156,7 +157,7 @@ def test_a_training_that_is_released_goes_on_with_them(
     kernel: Kernel, env: dict[str, str], hold: Path, no_worker_outlives_its_test: None
 ) -> None:
     kernel.check(
-        "import borg, time, argparse\n"
+        "import borg, os, time, argparse\n"
         "sys.argv = ['train.py', '--steps', '9']; os.environ['MINE'] = 'kept'\n"
         "borg.State._shared.clear(); state = borg.State(device='cpu', step=0); seen = []\n"
     )

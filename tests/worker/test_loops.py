@@ -20,6 +20,7 @@ from jupyter_gpufit.program.running.program import Program
 from jupyter_gpufit.snapshot.kinds.loaders import remembered
 from jupyter_gpufit.worker.loops import Course, Loop, Nest, _extent, nest_of
 from jupyter_gpufit.worker.metrics import Sampler
+from tests.program.crossing import World
 
 numbers = itertools.count()
 
@@ -49,6 +50,15 @@ def seen(source: str) -> list[list[tuple[int | None, int | None]]]:
 def test_nested_ranges_and_lists() -> None:
     looks = seen("for a in range(2):\n    for b in [5, 6, 7]:\n        look()\n")
     assert looks == [[(a, 2), (b, 3)] for a in (1, 0) for b in (2, 1, 0)]
+
+
+def test_a_range_has_its_length_also_where_the_cell_goes_on() -> None:
+    source, found = "for a in range(4):\n    b = a\n", list[Nest]()
+    saved = World().until(source, 3)
+    assert isinstance(saved, bytes)
+    world = World.from_saved(saved)
+    world._run(source, lambda: found.append(nest_of([world.namespace["_gf_f"]])))
+    assert [[(loop.left, loop.whole) for loop in nest] for nest in found] == [[(left, 4)] for left in (1, 0)]
 
 
 def test_a_data_loader() -> None:

@@ -61,6 +61,7 @@ class Activation:
         "since",
         "unit",
         "v",
+        "wholes",
     )
 
     def __init__(self, program: Runner, unit: Unit) -> None:
@@ -68,6 +69,7 @@ class Activation:
         self.r, self.p = False, _NO_PATH
         self.pc: int | None = None
         self.its: dict[int, Any] = {}
+        self.wholes: dict[int, int | None] = {}  # items of a loop's ranges when it began, where they forget it
         self.cms: dict[int, Any] = {}
         self.callee: Any = None
         self.cells: Any = None  # a lambda that uses them, or they themselves by name
@@ -82,11 +84,13 @@ class Activation:
         self.r, self.p = True, self.unit.paths[record.pc]
         self.rpc = self.pc = record.pc
         self.L, self.its, self.cms = record.locals, record.its, record.cms
+        self.wholes = record.wholes or {}
         self.callee, self.rest, self.cells = record.callee, rest, record.cells
 
     def load_generator(self, record: GeneratorRecord) -> None:
         """Go to the yield it was suspended at; one that has not begun begins."""
         self.L, self.its, self.cms = record.locals, record.its, record.cms
+        self.wholes = record.wholes or {}
         self.cells = record.cells
         if record.pc is not None:
             self.r, self.p = True, self.unit.paths[record.pc]

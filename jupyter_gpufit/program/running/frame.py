@@ -23,7 +23,7 @@ from typing import Any
 
 from .activation import Activation
 from .delegates import Delegate, delegate_of
-from .iterators import EXCHANGED, exchanged
+from .iterators import EXCHANGED, FORGETFUL, exchanged, items_of_ranges
 from .managers import enter_again, noted
 
 _OF_C = frozenset(
@@ -62,6 +62,8 @@ class Frame(Activation):
 
     def it(self, k: int, iterator: Iterator[Any]) -> None:
         self.its[k] = iterator
+        if type(iterator) in FORGETFUL:
+            self.wholes[k] = items_of_ranges(iterator)
 
     def over(self, value: Any) -> Any:
         """What a loop is about to go over: what it consists of may make generators where no code of ours is."""

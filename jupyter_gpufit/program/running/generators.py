@@ -43,6 +43,7 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | None:
         locals=saved_locals(unit, frame),
         its={k: one for k, one in held.its.items() if k in path},
         cms={k: one for k, one in held.cms.items() if k in path},
+        wholes={k: one for k, one in held.wholes.items() if k in path},
     )
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from inspect import GEN_CREATED, getgeneratorstate
 from itertools import islice
+from operator import length_hint
 from types import GeneratorType
 from typing import Any
 
@@ -19,6 +20,22 @@ Remade = Callable[[Any], Any]  # a library's generator, as one that can be saved
 _BY_CALLING = type(iter(int, 1))  # what re.finditer() gives: an iterator that calls a scanner
 _SCANNER = type(re.compile("").scanner(""))  # type: ignore[attr-defined]
 _DIRECTORY = next(cls for cls in object.__subclasses__() if cls.__name__ == "ScandirIterator")  # os.scandir()'s
+
+
+_RANGE = type(iter(range(0)))
+# These forget how many items they had, or consist of such; who watches a loop wants to know.
+FORGETFUL: frozenset[type] = frozenset({_RANGE, zip, enumerate} if sys.version_info >= (3, 12) else ())
+
+
+def items_of_ranges(iterator: Any) -> int | None:
+    """What the ranges in one of the FORGETFUL still have to give; None: there are none in it."""
+    if type(iterator) is _RANGE:
+        return length_hint(iterator)
+    if type(iterator) not in FORGETFUL:
+        return None
+    parts = iterator.__reduce__()[1]
+    items = map(items_of_ranges, parts[:1] if type(iterator) is enumerate else parts)
+    return min((one for one in items if one is not None), default=None)
 
 
 def exchanged(iterator: Any, remade: Remade) -> Any:

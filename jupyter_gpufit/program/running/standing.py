@@ -59,6 +59,7 @@ def record_of(frame: Activation, standing: FrameType) -> FrameRecord:
         callee=frame.callee,
         its={k: one for k, one in frame.its.items() if k in path},
         cms={k: one for k, one in frame.cms.items() if k in path},
+        wholes={k: one for k, one in frame.wholes.items() if k in path},
     )
 
 
