@@ -30,6 +30,7 @@ from typing import Any
 from ..checkpoint.values import Snapshot
 from ..errors import CannotSave, NotHere
 from ..graph import Arrival
+from ..graph.modules import Here
 from ..graph.paths import where
 from ..graph.stream import Namespace, Refusal, a_thing, deeply, is_the_shells, without_collecting
 from ..graph.travel.arrival import _HISTORY
@@ -45,7 +46,7 @@ from .libraries import trackers
 from .pickler import SnapshotPickler, Unready
 from .users_files import Look, Written
 
-VERSION = 3  # of what a snapshot's has in it: a resume reads no other
+VERSION = 4  # of what a snapshot's has in it: a resume reads no other
 _OF_DYNAMO = re.compile(r"G__.*|torch_dynamo_resume_in_.*|.*_fn_\d+")  # names that compiling leaves in the namespace
 Skip = Callable[[str], bool]
 
@@ -87,6 +88,7 @@ def preflight(program: Any, namespace: Namespace, *, skip: Skip = lambda name: F
 def can_be_saved(value: Any, program: Any, namespace: Namespace) -> bool:
     """Whether a snapshot can hold it, with all that it leads to."""
     trial = SnapshotPickler(program, namespace, lambda address: None)
+    trial.only_tries()
     try:
         trial.dump(value)
     except Exception:
@@ -120,26 +122,47 @@ class _Whole:
     def _all(self, stored: Mapping[int, Any]) -> tuple[SnapshotPickler, list[str], list[str]]:
         """What wrote the whole stream, the names in it, and remarks. `stored`: objects whose id() is a number in it."""
         assert self.arrival is not None
-        pickler, names = self._pickled(stored)
-        changed = changed_by_now(self.arrival)
+        there: list[Here] = []
+        while True:
+            pickler = self._pickler(stored)
+            pickler.anchor(there)
+            try:
+                names, remarks = self._fill(pickler, self.arrival)
+            except (CannotSave, NotHere):
+                if not (met := pickler.missing(there, None)):
+                    raise
+            else:
+                if not (met := pickler.missing(there, None)):
+                    return pickler, names, remarks
+            there += met
+
+    def _fill(self, pickler: SnapshotPickler, arrival: Arrival) -> tuple[list[str], list[str]]:
+        names = self._write_variables(pickler)
+        changed = changed_by_now(arrival)
         self._write(pickler, changed)
         memo = pickler.memo.copy()
-        self._write(pickler, needed_of(self.arrival, changed, memo))
+        self._write(pickler, needed_of(arrival, changed, memo))
         orders, remarks = hazards.orders_of_sets(memo, self._roots)
         self._write(pickler, orders)
-        return pickler, names, remarks
+        return names, remarks
 
     def problems(self) -> tuple[Problem, ...]:
+        pickler = self._pickler({})
+        pickler.only_tries()
         try:
-            pickler, _ = self._pickled({})
+            self._write_variables(pickler)
         except (NotHere, CannotSave) as error:
             return error.problems if isinstance(error, CannotSave) else ()
         return tuple(self._told(pickler))
 
-    def _pickled(self, stored: Mapping[int, Any]) -> tuple[SnapshotPickler, list[str]]:
+    def _pickler(self, stored: Mapping[int, Any]) -> SnapshotPickler:
         known = self.arrival.whole.offset_of if self.arrival is not None else lambda address: None
         pickler = SnapshotPickler(self.program, self.namespace, known)
         pickler.take_ids(stored)
+        return pickler
+
+    def _write_variables(self, pickler: SnapshotPickler) -> list[str]:
+        """And all that belongs to no variable; the names."""
         names = [name for name in list(self.namespace) if self._is_theirs(name)]
         for pickler.name in names:
             self._write(pickler, self.namespace[pickler.name])
@@ -147,7 +170,7 @@ class _Whole:
         attributes = modules.attributes_set(self.program.saved(), self.namespace)
         for part in (self.records, self.settings, attributes, self._data_of_modules(), self.extra):
             self._write(pickler, part)
-        return pickler, names
+        return names
 
     def _data_of_modules(self) -> modules.Contents:
         """What can be saved of it: their locks and files they make for themselves again."""
@@ -229,6 +252,7 @@ class _Whole:
             "looks": {path: Look.at(path) for path, _ in layout.mapped},
             "written": {path: Written.of(path, read) for path, read in pickler.files.items()},
             "buffers": pickler.buffers,
+            "anchored": bool(pickler.anchored),
             "path": list(sys.path),
             "sources": pickler.sources,
             "program": self.program.saved(),
