@@ -35,6 +35,7 @@ from ..graph.paths import where
 from ..graph.stream import Namespace, Refusal, a_thing, deeply, is_the_shells, without_collecting
 from ..graph.travel.arrival import _HISTORY
 from ..graph.wire import seal, split
+from ..program.libraries.texts import PREFIX
 from ..program.values import FrameRecord, hidden
 from ..surroundings import process
 from ..surroundings.past_modes import past_modes
@@ -112,7 +113,7 @@ class _Whole:
         pickler, names, remarks = self._all({})
         if stored := pickler.stored_ids():
             pickler, names, remarks = self._all(stored)
-        self._refuse(self._told(pickler))
+        self._refuse(pickler)
         graph = pickler.stream.getvalue()
         parts, header = self._laid_out(pickler, names)
         files = (*header["looks"], *header["written"])
@@ -153,7 +154,7 @@ class _Whole:
             self._write_variables(pickler)
         except (NotHere, CannotSave) as error:
             return error.problems if isinstance(error, CannotSave) else ()
-        return tuple(self._told(pickler))
+        return tuple(self._told(pickler).values())
 
     def _pickler(self, stored: Mapping[int, Any]) -> SnapshotPickler:
         known = self.arrival.whole.offset_of if self.arrival is not None else lambda address: None
@@ -197,7 +198,7 @@ class _Whole:
             raise
         except Exception as error:  # in the middle of the stream, which is broken from here on
             pickler.refusals.append(Refusal(pickler.name, value, f"{a_thing(value)} that cannot be copied ({error})."))
-            self._refuse(self._told(pickler))
+            self._refuse(pickler)
 
     def _put_off(self, error: Unready) -> str:
         name, path = where(self._roots(), error.obj) or ("", "something")
@@ -208,30 +209,41 @@ class _Whole:
     def _roots(self) -> dict[str, Any]:
         """The variables, and those of the functions that are running, under names that a user understands."""
         roots = {name: value for name, value in self.namespace.items() if self._is_theirs(name)}
-        for record in self.records[1:]:
+        for record in self.records:
+            roots |= self._held_by(record)
+        return roots
+
+    def _held_by(self, record: FrameRecord) -> dict[str, Any]:
+        roots: dict[str, Any] = {}
+        if record is not self.records[0]:
             function = record.uid.split(":")[-2] if record.uid.count(":") > 1 else record.uid
             for name, value in [*record.locals.items(), *_contents(record)]:
                 if not hidden(name):
                     roots[f"{name} of {function}()"] = value
-        for record in self.records:
-            roots |= {f"the loop over {_loop(one)}": one for one in record.its.values()}
-            roots |= {_held(one): one for one in record.cms.values()}
+        roots |= {f"the loop over {_loop(one)}": one for one in record.its.values()}
+        roots |= {_held(one): one for one in record.cms.values()}
         return roots
 
-    def _told(self, pickler: SnapshotPickler) -> list[Problem]:
-        found: dict[tuple[str, str], Problem] = {}
+    def _told(self, pickler: SnapshotPickler) -> dict[Refusal, Problem]:
+        found: dict[tuple[str, str], tuple[Refusal, Problem]] = {}
         for refusal in pickler.refusals:
             key = (refusal.name, refusal.why)
             if key not in found:
                 roots = self._roots()
                 mine = {refusal.name: roots[refusal.name]} if refusal.name in roots else roots
                 place = where(mine, refusal.obj)
-                found[key] = (place[1] if place else refusal.name or "a setting of the process", refusal.why)
-        return list(found.values())
+                path = place[1] if place else refusal.name or "a setting of the process"
+                found[key] = refusal, (path, refusal.why)
+        return dict(found.values())
 
-    def _refuse(self, problems: list[Problem]) -> None:
-        if problems:
-            raise CannotSave(tuple(problems))
+    def _refuse(self, pickler: SnapshotPickler) -> None:
+        if found := self._told(pickler):
+            raise CannotSave(tuple(found.values()), passing=all(map(self._is_passing, found)))
+
+    def _is_passing(self, refusal: Refusal) -> bool:
+        """Whether only functions of modules have it, which will end."""
+        modules = [record for record in self.records if record.uid.startswith(PREFIX)]
+        return not refusal.name and any(where(self._held_by(one), refusal.obj) for one in modules)
 
     def _laid_out(self, pickler: SnapshotPickler, names: list[str]) -> tuple[Parts, dict[str, Any]]:
         assert self.arrival is not None

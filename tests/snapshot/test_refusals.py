@@ -183,3 +183,14 @@ def test_a_variable_of_a_running_function_is_named(trainings: Trainings, tmp_pat
     left = trainings.run(cell, at=1, save=tmp_path)
 
     assert left.error.startswith("CannotSave") and "held of train()['lock']: a lock" in left.error
+
+
+@pytest.mark.slow
+def test_what_only_a_modules_function_holds_may_pass(trainings: Trainings, tmp_path: Path) -> None:
+    cell = "from tests.snapshot.beside.engine import asks_around\nasks_around('ab')\nfor i in range(2): pass\n"
+
+    left = trainings.run(cell, at=1, save=tmp_path)
+
+    assert left.error.startswith("CannotSave") and "lock of asks_around(): a lock" in left.error
+    assert "ask again when that has ended" in left.error
+    assert not trainings.run(cell, at=4, save=tmp_path).error
