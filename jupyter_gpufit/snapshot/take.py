@@ -154,7 +154,7 @@ class _Whole:
             self._write_variables(pickler)
         except (NotHere, CannotSave) as error:
             return error.problems if isinstance(error, CannotSave) else ()
-        return tuple(self._told(pickler).values())
+        return tuple(problem for _, problem in self._told(pickler))
 
     def _pickler(self, stored: Mapping[int, Any]) -> SnapshotPickler:
         known = self.arrival.whole.offset_of if self.arrival is not None else lambda address: None
@@ -224,7 +224,7 @@ class _Whole:
         roots |= {_held(one): one for one in record.cms.values()}
         return roots
 
-    def _told(self, pickler: SnapshotPickler) -> dict[Refusal, Problem]:
+    def _told(self, pickler: SnapshotPickler) -> list[tuple[Refusal, Problem]]:
         found: dict[tuple[str, str], tuple[Refusal, Problem]] = {}
         for refusal in pickler.refusals:
             key = (refusal.name, refusal.why)
@@ -234,11 +234,12 @@ class _Whole:
                 place = where(mine, refusal.obj)
                 path = place[1] if place else refusal.name or "a setting of the process"
                 found[key] = refusal, (path, refusal.why)
-        return dict(found.values())
+        return list(found.values())
 
     def _refuse(self, pickler: SnapshotPickler) -> None:
         if found := self._told(pickler):
-            raise CannotSave(tuple(found.values()), passing=all(map(self._is_passing, found)))
+            problems = tuple(problem for _, problem in found)
+            raise CannotSave(problems, passing=all(self._is_passing(refusal) for refusal, _ in found))
 
     def _is_passing(self, refusal: Refusal) -> bool:
         """Whether only functions of modules have it, which will end."""

@@ -86,6 +86,8 @@ def problems(cell: str) -> dict[str, str]:
         ("import weakref\nclass D: pass\nd = D(); w = weakref.ref(d, print)", "w", "callback"),
         ("import gzip, io; z = gzip.GzipFile(fileobj=io.BytesIO(), mode='wb')", "z", "an open file"),
         ("import threading; t = threading.Thread(target=print)", "t", "a thread"),
+        ("import math; was, math.ulp = math.ulp, print", "was", "the ulp() of Python's own"),
+        ("from contextvars import ContextVar; t = ContextVar('v').set(1)", "t", "Token"),
     ],
 )
 def test_is_named_by_its_place(cell: str, path: str, what: str) -> None:
