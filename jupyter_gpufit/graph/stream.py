@@ -13,7 +13,7 @@ import io
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from ..errors import CannotArrive
 from .code import names_used
 from .ids import id_of, in_place_of, stored_ids
 from .kind import Kind, Reduced, kind_of
+from .modules import Here, dictionaries, met
 from .opening import Opener
 from .refusals import stays
 from .sources import Source, source_of
@@ -34,7 +35,6 @@ from .unavailable import unavailable
 
 T = TypeVar("T")
 Namespace = dict[str, Any]
-Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how the other process finds its own
 
 # These names are IPython's own; every shell has its own.
 _OF_THE_SHELL = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
@@ -82,6 +82,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.wanted: dict[str, str] = {}  # names that functions use, and the function
         self.refusals: list[Refusal] = []
         self.buffers: list[int] = []
+        self.anchored: list[int] = []  # numbers of objects at its beginning that the other process finds by itself
         self.on_device = False  # whether anything is of the notebook's own `cuda`
         self.sources: dict[str, Source] = {}
         self.kinds: dict[type, Kind] = {}
@@ -117,29 +118,47 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def dump(self, obj: Any) -> None:
         pickle.Pickler.dump(self, obj)  # cloudpickle's own would hide the RecursionError, for which there is a remedy
 
-    def anchor(self, there: Sequence[Here]) -> list[int]:
-        """Begin the stream with objects that the other process has, and finds by itself; their numbers."""
+    def anchor(self, there: Sequence[Here]) -> None:
+        """Begin the stream with objects that the other process has, and finds by itself."""
         if not there:
-            return []
+            return
         stand_ins = [_Anchor(find, args) for _, find, args in there]
         self.dump(stand_ins)
         memo = self.memo.copy()
-        numbers = []
         for stand_in, (obj, _, _) in zip(stand_ins, there, strict=True):
             number, _ = memo.pop(id(stand_in))
             memo[id(obj)] = (number, obj)
-            numbers.append(number)
+            self.anchored.append(number)
         self.memo = memo
-        return numbers
 
     def known(self) -> dict[int, Any]:
         """By their id(): the objects that are written."""
         memo: dict[int, Any] = self.memo.copy()
         return memo
 
+    def missing(self, there: Sequence[Here], around: Around | None, came: Iterable[Any] = ()) -> list[Here]:
+        """What it has written, and must only name: the other process has its own. It is not `there` by now.
+
+        `came`: objects that have a number anyway.
+        """
+        known = self.memo.copy()
+        for obj in (*(one for one, _, _ in there), *came):
+            known.pop(id(obj), None)
+        # Modules' first: much of what was written is only in them.
+        return met(known) or ([] if around is None else around.standing(known))
+
     def beside(self) -> GraphPickler:
         """One that knows what this one has written, to try out what can be: a stream cannot take anything back."""
-        return GraphPickler(self.namespace, Recorder(), self.memo.copy(), back=self.back)
+        trial = GraphPickler(self.namespace, Recorder(), self.memo.copy(), back=self.back)
+        trial.only_tries()
+        return trial
+
+    def only_tries(self) -> None:
+        """Nobody will read the stream: whatever is known to travel need not be written."""
+        memo = self.memo.copy()
+        for _, one in dictionaries():
+            memo.setdefault(id(one), (len(memo), one))
+        self.memo = memo
 
     def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced:
         return super().reducer_override(obj)

@@ -44,6 +44,7 @@ _HOMES: dict[
         ),
     ),
     "unbegun": ("graph.kinds.generators", "make_ended make_generator"),
+    "modules": ("graph.modules", "dictionary_of"),
     "odd": (
         "graph.kinds.odd",
         (

@@ -99,6 +99,8 @@ def _open(
     try:
         given = [namespace, opener, restoring, program]
         unpickler = GraphUnpickler(stream, given, opener, header["buffers"])
+        if header["anchored"]:
+            unpickler.load()
         for name in header["names"]:
             namespace[name] = unpickler.load()
         name = ""

@@ -30,10 +30,12 @@ from typing import Any
 from ..checkpoint.values import Snapshot
 from ..errors import CannotSave, NotHere
 from ..graph import Arrival
+from ..graph.modules import Here
 from ..graph.paths import where
 from ..graph.stream import Namespace, Refusal, a_thing, deeply, is_the_shells, without_collecting
 from ..graph.travel.arrival import _HISTORY
 from ..graph.wire import seal, split
+from ..program.libraries.texts import PREFIX
 from ..program.values import FrameRecord, hidden
 from ..surroundings import process
 from ..surroundings.past_modes import past_modes
@@ -45,7 +47,7 @@ from .libraries import trackers
 from .pickler import SnapshotPickler, Unready
 from .users_files import Look, Written
 
-VERSION = 3  # of what a snapshot's has in it: a resume reads no other
+VERSION = 4  # of what a snapshot's has in it: a resume reads no other
 _OF_DYNAMO = re.compile(r"G__.*|torch_dynamo_resume_in_.*|.*_fn_\d+")  # names that compiling leaves in the namespace
 Skip = Callable[[str], bool]
 
@@ -87,6 +89,7 @@ def preflight(program: Any, namespace: Namespace, *, skip: Skip = lambda name: F
 def can_be_saved(value: Any, program: Any, namespace: Namespace) -> bool:
     """Whether a snapshot can hold it, with all that it leads to."""
     trial = SnapshotPickler(program, namespace, lambda address: None)
+    trial.only_tries()
     try:
         trial.dump(value)
     except Exception:
@@ -110,7 +113,7 @@ class _Whole:
         pickler, names, remarks = self._all({})
         if stored := pickler.stored_ids():
             pickler, names, remarks = self._all(stored)
-        self._refuse(self._told(pickler))
+        self._refuse(pickler)
         graph = pickler.stream.getvalue()
         parts, header = self._laid_out(pickler, names)
         files = (*header["looks"], *header["written"])
@@ -120,26 +123,47 @@ class _Whole:
     def _all(self, stored: Mapping[int, Any]) -> tuple[SnapshotPickler, list[str], list[str]]:
         """What wrote the whole stream, the names in it, and remarks. `stored`: objects whose id() is a number in it."""
         assert self.arrival is not None
-        pickler, names = self._pickled(stored)
-        changed = changed_by_now(self.arrival)
+        there: list[Here] = []
+        while True:
+            pickler = self._pickler(stored)
+            pickler.anchor(there)
+            try:
+                names, remarks = self._fill(pickler, self.arrival)
+            except (CannotSave, NotHere):
+                if not (met := pickler.missing(there, None)):
+                    raise
+            else:
+                if not (met := pickler.missing(there, None)):
+                    return pickler, names, remarks
+            there += met
+
+    def _fill(self, pickler: SnapshotPickler, arrival: Arrival) -> tuple[list[str], list[str]]:
+        names = self._write_variables(pickler)
+        changed = changed_by_now(arrival)
         self._write(pickler, changed)
         memo = pickler.memo.copy()
-        self._write(pickler, needed_of(self.arrival, changed, memo))
+        self._write(pickler, needed_of(arrival, changed, memo))
         orders, remarks = hazards.orders_of_sets(memo, self._roots)
         self._write(pickler, orders)
-        return pickler, names, remarks
+        return names, remarks
 
     def problems(self) -> tuple[Problem, ...]:
+        pickler = self._pickler({})
+        pickler.only_tries()
         try:
-            pickler, _ = self._pickled({})
+            self._write_variables(pickler)
         except (NotHere, CannotSave) as error:
             return error.problems if isinstance(error, CannotSave) else ()
-        return tuple(self._told(pickler))
+        return tuple(problem for _, problem in self._told(pickler))
 
-    def _pickled(self, stored: Mapping[int, Any]) -> tuple[SnapshotPickler, list[str]]:
+    def _pickler(self, stored: Mapping[int, Any]) -> SnapshotPickler:
         known = self.arrival.whole.offset_of if self.arrival is not None else lambda address: None
         pickler = SnapshotPickler(self.program, self.namespace, known)
         pickler.take_ids(stored)
+        return pickler
+
+    def _write_variables(self, pickler: SnapshotPickler) -> list[str]:
+        """And all that belongs to no variable; the names."""
         names = [name for name in list(self.namespace) if self._is_theirs(name)]
         for pickler.name in names:
             self._write(pickler, self.namespace[pickler.name])
@@ -147,7 +171,7 @@ class _Whole:
         attributes = modules.attributes_set(self.program.saved(), self.namespace)
         for part in (self.records, self.settings, attributes, self._data_of_modules(), self.extra):
             self._write(pickler, part)
-        return pickler, names
+        return names
 
     def _data_of_modules(self) -> modules.Contents:
         """What can be saved of it: their locks and files they make for themselves again."""
@@ -174,7 +198,7 @@ class _Whole:
             raise
         except Exception as error:  # in the middle of the stream, which is broken from here on
             pickler.refusals.append(Refusal(pickler.name, value, f"{a_thing(value)} that cannot be copied ({error})."))
-            self._refuse(self._told(pickler))
+            self._refuse(pickler)
 
     def _put_off(self, error: Unready) -> str:
         name, path = where(self._roots(), error.obj) or ("", "something")
@@ -185,30 +209,42 @@ class _Whole:
     def _roots(self) -> dict[str, Any]:
         """The variables, and those of the functions that are running, under names that a user understands."""
         roots = {name: value for name, value in self.namespace.items() if self._is_theirs(name)}
-        for record in self.records[1:]:
+        for record in self.records:
+            roots |= self._held_by(record)
+        return roots
+
+    def _held_by(self, record: FrameRecord) -> dict[str, Any]:
+        roots: dict[str, Any] = {}
+        if record is not self.records[0]:
             function = record.uid.split(":")[-2] if record.uid.count(":") > 1 else record.uid
             for name, value in [*record.locals.items(), *_contents(record)]:
                 if not hidden(name):
                     roots[f"{name} of {function}()"] = value
-        for record in self.records:
-            roots |= {f"the loop over {_loop(one)}": one for one in record.its.values()}
-            roots |= {_held(one): one for one in record.cms.values()}
+        roots |= {f"the loop over {_loop(one)}": one for one in record.its.values()}
+        roots |= {_held(one): one for one in record.cms.values()}
         return roots
 
-    def _told(self, pickler: SnapshotPickler) -> list[Problem]:
-        found: dict[tuple[str, str], Problem] = {}
+    def _told(self, pickler: SnapshotPickler) -> list[tuple[Refusal, Problem]]:
+        found: dict[tuple[str, str], tuple[Refusal, Problem]] = {}
         for refusal in pickler.refusals:
             key = (refusal.name, refusal.why)
             if key not in found:
                 roots = self._roots()
                 mine = {refusal.name: roots[refusal.name]} if refusal.name in roots else roots
                 place = where(mine, refusal.obj)
-                found[key] = (place[1] if place else refusal.name or "a setting of the process", refusal.why)
+                path = place[1] if place else refusal.name or "a setting of the process"
+                found[key] = refusal, (path, refusal.why)
         return list(found.values())
 
-    def _refuse(self, problems: list[Problem]) -> None:
-        if problems:
-            raise CannotSave(tuple(problems))
+    def _refuse(self, pickler: SnapshotPickler) -> None:
+        if found := self._told(pickler):
+            problems = tuple(problem for _, problem in found)
+            raise CannotSave(problems, passing=all(self._is_passing(refusal) for refusal, _ in found))
+
+    def _is_passing(self, refusal: Refusal) -> bool:
+        """Whether only functions of modules have it, which will end."""
+        modules = [record for record in self.records if record.uid.startswith(PREFIX)]
+        return not refusal.name and any(where(self._held_by(one), refusal.obj) for one in modules)
 
     def _laid_out(self, pickler: SnapshotPickler, names: list[str]) -> tuple[Parts, dict[str, Any]]:
         assert self.arrival is not None
@@ -229,6 +265,7 @@ class _Whole:
             "looks": {path: Look.at(path) for path, _ in layout.mapped},
             "written": {path: Written.of(path, read) for path, read in pickler.files.items()},
             "buffers": pickler.buffers,
+            "anchored": bool(pickler.anchored),
             "path": list(sys.path),
             "sources": pickler.sources,
             "program": self.program.saved(),

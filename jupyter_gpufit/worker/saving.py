@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias
 
 import anyio
 
-from ..errors import GpufitError, NotHere
+from ..errors import CannotSave, GpufitError, NotHere
 from ..jobs.events import ENDED_FIRST, WAITING, CouldNotSave, Saved, Why
 from ..jobs.record import LastCheckpoint
 from ..lab import Granted
@@ -32,6 +32,8 @@ from .main_thread import MainThread
 PATIENCE = 3.0  # seconds without a safe point after which the reason is said
 PATIENCE_OF_CLOCK = 60.0  # the same for an automatic checkpoint, for which nobody waits
 LOOK_AHEAD = 10.0  # seconds of training after which it is tried, once, whether it could be saved
+LOOKS = 5  # at what only a library's function holds, after which it is said
+PATIENCE_IN_LIBRARY = 20.0  # seconds for which a wish waits for such a function to end
 LOOK_AGAIN = 2.0  # seconds between two looks at what holds it up
 ROOM = "makes room in the host's memory for the checkpoint, and trains on meanwhile"
 FIRST_RETRY, LAST_RETRY = 0.02, 2.0  # seconds after a safe point that was none
@@ -56,8 +58,11 @@ class Keeps(Protocol):
     def prepare(self) -> None:
         """Make ready what the next checkpoint needs, which may take a while; not in the main thread."""
 
-    def look(self) -> None:
-        """In the main thread, at a safe point: say what could not be saved. Raises NotHere."""
+    def look(self, *, patient: bool) -> None:
+        """In the main thread, at a safe point: say what could not be saved, or raise it if `patient` and it may pass.
+
+        Raises NotHere.
+        """
 
     def want(self, wanted: bool) -> None:
         """Have `on_safe_point` called at the next safe point, or not."""
@@ -81,6 +86,7 @@ class SaveWish:
     give_up: Callable[[], None] = lambda: None  # what a leaving that fails gives back
     since: float = field(default_factory=time.monotonic)
     deferred: str = ""  # why the last safe point was none
+    refused: float | None = None  # when one first was in a library's function that holds what cannot be saved
     retry: float = FIRST_RETRY
     go_on: threading.Event = field(default_factory=threading.Event)  # set where a leaving failed
 
@@ -110,6 +116,7 @@ class Saver:
         self._told = ""
         self._open = False
         self._looking = False
+        self._looks = 0
         self._left: Leave | None = None
         self._left_by: SaveWish | None = None
 
@@ -213,8 +220,15 @@ class Saver:
     async def _look_ahead(self) -> None:
         """Find what cannot be saved before hours are spent, and not when a checkpoint is needed."""
         await anyio.sleep(LOOK_AHEAD)
+        await self._look_at_next()
+
+    async def _look_at_next(self) -> None:
         self._looking = True
         self._keeps.want(True)
+
+    async def _look_again(self) -> None:
+        await anyio.sleep(FIRST_RETRY * 4**self._looks)
+        await self._look_at_next()
 
     async def _watch(self) -> None:
         """Say what holds a wish up."""
@@ -314,8 +328,11 @@ class Saver:
 
     def _look(self) -> None:
         self._looking = False
+        self._looks += 1
         try:
-            self._keeps.look()
+            self._keeps.look(patient=self._looks < LOOKS)
+        except CannotSave:
+            self._soon(self._look_again)
         except Exception as error:  # it was to help; a wish will meet the same, and says it
             if not isinstance(error, GpufitError):
                 self._defect(error)
@@ -325,21 +342,29 @@ class Saver:
         try:
             step, where, future = self._keeps.save(wish.why)
         except NotHere as error:
-            wish.deferred = error.why
-            self._soon(self._try_again, wish)
-            return False
+            return self._put_off(wish, error.why)
         except NotReady:
             wish.deferred = ""  # that it makes room is said as long as it does
             self._prepared = False
             self._soon(self._arm)
             return False
         except Exception as error:  # of ours or of the user's objects
+            if isinstance(error, CannotSave) and error.passing:
+                wish.refused = wish.refused or time.monotonic()
+                if time.monotonic() - wish.refused < PATIENCE_IN_LIBRARY:
+                    path, why = error.problems[0]
+                    return self._put_off(wish, f"{path} is {why}")
             self._loop.call_soon_threadsafe(self._fail, wish, self._reason(error), context=self._context)
             return False
         with self._guard:
             self._writing, self._wish = wish, None
         self._soon(self._finish, wish, step, where, began, time.monotonic() - began, future)
         return True
+
+    def _put_off(self, wish: SaveWish, why: str) -> bool:
+        wish.deferred = why
+        self._soon(self._try_again, wish)
+        return False
 
 
 def labels(granted: Granted) -> str:

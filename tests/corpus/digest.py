@@ -55,6 +55,8 @@ def __digest__(space):
             return f"{value.dtype} {value.shape} {sha(value.tobytes())}"
         if np is not None and isinstance(value, np.generic):
             return f"{value.dtype} {sha(value.tobytes())}"
+        if type(value) is dict and vars(sys.modules.get(str(value.get("__name__")), sys)) is value:
+            return f"the globals of {value['__name__']}"
         if isinstance(value, dict):
             return {str(k)[:80]: of(v, depth + 1) for k, v in value.items()}
         if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":

@@ -86,6 +86,8 @@ def problems(cell: str) -> dict[str, str]:
         ("import weakref\nclass D: pass\nd = D(); w = weakref.ref(d, print)", "w", "callback"),
         ("import gzip, io; z = gzip.GzipFile(fileobj=io.BytesIO(), mode='wb')", "z", "an open file"),
         ("import threading; t = threading.Thread(target=print)", "t", "a thread"),
+        ("import math; was, math.ulp = math.ulp, print", "was", "the ulp() of Python's own"),
+        ("from contextvars import ContextVar; t = ContextVar('v').set(1)", "t", "Token"),
     ],
 )
 def test_is_named_by_its_place(cell: str, path: str, what: str) -> None:
@@ -183,3 +185,14 @@ def test_a_variable_of_a_running_function_is_named(trainings: Trainings, tmp_pat
     left = trainings.run(cell, at=1, save=tmp_path)
 
     assert left.error.startswith("CannotSave") and "held of train()['lock']: a lock" in left.error
+
+
+@pytest.mark.slow
+def test_what_only_a_modules_function_holds_may_pass(trainings: Trainings, tmp_path: Path) -> None:
+    cell = "from tests.snapshot.beside.engine import asks_around\nasks_around('ab')\nfor i in range(2): pass\n"
+
+    left = trainings.run(cell, at=1, save=tmp_path)
+
+    assert left.error.startswith("CannotSave") and "lock of asks_around(): a lock" in left.error
+    assert "ask again when that has ended" in left.error
+    assert not trainings.run(cell, at=4, save=tmp_path).error

@@ -76,12 +76,12 @@ def test_who_leaves_stands_still_anyway_and_waits_for_nothing(keeps: Keeps) -> N
 
 
 def test_that_it_will_stand_still_is_said_beforehand_and_once(keeps: Keeps) -> None:
-    keeps.look()
+    keeps.look(patient=False)
     assert not keeps.notes
     keeps.free = 0
-    keeps.look()
+    keeps.look(patient=False)
     keeps.nbytes *= 2
-    keeps.look()
+    keeps.look(patient=False)
     (said,) = keeps.notes
     assert "too little free memory to copy the training's 1024.0 KiB aside" in said
     assert "stands still for about 0.0 s each time" in said

@@ -46,6 +46,8 @@ class Disk:
     makes: bool = False  # whether `prepare` waits until it is
     writing: list[Future[Durable]] = field(default_factory=list)
     whys: list[Why] = field(default_factory=list)
+    looks: list[bool] = field(default_factory=list)  # whether each was patient
+    stands_in_library: bool = False
 
     def prepare(self) -> None:
         self.prepared += 1
@@ -54,7 +56,10 @@ class Disk:
         if self.makes:
             self.ready.wait(60)
 
-    def look(self) -> None: ...
+    def look(self, *, patient: bool) -> None:
+        self.looks.append(patient)
+        if self.stands_in_library and patient:
+            raise CannotSave((("self of acquire()", "a lock"),), passing=True)
 
     def want(self, wanted: bool) -> None:
         self.wanted = wanted
@@ -266,6 +271,35 @@ async def test_what_cannot_be_saved_is_said_and_the_next_wish_is_tried() -> None
         await stage.safe_point()
         await stage.durable()
         assert isinstance(stage.told[1], Saved)
+
+
+async def test_what_stands_in_the_way_only_in_a_library_may_pass_and_is_tried_again() -> None:
+    passing = CannotSave((("wl of init()._lock", "a lock"),), passing=True)
+    async with training(Disk(refuses=[passing, passing])) as stage:
+        stage.saver.ask("asked")
+        for _ in range(3):
+            await stage.safe_point()
+        await stage.durable()
+        assert isinstance(stage.told[0], Saved) and len(stage.told) == 1
+
+
+async def test_what_does_not_pass_in_a_library_is_said_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "PATIENCE_IN_LIBRARY", 0.0)
+    async with training(Disk(refuses=[CannotSave((("wl of init()._lock", "a lock"),), passing=True)])) as stage:
+        stage.saver.ask("asked")
+        await stage.safe_point()
+        await stage.until_told(1)
+        assert isinstance(stage.told[0], CouldNotSave) and "wl of init()._lock" in stage.told[0].reason
+
+
+async def test_a_look_ahead_that_fails_only_in_a_library_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "LOOK_AHEAD", 0.0)
+    monkeypatch.setattr(saving, "LOOKS", 3)
+    disk = Disk(stands_in_library=True)
+    async with training(disk) as stage:
+        for _ in range(3):
+            await stage.safe_point()
+        assert disk.looks == [True, True, False]
 
 
 async def test_a_defect_of_ours_ends_no_training() -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import sys
 from enum import Enum
-from types import CellType, CodeType, FunctionType, ModuleType
+from importlib import import_module
+from pickle import whichmodule
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from cloudpickle.cloudpickle import _should_pickle_by_reference
@@ -70,6 +72,20 @@ def fill_function(fn: FunctionType, state: tuple[Any, ...]) -> None:
         fn.__dict__ = own
     if annotations is not None:
         fn.__annotations__ = annotations
+
+
+def reduce_builtin(fn: BuiltinFunctionType, pickler: Pickler) -> Reduced:
+    """One of a module must be found there; one that somebody has replaced since is nowhere to be found."""
+    if fn.__self__ is not None and not isinstance(fn.__self__, ModuleType):
+        return NotImplemented  # a method, which goes with its object
+    try:
+        module = whichmodule(fn, fn.__qualname__)  # type: ignore[no-untyped-call]
+        found = functools.reduce(getattr, fn.__qualname__.split("."), import_module(module))
+    except (ImportError, AttributeError):
+        found = None
+    if found is fn:
+        return NotImplemented
+    return pickler.refuse(fn, f"the {fn.__qualname__}() of Python's own, in whose place there is another one by now.")
 
 
 def reduce_cell(cell: CellType, pickler: Pickler) -> Reduced:
@@ -155,6 +171,7 @@ FUNCTION = Kind(reduce=reduce_function, state=function_state, fill=fill_function
 CLASS = Kind(reduce=reduce_class, state=class_state, fill=fill_class)
 _KINDS: dict[type, Kind] = {
     FunctionType: FUNCTION,
+    BuiltinFunctionType: Kind(reduce=reduce_builtin),
     CellType: Kind(reduce=reduce_cell, state=cell_state, fill=fill_cell),
     functools._lru_cache_wrapper: Kind(reduce=reduce_cached),
     functools.cached_property: Kind(reduce=reduce_cached_property),

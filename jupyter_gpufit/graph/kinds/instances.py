@@ -56,17 +56,25 @@ def slots_of(cls: type) -> list[str]:
 
 
 def attributes(obj: Any) -> Attributes:
-    own = getattr(obj, "__dict__", None)
+    own = _own(obj, "__dict__", None)
     names = slots_of(type(obj))
     if not names:
         return own, None
-    values = ((name, getattr(obj, name, _MISSING)) for name in names)
+    values = ((name, _own(obj, name, _MISSING)) for name in names)
     return own, {name: value for name, value in values if value is not _MISSING}
+
+
+def _own(obj: Any, name: str, otherwise: Any) -> Any:
+    """Never what a class's `__getattr__` finds or raises: pydantic's stand-ins refuse to be asked for anything."""
+    try:
+        return object.__getattribute__(obj, name)
+    except AttributeError:
+        return otherwise
 
 
 def set_attributes(obj: Any, state: Attributes) -> None:
     own, slots = state
-    if own is not None and getattr(obj, "__dict__", None) is not own:
+    if own is not None and _own(obj, "__dict__", None) is not own:
         # The base's own method: a frozen dataclass refuses its own, and nn.Module's does a great deal more.
         object.__setattr__(obj, "__dict__", own)
     if slots is None:
@@ -74,7 +82,7 @@ def set_attributes(obj: Any, state: Attributes) -> None:
     for name in slots_of(type(obj)):
         if name in slots:
             object.__setattr__(obj, name, slots[name])
-        elif hasattr(obj, name):
+        elif _own(obj, name, _MISSING) is not _MISSING:
             object.__delattr__(obj, name)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from ...errors import CannotArrive
 from ..kind import Kind, kind_of, no_state, unchanged
 from ..memory import GraphMemory
+from ..modules import Here
 from ..opening import ByteSource, Opener, Whole
 from ..paths import where
 from ..sources import make_known
@@ -20,7 +21,6 @@ from ..stream import (
     Around,
     GraphPickler,
     GraphUnpickler,
-    Here,
     Namespace,
     Refusal,
     a_thing,
@@ -130,21 +130,21 @@ class Arrival:
         there: list[Here] = []
         stored: Mapping[int, Any] = {}
         while True:
-            written = self._write(bound, changed, broken, around, there, stored)
-            if around is not None and _is_of_it(around, broken, written):
+            pickler, broke = self._write(bound, changed, around, there, stored)
+            if found := pickler.missing(there, None if broke else around, self.opened.objects):
+                there += found
+                continue
+            if around is not None and any(one.name == around.name for one in (broke or pickler.refusals)):
                 around.leave()
-                broken = [one for one in broken if one.name != around.name]
                 continue
-            if written is not None:
-                found = [] if around is None else self._standing(around, written[0])
-                if len(found) == len(there) and (stored or not (stored := written[0].stored_ids())):
+            if not broke:
+                if stored or not (stored := pickler.stored_ids()):
                     break
-                there = found
                 continue
+            broken += broke
             bound = {name: value for name, value in bound.items() if all(value is not one.obj for one in broken)}
             changed = [(obj, kind) for obj, kind in changed if all(obj is not one.obj for one in broken)]
-        pickler, recorder, anchored = written
-        layout = recorder.lay_out()
+        layout = pickler.recorder.lay_out()
         memory = GraphMemory.create(layout.size)
         memory.write(layout.pieces)
         for foreign in layout.foreign:
@@ -153,7 +153,7 @@ class Arrival:
             "bound": list(bound),
             "deleted": deleted,
             "changes": len(changed),
-            "anchored": anchored,
+            "anchored": pickler.anchored,
             "around": None if around is None else around.name,
             "left_behind": [self._place(refusal) for refusal in (*broken, *pickler.refusals[:100])],
             "table": layout.table,
@@ -172,21 +172,15 @@ class Arrival:
         same = name in self.bindings and self.bindings[name] is value
         return not same or kind_of(type(value), self.kinds).replaced
 
-    def _standing(self, around: Around, pickler: GraphPickler) -> list[Here]:
-        """What the reply leads to, the kernel has, too, and did not send."""
-        came = {id(obj) for obj in self.opened.objects}
-        return [one for one in around.standing(pickler.known()) if id(one[0]) not in came]
-
     def _write(
         self,
         bound: Namespace,
         changed: list[tuple[Any, Kind]],
-        broken: list[Refusal],
         around: Around | None,
         there: list[Here],
         stored: Mapping[int, Any],
-    ) -> tuple[GraphPickler, Recorder, list[int]] | None:
-        """Pickle it all; None if one object breaks the stream, which is then among `broken`.
+    ) -> tuple[GraphPickler, list[Refusal]]:
+        """Pickle it all; the object that breaks the stream, if one does.
 
         `stored`: objects whose id() is a number somewhere in it.
         """
@@ -197,7 +191,7 @@ class Arrival:
         pickler.take_ids(stored)
         written: Any = None
         try:
-            anchored = pickler.anchor(there)
+            pickler.anchor(there)
             for pickler.name, written in bound.items():
                 pickler.dump(written)
             pickler.name = ""
@@ -211,9 +205,9 @@ class Arrival:
         except (RecursionError, MemoryError):
             raise
         except Exception as error:
-            broken.append(Refusal(pickler.name, written, f"{a_thing(written)} that cannot be copied ({error})."))
-            return None
-        return pickler, recorder, anchored
+            why = f"{a_thing(written)} that cannot be copied ({error})."
+            return pickler, [Refusal(pickler.name, written, why)]
+        return pickler, []
 
     def _place(self, refusal: Refusal) -> tuple[str, str, str]:
         roots = {name: value for name, value in self.namespace.items() if not _HISTORY.fullmatch(name)}
@@ -221,12 +215,6 @@ class Arrival:
             roots = {refusal.name: self.namespace[refusal.name]}
         name, path = where(roots, refusal.obj) or (refusal.name, refusal.name or a_thing(refusal.obj))
         return name, path, refusal.why
-
-
-def _is_of_it(around: Around, broken: list[Refusal], written: tuple[GraphPickler, Recorder, list[int]] | None) -> bool:
-    """Whether something that travels around the variables cannot be written."""
-    refused = broken if written is None else written[0].refusals
-    return any(one.name == around.name for one in refused)
 
 
 def _marks(objects: list[Any], kinds: dict[type, Kind], anchored: frozenset[int]) -> Iterator[tuple[Any, Kind, Any]]:

@@ -9,10 +9,11 @@ from typing import Any
 
 from ...errors import CannotTravel, NoRoomToTravel
 from ..memory import GraphMemory
+from ..modules import Here
 from ..opening import Opener, Original
 from ..paths import where
 from ..spans import MEMORY, Recorder, Region, SpanLayout
-from ..stream import Around, GraphPickler, Here, Namespace, Refusal, a_thing, deeply, without_collecting
+from ..stream import Around, GraphPickler, Namespace, Refusal, a_thing, deeply, without_collecting
 from ..undo import Undo
 from ..wire import seal
 from .back import Returned, apply_reply, parted, restore_bytes
@@ -68,9 +69,9 @@ def ship(names: Iterable[str], namespace: Namespace, around: Around | None = Non
 
 
 def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Shipment:
-    pickler, sizes, anchored = _written(names, namespace, around, {})
+    pickler, sizes = _written(names, namespace, around, {})
     if stored := pickler.stored_ids():
-        pickler, sizes, anchored = _written(names, namespace, around, stored)
+        pickler, sizes = _written(names, namespace, around, stored)
     layout = pickler.recorder.lay_out()
     _check_room(layout.size, sizes)
     memory = GraphMemory.create(layout.size)
@@ -78,7 +79,7 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
     header = {
         "names": tuple(sizes),
         "around": None if around is None else around.name,
-        "anchored": anchored,
+        "anchored": pickler.anchored,
         "objects": len(pickler.known()),
         "table": layout.table,
         "files": layout.files,
@@ -96,8 +97,8 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
 
 def _written(
     names: list[str], namespace: Namespace, around: Around | None, stored: Mapping[int, Any]
-) -> tuple[GraphPickler, dict[str, int], list[int]]:
-    """What wrote it all, bytes per name, and the numbers of what the worker has; `stored`: see `take_ids`."""
+) -> tuple[GraphPickler, dict[str, int]]:
+    """What wrote it all, and bytes per name; `stored`: see `take_ids`."""
     there: list[Here] = []
     while True:
         recorder = Recorder()
@@ -105,21 +106,21 @@ def _written(
             namespace, recorder, {id(namespace): (0, namespace), id(recorder): (1, recorder)}, back=False
         )
         pickler.take_ids(stored)
-        anchored = pickler.anchor(there)
+        pickler.anchor(there)
         sizes = _write_names(pickler, names)
         if around is not None and not pickler.refusals:
             around.fill(pickler)
             sizes = _write_names(pickler, [around.name], sizes)
-            if pickler.refusals:
+            if pickler.refusals and not pickler.missing(there, None):
                 around.leave()
                 continue
         # An object that the worker has, too, must be that one: written once more, with those at the beginning.
-        if around is None or len(found := around.standing(pickler.known())) == len(there):
+        if not (found := pickler.missing(there, around)):
             break
-        there = found
+        there += found
     if pickler.refusals:
         raise _cannot_travel(pickler)
-    return pickler, sizes, anchored
+    return pickler, sizes
 
 
 def _write_names(pickler: GraphPickler, names: list[str], written: dict[str, int] | None = None) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -175,3 +176,12 @@ def search(objective: Callable[[float], float], rates: list[float]) -> float:
         finally:
             best += 1e-9
     return best
+
+
+def asks_around(names: Any) -> int:
+    """Loops while it holds what no checkpoint can, as a library does where it begins something."""
+    lock, found = threading.Lock(), 0
+    for name in names:
+        with lock:
+            found += len(name)
+    return found
