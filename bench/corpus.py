@@ -1,4 +1,4 @@
-"""Programs by others, tried as their authors wrote them: `python bench/corpus.py [FOLDER] [--only WORD] [--json FILE]`.
+"""Programs by others, tried as their authors wrote them: `python bench/corpus.py [FOLDER] [--only WORD] [--quick]`.
 
 FOLDER has programs cut into cells by `# %%` lines, or notebooks; one cell of each is tagged: `# %% train`, or in a
 notebook by the tag "train". Without FOLDER: those of tests/corpus. Each is run plain, twice; under the magic;
@@ -18,7 +18,7 @@ from common import package_root, show_table, write_results
 
 package_root()
 from tests.corpus.program import Program, read_all  # noqa: E402
-from tests.corpus.trial import Trial, try_program  # noqa: E402
+from tests.corpus.trial import PLAIN, Trial, try_program, try_quickly  # noqa: E402
 
 OWN = Path(__file__).resolve().parents[1] / "tests" / "corpus" / "programs"
 WIDTH = 60  # of what differed, in the table
@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=OWN)
     parser.add_argument("--only", default="", help="programs whose name holds this word")
+    parser.add_argument("--quick", action="store_true", help="in two kernels each, where nothing differs")
     parser.add_argument("--name", default="corpus", help="of the file in bench/results")
     options = parser.parse_args()
     trials = []
@@ -35,14 +36,14 @@ def main() -> None:
         if missing := [name for name in program.needs if importlib.util.find_spec(name) is None]:
             print(f"{program.name}: left out, for {', '.join(missing)} is not installed")
             continue
-        trials.append(tried(program))
+        trials.append(tried(program, quick=options.quick))
         print(_line(trials[-1]), flush=True)
     report(trials, options.name)
 
 
-def tried(program: Program) -> Trial:
+def tried(program: Program, *, quick: bool) -> Trial:
     with tempfile.TemporaryDirectory(prefix="gpufit-corpus-") as home:
-        return try_program(program, Path(home))
+        return (try_quickly if quick else try_program)(program, Path(home))
 
 
 def report(trials: list[Trial], name: str) -> None:
@@ -68,6 +69,8 @@ def _line(trial: Trial) -> str:
     if trial.plain:
         return f"{trial.name}: does not run without us: {trial.plain}"
     parts = [f"{what}: {text[:WIDTH] or 'yes'}" for what, text in _columns(trial)]
+    if trial.reference != PLAIN:
+        parts.append(f"compared with {trial.reference}")
     return f"{trial.name}: " + "; ".join(parts)
 
 

@@ -2,8 +2,9 @@
 
 CUDA cores and GiB from tables of published figures (github.com/javiabellan/deep-learning for the GeForce 10 to 20 and
 the Titans, github.com/CYBIRD-D/How-to-Choose-your-LLM-Model-for-translation for the 30 to 50 with their laptop forms);
-those of workstations, of some cards for data centres and of the GTX 1650 and 1660 SUPER were not looked up, and
-neither were most MiB. Multiprocessors are cores divided by 128 (64 on Volta, Turing and the P100).
+those of workstations are their data sheets' (CUDA cores, GB), not looked up again; those of some cards for data
+centres and of the GTX 1650 and 1660 SUPER were not looked up, and neither were most MiB. Multiprocessors are cores
+divided by 128 (64 on Volta, Turing and the P100).
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ NVIDIA GeForce RTX 5070 Laptop GPU | 8151 | 12.0 | 36
 NVIDIA GeForce RTX 5070 Ti Laptop GPU | 12227 | 12.0 | 46
 NVIDIA GeForce RTX 5080 Laptop GPU | 16303 | 12.0 | 60
 NVIDIA GeForce RTX 5090 Laptop GPU | 24463 | 12.0 | 82
+Quadro P1000 | 4096 | 6.1 | 5
+Quadro P2000 | 5120 | 6.1 | 8
+Quadro P2200 | 5120 | 6.1 | 10
 Quadro P4000 | 8192 | 6.1 | 14
 Quadro P5000 | 16384 | 6.1 | 20
 Quadro P6000 | 24576 | 6.1 | 30
@@ -93,12 +97,20 @@ Quadro GV100 | 32768 | 7.0 | 80
 Quadro RTX 4000 | 8192 | 7.5 | 36
 Quadro RTX 5000 | 16384 | 7.5 | 48
 Quadro RTX 6000 | 24576 | 7.5 | 72
+NVIDIA T400 | 2048 | 7.5 | 6
+NVIDIA T400 4GB | 4096 | 7.5 | 6
+NVIDIA T600 | 4096 | 7.5 | 10
+NVIDIA T1000 | 4096 | 7.5 | 14
+NVIDIA T1000 8GB | 8192 | 7.5 | 14
+NVIDIA RTX A400 | 4094 | 8.6 | 6
+NVIDIA RTX A1000 | 8188 | 8.6 | 18
 NVIDIA RTX A2000 | 6138 | 8.6 | 26
 NVIDIA RTX A2000 12GB | 12282 | 8.6 | 26
 NVIDIA RTX A4000 | 16376 | 8.6 | 48
 NVIDIA RTX A4500 | 20470 | 8.6 | 56
 NVIDIA RTX A5500 | 24564 | 8.6 | 80
 NVIDIA RTX 2000 Ada Generation | 16380 | 8.9 | 22
+NVIDIA RTX 4000 SFF Ada Generation | 20475 | 8.9 | 48
 NVIDIA RTX 4000 Ada Generation | 20475 | 8.9 | 48
 NVIDIA RTX 4500 Ada Generation | 24570 | 8.9 | 60
 NVIDIA RTX 5000 Ada Generation | 32760 | 8.9 | 100

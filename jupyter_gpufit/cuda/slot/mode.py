@@ -19,6 +19,7 @@ from torch.utils import _device
 
 from ...devices.sides import Side
 from ...errors import NotOnASlot
+from ..types import names_cuda, on_host
 from .budget import SlotRoom
 from .side import CPU, CPU_AS_DEFAULT, SLOT, any_on_slot, asked_by_torch, note, side_named, side_of
 
@@ -203,10 +204,15 @@ class SlotMode(TorchFunctionMode):
 
     def _type(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         tensor, *rest = args
-        if rest and isinstance(rest[0], str) and rest[0].startswith("torch.cuda."):
-            rest[0] = rest[0].replace("torch.cuda.", "torch.")
-            return self._arrive(tensor, func(tensor, *rest, **kwargs), "slot")
-        return self._computed(func(*args, **kwargs), args)
+        kwargs = dict(kwargs)
+        kind = kwargs.pop("dtype", rest[0] if rest else None)
+        if kind is None:
+            name: str = func(tensor)
+            return name.replace("torch.", "torch.cuda.", 1) if self._looks_on_slot(tensor) else name
+        if (of_cuda := names_cuda(kind)) is None:
+            return self._computed(func(tensor, kind, *rest[1:], **kwargs), args)
+        out = func(tensor, on_host(kind), *rest[1:], **kwargs)
+        return self._arrive(tensor, out, "slot" if of_cuda else "host")
 
     def _arrive(self, tensor: torch.Tensor, out: torch.Tensor, side: Side | None) -> Any:
         """What has come to a side shares no memory with the other side."""

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ...errors import NotOnASlot
+from ..types import default_type, types_on_cuda
 from .answers import Answers
 from .side import asked_by_torch
 from .streams import NoChange, SlotEvent, SlotStream
@@ -54,8 +55,11 @@ def cuda_replacements(answers: Answers) -> Iterator[tuple[ModuleType, str, objec
             for public, real in _offered(module):
                 yield module, public, _replacement(module, public, real, answers, answers.slot)
     for name in vars(torch.cuda):
-        if name.endswith(("Tensor", "Storage")) and hasattr(torch, name):
+        if name.endswith("Storage") and hasattr(torch, name):
             yield torch.cuda, name, getattr(torch, name)
+    for name, kind in types_on_cuda():
+        yield torch.cuda, name, kind
+    yield torch, "set_default_tensor_type", default_type(torch.set_default_tensor_type)
     if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # libraries with kernels of their own ask at import
         yield torch._C, "_cuda_getCurrentRawStream", lambda device: 0
 

@@ -22,7 +22,8 @@ CPU = torch.device("cpu")  # what torch is told
 # What the default device "cuda" becomes. Torch takes it for the CPU, and it still differs from a default of "cpu".
 CPU_AS_DEFAULT = torch.device("cpu", 0)
 
-_BETWEEN = ("jupyter_gpufit.cuda.slot", "torch.utils._device")  # modes through which a question passes
+# Modules through which a question passes.
+_BETWEEN = ("jupyter_gpufit.cuda.slot", "jupyter_gpufit.cuda.types", "torch.utils._device")
 
 
 def any_on_slot() -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ...devices.card import Card
+from ..types import names_cuda, on_host
 from .attention import attention
 from .device import STAND_IN, is_cuda, mapped, on_stand_in
 
@@ -67,12 +68,9 @@ def _ctc_loss(probabilities: Any, targets: Any, inputs: Any, outputs: Any, *args
 
 def _type(t: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     """torch.cuda.FloatTensor and its like name a device, too."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
-    kind = getattr(torch, name.rpartition(".")[2], None) if name.endswith("Tensor") else None
-    if kind is None:
+    if (of_cuda := names_cuda(dtype)) is None:
         return torch.Tensor.type(t, *([dtype] if dtype is not None else []), *args, **kwargs)
-    of_cuda = ".cuda." in name or getattr(dtype, "__module__", "") == "torch.cuda"
-    return t.to("cuda" if of_cuda else "cpu", kind.dtype)
+    return t.to(mapped("cuda") if of_cuda else "cpu", on_host(dtype).dtype)
 
 
 def _property(func: Any, args: Any, kwargs: Any) -> Any:

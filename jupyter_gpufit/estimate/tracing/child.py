@@ -108,19 +108,11 @@ class Child:
         self.paths.begin()
         Moves(self.books, self.counted.optimizers).begin()
         loading.begin(self.books, self.counted)
-        self._take_cpu_for_cuda()
         for name in cut_functions(opened):
             self.books.notes[f"loops of {name}() not cut: its source is not known"] += 1
         opened[CUT] = self.loops.cut
         opened["get_ipython"] = lambda: Ipython(self.books, lambda source: self._execute(cut_cell(source, CELL)))
         opened.setdefault("__name__", "__main__")
-
-    def _take_cpu_for_cuda(self) -> None:
-        """`device = "cuda" if torch.cuda.is_available() else "cpu"`, computed where there was no GPU."""
-        for name, value in self.namespace.items():
-            if "device" in name.lower() and issubclass(type(value), (str, torch.device)) and str(value) == "cpu":
-                self.namespace[name] = type(value)("cuda")
-                self.books.notes[f"{name} taken as cuda"] += 1
 
     def _execute(self, code: types.CodeType) -> None:
         if code.co_flags & CO_COROUTINE:

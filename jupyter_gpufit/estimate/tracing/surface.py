@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ...cuda.types import default_type, types_on_cuda
 from ...devices.card import Card
 from .books import Books
 
@@ -72,8 +73,9 @@ def begin(books: Books) -> None:
     for name in ("current_stream", "default_stream"):
         _everywhere(name, lambda *args, **kwargs: Quiet())
     _accelerator()
-    for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Bool"):
-        setattr(torch.cuda, f"{name}Tensor", _typed(getattr(torch, f"{name}Tensor")))
+    for name, kind in types_on_cuda():
+        setattr(torch.cuda, name, kind)
+    torch.set_default_tensor_type = default_type(torch.set_default_tensor_type)
     if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # libraries with kernels of their own ask at import
         torch._C._cuda_getCurrentRawStream = _always(0)
     _step_always()
@@ -103,11 +105,6 @@ def _everywhere(name: str, value: Any) -> None:
     for module in (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams):
         if hasattr(module, name):
             setattr(module, name, value)
-
-
-def _typed(on_cpu: Any) -> Callable[..., torch.Tensor]:
-    """torch.cuda.FloatTensor and its like, from times before `device=`."""
-    return lambda *args: torch.as_tensor(on_cpu(*args)).to("cuda")
 
 
 def _always(value: Any) -> Callable[..., Any]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import threading
 from typing import Any
 
@@ -61,13 +62,29 @@ def test_a_model_says_where_it_is(slot: Budget) -> None:
     assert next(model.parameters()).device.type == "cpu"
 
 
-def test_legacy_types(slot: Budget) -> None:
-    x = torch.ones(2)
+def test_types_of_cuda_name_the_device_too(slot: Budget) -> None:
+    x, of_cuda = torch.ones(2), vars(torch.cuda)
 
     half: Any = x.type("torch.cuda.HalfTensor")
-    double: Any = x.type(vars(torch.cuda)["DoubleTensor"])
+    double: Any = x.type(of_cuda["DoubleTensor"])
     assert (half.dtype, double.dtype) == (torch.float16, torch.float64)
-    assert vars(torch.cuda)["FloatTensor"]([1.0, 2.0]).tolist() == [1.0, 2.0]
+    assert half.is_cuda and double.is_cuda and not x.type(torch.float64).is_cuda
+    assert (double.type(), x.type()) == ("torch.cuda.DoubleTensor", "torch.FloatTensor")
+    assert not double.type(torch.FloatTensor).is_cuda
+    made = of_cuda["FloatTensor"]([1.0, 2.0])
+    assert made.tolist() == [1.0, 2.0] and made.is_cuda and of_cuda["FloatTensor"](2, 3).shape == (2, 3)
+    assert isinstance(made, of_cuda["FloatTensor"]) and not isinstance(x, of_cuda["FloatTensor"])
+    assert pickle.loads(pickle.dumps(of_cuda["FloatTensor"])) is of_cuda["FloatTensor"]
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_a_default_type_of_cuda_is_a_default_device_too(slot: Budget) -> None:
+    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+    try:
+        assert torch.zeros(2).is_cuda and torch.zeros(2).dtype == torch.float32
+    finally:
+        torch.set_default_tensor_type(torch.FloatTensor)
+    assert not torch.zeros(2).is_cuda
 
 
 def test_a_copy_on_the_host_does_not_follow_the_training(slot: Budget) -> None:

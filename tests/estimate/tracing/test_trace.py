@@ -182,7 +182,7 @@ def test_model_and_optimizer_of_an_earlier_cell() -> None:
             model(torch.randn(8, 64, device=device)).sum().backward()
             optimizer.step()
         """,
-        lambda: {"model": model, "optimizer": optimizer, "device": "cpu"},
+        lambda: {"model": model, "optimizer": optimizer, "device": "cuda"},
     )
 
     assert ended_well(trace)
@@ -190,9 +190,20 @@ def test_model_and_optimizer_of_an_earlier_cell() -> None:
     trained = 4 * (64 * 64 + 64 * 4 + 4)
     assert (most["parameter"], most["gradient"]) == (trained + 4 * 64, trained)
     assert trained * 2 <= most["optimizer state"] < trained * 2 + 100
-    assert trace.notes["device taken as cuda"] == 1
     assert hashed(*model.parameters()) == before and not optimizer.state
     assert all(p.device.type == "cpu" and p.grad is None for p in model.parameters())
+
+
+def test_a_device_that_the_user_named_is_meant() -> None:
+    trace = traced(
+        """
+        import torch
+        made = torch.ones(1 << 20, device=device)
+        """,
+        lambda: {"device": "cpu"},
+    )
+
+    assert trace.status == "completed" and not peak_by_kind(trace)
 
 
 def test_loops_in_functions_of_the_notebook(tmp_path: Path) -> None:

@@ -61,6 +61,13 @@ def test_after_a_training_the_optimizers_state_is_there_from_the_start(kernel: K
     assert after["need"] == pytest.approx(before["need"], rel=0.02)
 
 
+def test_a_type_of_an_earlier_cell_makes_what_is_on_the_device(kernel: Kernel) -> None:
+    kernel.check(SETUP + "Tensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n")
+    found = told(kernel, CELL.replace("X.to(device)", "Tensor(X.numpy()) + X.type(Tensor)"))
+
+    assert found["how"] == "trace" and isinstance(found["need"], int)
+
+
 def test_both_sides_in_one_operation_are_an_error_as_on_a_gpu(kernel: Kernel) -> None:
     kernel.check(SETUP)
 

@@ -1,0 +1,61 @@
+"""torch.cuda.FloatTensor and its like, from times before `device=`, where `cuda` means something else.
+
+Each has the name of torch's own, so that one which an earlier cell kept is the device's own wherever it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+_DTYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Bool", "Char")
+
+
+class TypeOnCuda(type):
+    """Called, it makes a tensor on cuda; asked, it tells what is one."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if len(args) == 1 and isinstance(args[0], torch.Tensor):
+            return args[0].detach().to("cuda", vars(cls)["dtype"])
+        made: torch.Tensor = torch.as_tensor(vars(cls)["host"](*args)).to("cuda")
+        return made
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype is vars(cls)["dtype"]
+
+
+def types_on_cuda() -> Iterator[tuple[str, TypeOnCuda]]:
+    """Each with the name that it has in torch.cuda."""
+    for name in (f"{dtype}Tensor" for dtype in _DTYPES):
+        host: Any = getattr(torch, name)
+        inside = {"__module__": "torch.cuda", "host": host, "dtype": host.dtype, "is_cuda": True, "is_sparse": False}
+        yield name, TypeOnCuda(name, (), inside | {"layout": torch.strided})
+
+
+def names_cuda(kind: object) -> bool | None:
+    """Whether a type, or its name, is one of cuda's; None where it is neither (a dtype)."""
+    name = kind if isinstance(kind, str) else f"{getattr(kind, '__module__', '')}.{getattr(kind, '__name__', '')}"
+    return name.startswith("torch.cuda.") if name.endswith("Tensor") and name.startswith("torch.") else None
+
+
+def on_host(kind: Any) -> Any:
+    """The host's type of the same values."""
+    name = kind if isinstance(kind, str) else kind.__name__
+    return getattr(torch, name.rpartition(".")[2])
+
+
+def default_type(real: Callable[[Any], None]) -> Callable[[Any], None]:
+    """`torch.set_default_tensor_type`, which sets a device besides a dtype."""
+
+    def set_default_tensor_type(kind: Any) -> None:
+        if names_cuda(kind):
+            real(on_host(kind))
+            torch.set_default_device("cuda")
+        else:
+            real(kind)
+            if torch.get_default_device().type == "cuda":
+                torch.set_default_device("cpu")
+
+    return set_default_tensor_type
