@@ -80,7 +80,7 @@ class FakeMachine:
         finally:
             self.log.append(f"released device {granted.devices[0].label}")
 
-    async def run(self, job: Job, granted: Granted, report: Report) -> Outcome:
+    async def run(self, job: Job, granted: Granted) -> Outcome:
         self.log.append("ran")
         return self.outcomes.pop(0)
 

@@ -68,7 +68,7 @@ class Machine(Protocol):
     def claim(self, job: Job, needed: Needed, report: Report) -> AbstractAsyncContextManager[Granted]:
         """Wait in the queue for a device where it fits, and hold it; after a move, hold what was taken before it."""
 
-    async def run(self, job: Job, granted: Granted, report: Report) -> Outcome:
+    async def run(self, job: Job, granted: Granted) -> Outcome:
         """Run the cell on what was granted, from its start or from its checkpoint, until it leaves."""
 
     async def go_on(self, left: Moved | Outgrown) -> None:
@@ -90,7 +90,7 @@ async def train(job: Job, machine: Machine, report: Report) -> Finished | Releas
     while True:
         async with machine.claim(job, needed, report) as granted:
             report(StateChange("running", device=", ".join(device.label for device in granted.devices)))
-            outcome = await machine.run(job, granted, report)
+            outcome = await machine.run(job, granted)
         if isinstance(outcome, Finished | Released):
             return outcome
         await machine.go_on(outcome)

@@ -95,6 +95,7 @@ def test_a_full_disk_is_said_and_the_training_goes_on(
             for verb in ("checkpoint", "release", "move"):
                 said = gpufit(env, verb, "full")
                 assert said.returncode == 2 and "No space left on device" in said.stderr, said
+                assert jobs(env)["full"]["state"] == "running"  # also after a release that came to nothing
             assert len(json.loads(gpufit(env, "status", "--json").stdout)["claims"]) == 1
             hold.touch()
             ran = kernel.finish(sent)

@@ -6,7 +6,6 @@ Each says at once what will happen, and then what came of it: a checkpoint only 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Literal
 
 import anyio
 
@@ -16,7 +15,7 @@ from ..jobs.events import ENDED_FIRST, WAITING, CouldNotSave, Saved, StateChange
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.paths import JobPaths
-from ..jobs.protocol import Answer
+from ..jobs.protocol import Answer, Wish
 from ..jobs.record import Record, read_record
 from ..jobs.state import LEFT, OVER
 from ..jobs.store import all_jobs, find_job
@@ -25,7 +24,6 @@ from ..jobs.watch import changes
 from ..jobs.words import saved
 from ..settings import Settings
 
-Wanted = Literal["checkpoint", "release", "move"]
 STARTING = 30.0  # seconds that a worker may take to import torch on a busy machine
 
 
@@ -39,7 +37,7 @@ def running_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
     raise NoJobMeant("runs")
 
 
-async def asked(job: Job, paths: JobPaths, verb: Wanted, to: str = "") -> AsyncIterator[str]:
+async def asked(job: Job, paths: JobPaths, verb: Wish, to: str = "") -> AsyncIterator[str]:
     """Ask, and say what happens; raises NotNow where the job goes on as it was."""
     record = read_record(paths)
     if record.state in OVER:
@@ -54,7 +52,7 @@ async def asked(job: Job, paths: JobPaths, verb: Wanted, to: str = "") -> AsyncI
         yield words
 
 
-async def _ask(job: Job, paths: JobPaths, record: Record, verb: Wanted, to: str) -> Answer:
+async def _ask(job: Job, paths: JobPaths, record: Record, verb: Wish, to: str) -> Answer:
     """Of a worker that is just replacing its image on another device, once that listens."""
     try:
         return await ask(job, record, verb, to)
@@ -71,7 +69,7 @@ async def _ask(job: Job, paths: JobPaths, record: Record, verb: Wanted, to: str)
     raise NotNow(job.name, "it is moving.")
 
 
-async def _outcome(job: Job, paths: JobPaths, verb: Wanted, asked: dict[str, int]) -> AsyncIterator[str]:
+async def _outcome(job: Job, paths: JobPaths, verb: Wish, asked: dict[str, int]) -> AsyncIterator[str]:
     reader = JournalReader(paths.journal, asked.get("after", 0))
     number = asked.get("number", 0)
     ended_first = False

@@ -9,20 +9,21 @@ from typing import Any, Literal
 from ..system.foreign import known, parsed_record
 
 PROTOCOL = 1
-WorkerVerb = Literal[
-    "state",
-    "interrupt",
-    "end",
-    "follow",
-    "outcome",  # answered when there is one
-    "collect",
-    "collected",
-    "checkpoint",
-    "release",
-    "move",
-    "resume",
-    "dismiss",
-]
+Wish = Literal["checkpoint", "release", "move"]
+Waking = Literal["resume", "dismiss"]  # of a suspended worker
+WorkerVerb = (
+    Literal[
+        "state",
+        "interrupt",
+        "end",
+        "follow",
+        "outcome",  # answered when there is one
+        "collect",
+        "collected",
+    ]
+    | Wish
+    | Waking
+)
 
 
 @dataclass(frozen=True)

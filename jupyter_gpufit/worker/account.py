@@ -18,7 +18,7 @@ from ..jobs.journal import Journal
 from ..jobs.live import Live
 from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, write_record
-from ..jobs.state import ENDED, State
+from ..jobs.state import State
 from ..system.identity import ProcessId
 from ..system.version import version
 from .output import Output
@@ -29,18 +29,17 @@ class Account:
     """The job's record, its journal, and the output that leads there."""
 
     def __init__(
-        self, paths: JobPaths, journal_limit: int, before: Record, step: Callable[[], int], *, moved_here: bool
+        self, paths: JobPaths, journal_limit: int, before: Record, step: Callable[[], int], *, state: State
     ) -> None:
         self._paths = paths
         self._step = step
-        self._holds_a_device = moved_here  # and moves until it runs
         self._end: StateChange | None = None
         self._end_in_journal = self._end_in_record = False
         epoch = next_epoch(paths)  # before the journal keeps back what room there is
         self.journal = Journal(paths.journal, journal_limit)
         self.output = Output(self._emit)
         self.record = Record(
-            state="moving" if moved_here else "starting",
+            state=state,
             since=time.time(),
             epoch=epoch,
             worker=ProcessId.of(os.getpid()),
@@ -62,9 +61,6 @@ class Account:
 
     def report(self, change: StateChange) -> None:
         """The job goes from one state to another."""
-        if self._holds_a_device and change.state in ("estimating", "queued", "starting"):
-            return
-        self._holds_a_device = False
         self.output.put(replace(change, epoch=self.record.epoch))
         self._write(self._at(change.state, change.reason, change.device))
 
@@ -84,8 +80,6 @@ class Account:
     def end(self, state: State, reason: str, *, suspended: bool = False) -> None:
         """The last word, also on a full disk; but of a worker that is suspended, and may be woken."""
         self.output.flush()
-        if self.record.state in ENDED:
-            return
         self._check_epoch()
         self.record = replace(self._at(state, reason, ""), suspended=suspended)
         self._end = StateChange(state, reason, epoch=self.record.epoch)
@@ -131,8 +125,6 @@ class Account:
         return replace(self.record, state=state, since=time.time(), reason=reason, device=device, step=self._step())
 
     def _write(self, record: Record) -> None:
-        if self.record.state in ENDED:
-            return
         self._check_epoch()
         self.record = record
         with suppress(OSError):  # the disk is full; the journal counts what is lost, and the next state may find room

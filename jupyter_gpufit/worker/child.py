@@ -26,15 +26,14 @@ import anyio
 from ..actions.stop import is_being_stopped
 from ..errors import GpufitError, LeavesAlready, NotNow, first_of
 from ..estimate.tracing.trace import import_what_traces
-from ..jobs.events import CouldNotSave, Failure, Note, ProgressMark, Saved, StateChange
+from ..jobs.events import CouldNotSave, Failure, Note, ProgressMark, Saved
 from ..jobs.handover import KEPT, Handover, kept, receive
 from ..jobs.job import Job
 from ..jobs.live import Memory
 from ..jobs.paths import JobPaths, socket_path
-from ..jobs.protocol import Answer, WorkerVerb
+from ..jobs.protocol import Answer, Waking, Wish
 from ..jobs.record import LastCheckpoint, read_record, unlock
 from ..jobs.result import descriptors
-from ..jobs.state import ENDED, LEFT
 from ..settings import load_settings
 from ..surroundings.travel import watch
 from ..system.processes import reproducible
@@ -44,6 +43,7 @@ from ..train import Finished, Released, train
 from .account import Account
 from .control import serve
 from .legacy import Legacy
+from .lifecycle import Asked, Close, Event, Interrupt, Life, Over, Reached, Settled, Tell, after, told
 from .main_thread import MainThread
 
 if TYPE_CHECKING:
@@ -126,13 +126,9 @@ class Worker:
         self.job = Job.from_json(self.paths.job.read_text())
         before = read_record(self.paths)
         steps = StepCounter(before.checkpoint.step if handover.resumes and before.checkpoint else 0)
-        self.account = Account(
-            self.paths,
-            self.settings.journal_limit,
-            before,
-            lambda: steps.step,
-            moved_here=handover.claim is not None,
-        )
+        life = Life("begun" if handover.claim is None else "arriving", resumes=handover.resumes)
+        limit = self.settings.journal_limit
+        self.account = Account(self.paths, limit, before, lambda: steps.step, state=told(life.phase))
         self._lock = handover.lock
         os.register_at_fork(after_in_child=self._let_go_of_lock)
         self.main = MainThread()
@@ -140,6 +136,8 @@ class Worker:
             name=self.job.name,
             settings=self.settings,
             paths=self.paths,
+            life=life,
+            take=self._take,
             handover=handover,
             epoch=self.account.record.epoch,
             process_env=process_env,
@@ -148,14 +146,9 @@ class Worker:
             steps=steps,
         )
         self.machine = WorkerMachine(self.training, self.main, self._settled)
-        self._given_up: Finished | Released = self._never_began
         if handover.interrupted or (handover.claim is not None and is_being_stopped(self.paths)):
             self.main.interrupt_at_once()  # what nobody could hear while this image began
         self._legacy = Legacy(self.account, self.paths)
-
-    @property
-    def _never_began(self) -> Finished:
-        return Finished("stopped", f"stopped before it {'went on' if self.training.handover.resumes else 'began'}")
 
     def _let_go_of_lock(self) -> None:
         """In a forked child, with which the job would look alive for as long as that lives."""
@@ -227,16 +220,34 @@ class Worker:
         return outcome
 
     async def _train(self) -> Finished | Released:
-        finished: Finished | Released = self._given_up
+        outcome: Finished | Released | None = None
         self._before_the_cell = anyio.CancelScope()
+        self._give_up()
         try:
             with self._before_the_cell:
-                finished = await train(self.job, self.machine, self.account.report)
-            if self._before_the_cell.cancelled_caught:
-                finished = self._given_up
+                outcome = await train(self.job, self.machine, lambda change: self._take(Reached(change)))
         except* Exception as group:
-            finished = self._how_it_ended(group)
-        return finished
+            outcome = self._how_it_ended(group)
+        outcome = outcome or self.training.life.given_up
+        assert outcome is not None
+        return outcome
+
+    def _take(self, event: Event) -> None:
+        """Have it happen: look into the table, and do what stands there."""
+        self.training.life, effects = after(self.training.life, event)
+        for effect in effects:
+            match effect:
+                case Tell(change):
+                    self.account.report(change)
+                case Interrupt():
+                    self.main.interrupt()
+                case Close(state, reason, suspended):
+                    self.account.end(state, reason, suspended=suspended)
+
+    def _give_up(self) -> None:
+        """End what goes before the cell, if it was given up."""
+        if self.training.life.given_up is not None:
+            self._before_the_cell.cancel()
 
     def _how_it_ended(self, group: ExceptionGroup[Exception]) -> Finished:
         """What cannot be done once the cell has ended takes nothing away from what it made."""
@@ -251,7 +262,6 @@ class Worker:
 
     async def _is_woken(self) -> bool:
         """Once it is released: whether its process was suspended, and somebody resumes it."""
-        self._given_up = self._never_began
         rest = self.machine.rest
         return rest is not None and await rest.until_woken(self.training)
 
@@ -268,7 +278,7 @@ class Worker:
         while True:
             await anyio.sleep(TICK)
             meter = self.training.meter
-            if meter is None or not self.training.running:
+            if meter is None or not self.training.life.runs:
                 continue
             try:
                 last = self._mark(meter, telling, last)
@@ -295,21 +305,17 @@ class Worker:
                 self.account.output.put(ProgressMark(self.training.steps.step, meter.used(), meter.peak()))
 
     def _settled(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
-        """A checkpoint is durable, or came to nothing; unless it leaves, the job runs on."""
+        """A checkpoint is durable, or came to nothing."""
         self.account.saved(event, last)
-        record = self.account.record
-        leaves = isinstance(event, Saved) and event.why in ("release", "move")
-        if record.state in ("saving", "moving") and not leaves and not self.machine.saver.leaving:
-            self.account.report(StateChange("running", device=record.device))
+        self._take(Settled(event.why, isinstance(event, Saved)))
 
     def _end(self, outcome: Finished | Released) -> None:
+        if self.training.life.has_ended:
+            return
         self._mark_last_progress()
-        if isinstance(outcome, Finished):
-            self.account.end(outcome.state, outcome.reason)
-        else:
-            self.account.end("released", outcome.reason, suspended=self.machine.rest is not None)
-            if self.machine.rest is not None:
-                unlock(self._lock)  # for everybody else it is a released job like any other
+        self._take(Over(outcome, suspended=self.machine.rest is not None))
+        if self.training.life.phase == "resting":
+            unlock(self._lock)  # for everybody else it is a released job like any other
         self._legacy.ended()
 
     # What a front may ask: control.Controlled -----------------------------------------------------------------------
@@ -318,29 +324,23 @@ class Worker:
         return asdict(self.account.record)
 
     def interrupt(self) -> None:
-        # One that leaves stands still: the interrupt strikes where it goes on, and nothing is lost by either.
-        if self.training.running or self.account.record.state in ("saving", "moving"):
-            self.main.interrupt()
-        else:
-            self._before_the_cell.cancel()
+        self._take(Asked("interrupt"))
+        self._give_up()
 
     def end(self) -> None:
         """End at once, also when the main thread is deep in C code that no interrupt reaches."""
-        if self.account.record.state not in LEFT:
-            self._end(Finished("stopped", "ended on request"))
+        self._end(Finished("stopped", "ended on request"))
         os._exit(1)
 
-    async def ask(self, verb: WorkerVerb, to: str) -> Answer:
+    async def ask(self, verb: Wish | Waking, to: str) -> Answer:
         """Have the job saved: what will happen, or why not."""
         from . import wishes, woken
 
-        if verb in ("resume", "dismiss"):
+        if verb == "resume" or verb == "dismiss":
             return woken.answer(self.training, self.machine.rest, self.account, self._lock, verb, to)
-        began = {"epoch": self.account.record.epoch, "after": self.account.journal.seq}
         try:
-            if self.training.running and self.machine.saver.is_open:
-                return await wishes.answer(self.training, self.machine.saver, verb, to, began)
-            return self._ask_before(verb)
+            account = self.account
+            return await wishes.answer(self.training, self.machine.saver, verb, to, account.record, account.journal.seq)
         except (GpufitError, OSError) as error:
             leaves = {"leaves": True} if isinstance(error, LeavesAlready) else {}
             return Answer(False, error.why if isinstance(error, NotNow) else str(error), leaves)
@@ -350,18 +350,8 @@ class Worker:
 
     def answered(self) -> None:
         if self.machine.rest is not None:
-            self.machine.rest.stir()
-        if isinstance(self._given_up, Released):
-            self._before_the_cell.cancel()
-
-    def _ask_before(self, verb: WorkerVerb) -> Answer:
-        name, state = self.job.name, self.account.record.state
-        if verb == "release" and self.account.record.checkpoint is not None and state not in ENDED:
-            from .wishes import released
-
-            self._given_up = released(name, self.account.record.checkpoint.step)
-            return Answer(True, f"{name} gives up its place; its checkpoint stays.")
-        raise NotNow(name, f"it is {state}, so there is nothing to save. To end it: gpufit stop {name}")
+            self.machine.rest.stir(self.training)
+        self._give_up()
 
     def result(self) -> tuple[list[int], list[int]] | None:
         return None if self.training.reply is None else descriptors(self.training.reply)

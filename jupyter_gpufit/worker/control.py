@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import SocketAttribute, UNIXSocketStream
 
-from ..jobs.protocol import PROTOCOL, Answer, WorkerRequest, WorkerVerb
+from ..jobs.protocol import PROTOCOL, Answer, Waking, Wish, WorkerRequest
 
 LONGEST_REQUEST = 64 << 10  # bytes
 MOST_CLIENTS = 128  # at once; each takes a descriptor, of which the cell wants some, too
@@ -34,7 +34,7 @@ class Controlled(Protocol):
     def result(self) -> tuple[list[int], list[int]] | None: ...
     def collected(self) -> None: ...
     async def outcome(self) -> dict[str, Any]: ...  # once there is one
-    async def ask(self, verb: WorkerVerb, to: str) -> Answer: ...
+    async def ask(self, verb: Wish | Waking, to: str) -> Answer: ...
     def answered(self) -> None: ...  # what was asked may now end this very socket
     def defect(self, error: Exception) -> None: ...  # of ours: to be noted where its user can find it
 

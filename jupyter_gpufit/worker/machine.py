@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import anyio
+from anyio.abc import TaskStatus
 
 from ..actions.request import request_for
 from ..checkpoint.files import newest_listed
@@ -38,6 +39,7 @@ from .children import end_children
 from .descriptors import have_some_of_our_own
 from .gaps import Gaps
 from .keeping import CellKeeps
+from .lifecycle import CellLeft, CellRuns, Delayed
 from .main_thread import MainThread
 from .on_device import on_device
 from .outgrown import Outgrowing
@@ -155,24 +157,25 @@ class WorkerMachine:
 
     # Run -------------------------------------------------------------------------------------------------------------
 
-    async def run(self, job: Job, granted: Granted, report: Report) -> Outcome:
+    async def run(self, job: Job, granted: Granted) -> Outcome:
         training = self.training
-        training.held, training.report = granted, report
+        training.held = granted
         if self.rest is not None:
             await self._end_rest(self.rest, granted)
-        outcomes: list[Outcome] = []
+        outcome: Outcome | None = None
         outgrowing = self._outgrowing = self._outgrowing or Outgrowing(
             training, job, for_job.allowed_for(job, training.devices)
         )
-        training.running = True
         try:
             async with anyio.create_task_group() as group:
 
-                async def leave() -> None:
-                    outcomes.append(await self.saver.serve(training.settings.checkpoint_every))
+                async def leave(*, task_status: TaskStatus[None]) -> None:
+                    nonlocal outcome
+                    outcome = await self.saver.serve(training.settings.checkpoint_every, task_status=task_status)
                     group.cancel_scope.cancel()  # the main thread stands still, and its call never ends
 
-                group.start_soon(leave)
+                await group.start(leave)
+                training.take(CellRuns())
                 group.start_soon(self.gaps.watch)
                 group.start_soon(Share(training, outgrowing).watch)
                 if self._cell is None:
@@ -181,24 +184,24 @@ class WorkerMachine:
                     self._cell = self.main.start(lambda: self._run(job, granted, outgrowing))
                 else:
                     self.saver.stay()
-                finished = await asyncio.wrap_future(self._cell)
-                outcomes.append(finished)
-                if outcomes[-1] != Finished("done"):
+                outcome = await asyncio.wrap_future(self._cell)
+                if outcome != Finished("done"):
                     await self.saver.settle()
                 group.cancel_scope.cancel()
         finally:
-            training.running = False
             self.saver.close()
-        if outcomes[-1] != Finished("done"):  # else nobody needs what is being written, and its end is this process's
+            training.take(CellLeft(outcome))
+        assert outcome is not None
+        if outcome != Finished("done"):  # else nobody needs what is being written, and its end is this process's
             await anyio.to_thread.run_sync(self.keeps.close)
-        if isinstance(outcomes[-1], Released) and training.settings.driver_suspend:
+        if isinstance(outcome, Released) and training.settings.driver_suspend:
             self.rest = await begin_rest(training)
-        if not isinstance(outcomes[-1], Finished) and self.rest is None:
+        if not isinstance(outcome, Finished) and self.rest is None:
             await anyio.to_thread.run_sync(trackers.close)
             await anyio.to_thread.run_sync(end_children)
             # Until this image is gone: whoever comes next must not find our context's memory still taken.
             self._left = HeldClaim(granted.claim.id, fcntl.fcntl(granted.fds[0], fcntl.F_DUPFD_CLOEXEC, 3))
-        return outcomes[-1]
+        return outcome
 
     def _run(self, job: Job, granted: Granted, outgrowing: Outgrowing) -> Finished | Outgrown:
         training = self.training
@@ -290,7 +293,7 @@ class WorkerMachine:
         if why == "automatic":
             training.note(f"The automatic checkpoint is {words}")
         else:
-            training.report(StateChange("moving" if why == "move" else "saving", words, labels(training.granted)))
+            training.take(Delayed(why, words))
 
     async def _end_rest(self, rest: Rest, granted: Granted) -> None:
         """Bring the suspended training back; where that cannot be, go on from the disk on what is held now."""

@@ -23,6 +23,7 @@ from ..snapshot.libraries import trackers
 from ..suspend.decide import KEPT_FREE, LeftAsleep, is_elsewhere, way_back, why_not
 from ..suspend.driver import Driver
 from ..units import format_bytes, format_duration
+from .lifecycle import Asked
 from .on_device import for_torch
 from .training import Training
 
@@ -37,27 +38,26 @@ class Rest:
 
     left: LeftAsleep
     collects: bool  # garbage, while it runs
-    woken: bool = False
-    dismissed: bool = False
     _driver: Driver | None = None
     _stirred: anyio.Event = field(default_factory=anyio.Event)
 
-    def stir(self) -> None:
+    def stir(self, training: Training) -> None:
         """Have what was decided done, once it was answered."""
-        if self.woken or self.dismissed:
+        if training.life.phase != "resting":
             self._stirred.set()
 
     async def until_woken(self, training: Training) -> bool:
         """Wait; False where the process shall end."""
         self._close()  # of a stay that was broken off in the queue
-        self.woken, self._stirred = False, anyio.Event()
+        self._stirred = anyio.Event()
         until = time.monotonic() + LONGEST
         while not self._stirred.is_set():
             with anyio.move_on_after(LOOK_EVERY):
                 await self._stirred.wait()
-            if not self._stirred.is_set() and (time.monotonic() > until or is_in_the_way(training)):
+            if training.life.phase == "resting" and (time.monotonic() > until or is_in_the_way(training)):
+                training.take(Asked("dismiss"))
                 return False
-        return self.woken
+        return not training.life.has_ended
 
     def prepare(self, training: Training) -> None:
         """Start what asks the driver, which takes seconds, while the job queues."""

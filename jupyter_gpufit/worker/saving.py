@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import anyio
+from anyio.abc import TaskStatus
 
 from ..errors import CannotSave, GpufitError, NotHere
 from ..jobs.events import ENDED_FIRST, WAITING, CouldNotSave, Saved, Why
@@ -122,7 +123,7 @@ class Saver:
 
     # The control thread ----------------------------------------------------------------------------------------------
 
-    async def serve(self, every: float) -> Leave:
+    async def serve(self, every: float, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> Leave:
         """Look after wishes until the job leaves by one of them; the clock's own come every so many seconds."""
         self._loop = asyncio.get_running_loop()
         # Called from the main thread, anyio would not know its loop where sniffio is installed, which looks here.
@@ -135,6 +136,7 @@ class Saver:
                 self._group.start_soon(self._look_ahead)
                 if every > 0:
                     self._group.start_soon(self._by_the_clock, every)
+                task_status.started()
                 await self._leaving.wait()
                 self._group.cancel_scope.cancel()
         finally:
@@ -142,19 +144,6 @@ class Saver:
             self._keeps.want(False)
         assert self._left is not None
         return self._left
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a wish can be met: the cell runs."""
-        return self._open
-
-    @property
-    def leaving(self) -> Why | None:
-        """By what it is on its way out already."""
-        for wish in (self._writing, self._wish):
-            if wish is not None and wish.leave is not None:
-                return wish.why
-        return None
 
     def ask(
         self,

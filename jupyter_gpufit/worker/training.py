@@ -6,7 +6,7 @@ The machine performs the steps (machine.py); who saves, suspends, outgrows or an
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,8 @@ from ..program import Program, hidden
 from ..settings import Settings
 from ..surroundings import modes
 from ..surroundings import travel as surroundings
-from ..train import Finished, Report
+from ..train import Finished
+from .lifecycle import Event, Life
 from .on_device import Meter
 from .output import Output
 from .shell import WorkerShell
@@ -43,7 +44,10 @@ class Training:
     shell: WorkerShell
     steps: StepCounter
     program: Program = field(init=False)
-    report: Report = lambda change: None  # of the run
+
+    # Where its life stands, and what has something happen to it; raises NotNow and LeavesAlready for what was asked
+    life: Life
+    take: Callable[[Event], None]
 
     # As what it goes on: another, where a suspended one is woken
     epoch: int
@@ -65,7 +69,6 @@ class Training:
 
     # How far it is
     pace: Pace = field(default_factory=Pace)
-    running: bool = False
     ended: Finished | None = None  # how the cell did; its variables are packed
 
     def __post_init__(self) -> None:

@@ -1,57 +1,62 @@
-"""What a front may wish of a running job: to be saved, to leave its device, to go on elsewhere."""
+"""What a front may wish of a job: to be saved, to leave its device, to go on elsewhere. Whether now: lifecycle.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..devices.device import Device, find_device
 from ..devices.here import read_devices_async
 from ..errors import LeavesAlready, NotNow
-from ..jobs.events import StateChange
-from ..jobs.protocol import Answer, WorkerVerb
+from ..jobs.protocol import Answer, Wish
+from ..jobs.record import Record
+from ..jobs.verbs import why_not
 from ..lab import Granted, Waiting, claim_now, open_lab
 from ..train import Moved, Released
+from .lifecycle import Asked, refusal
 from .saving import Saver, labels
 from .training import Training
 
 
-async def answer(training: Training, saver: Saver, verb: WorkerVerb, to: str, began: dict[str, int]) -> Answer:
-    """Have it done: what will happen, and, beside where the journal `began`, the wish's number in it."""
+async def answer(training: Training, saver: Saver, wish: Wish, to: str, record: Record, after: int) -> Answer:
+    """Have it done: what will happen, and its number in the journal `after` what stands there now."""
+    if why := why_not(wish, record):  # the front asked the same, of a record that may be old
+        raise NotNow(training.name, why)
+    _check(training, wish)
+    data: dict[str, Any] = {"epoch": record.epoch, "after": after}
     name = training.name
-    if verb == "checkpoint":
-        number, words = checkpoint(training, saver), f"{name} is saved at its next safe point, and goes on."
-    elif verb == "release":
-        number, words = release(training, saver), f"{name} is saved at its next safe point, and then leaves its device."
-    else:
-        number, there = await move(training, saver, to)
-        words = f"{name} holds {there}, and moves there from its next safe point."
-    return Answer(True, words, {**began, "number": number})
+    match wish:
+        case "checkpoint":
+            training.take(Asked("checkpoint"))
+            number, words = saver.ask("asked"), "is saved at its next safe point, and goes on."
+        case "release":
+            place = None if record.checkpoint is None else _released(name, record.checkpoint.step)
+            training.take(Asked("release", place=place))
+            if training.life.given_up is not None:
+                return Answer(True, f"{name} gives up its place; its checkpoint stays.", data)
+            if not training.life.runs:
+                return Answer(True, f"{name} is saved, and leaves its device.", data)
+            number = saver.ask("release", lambda step: _released(name, step))
+            words = "is saved at its next safe point, and then leaves its device."
+        case "move":
+            number, there = await _move(training, saver, to)
+            words = f"holds {there}, and moves there from its next safe point."
+    return Answer(True, f"{name} {words}", {**data, "number": number})
 
 
-def checkpoint(training: Training, saver: Saver) -> int:
-    """Have the job saved at its next safe point; the checkpoint's number."""
-    if saver.leaving is None:
-        training.report(StateChange("saving", "at its next safe point", labels(training.granted)))
-    return saver.ask("asked")
+def _check(training: Training, wish: Wish) -> None:
+    if (refused := refusal(training.life, wish)) is not None:
+        raise LeavesAlready(training.name) if refused.leaves else NotNow(training.name, refused.why)
 
 
-def release(training: Training, saver: Saver) -> int:
-    """Have it saved, and leave the device."""
-    if saver.leaving != "release":
-        _refuse_if_leaving(training, saver)
-    training.report(StateChange("saving", "at its next safe point, to be released", labels(training.granted)))
-    return saver.ask("release", lambda step: released(training.name, step))
-
-
-def released(name: str, step: int) -> Released:
+def _released(name: str, step: int) -> Released:
     """The outcome, in the words that the notebook shows."""
     return Released(f"released at step {step:,}; `%gpufit resume {name}` goes on")
 
 
-async def move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
+async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     """Claim the device, then have the job saved and gone on with there; the checkpoint's number, and the device."""
-    _refuse_if_leaving(training, saver)
     devices = await read_devices_async(training.settings)
     assert training.request is not None
     request = replace(training.request, gpu=_targets(devices, to, training.granted, training.name))
@@ -59,17 +64,14 @@ async def move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     if isinstance(held, Waiting):
         which = f"{to} is not" if to else "no other device is"
         raise NotNow(training.name, f"{which} to be had at once ({held}).")
-    if not training.running or saver.leaving is not None:  # since the claim was asked for
+    try:
+        _check(training, "move")  # the training went on while the claim was asked for
+    except BaseException:
         held.give_back()
-        raise LeavesAlready(training.name)
+        raise
     there = labels(held.granted)
-    training.report(StateChange("moving", f"to {there}, from its next safe point", labels(training.granted)))
+    training.take(Asked("move", there))
     return saver.ask("move", lambda step: Moved(held.granted), held.give_back), there
-
-
-def _refuse_if_leaving(training: Training, saver: Saver) -> None:
-    if saver.leaving is not None:
-        raise LeavesAlready(training.name)
 
 
 def _targets(devices: Sequence[Device], to: str, here: Granted, name: str) -> str:

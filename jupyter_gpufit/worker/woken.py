@@ -8,21 +8,21 @@ from typing import Any
 from ..errors import GpufitError
 from ..jobs.epoch import current_epoch
 from ..jobs.handover import note_start, noted_start
-from ..jobs.protocol import Answer, WorkerVerb
+from ..jobs.protocol import Answer, Waking
 from ..jobs.record import lock
 from ..suspend.waking import GoOn, of_a_worker
 from .account import Account
+from .lifecycle import Asked
 from .rest import Rest
 from .training import Training
 
 
-def answer(training: Training, rest: Rest | None, account: Account, fd: int, verb: WorkerVerb, to: str) -> Answer:
+def answer(training: Training, rest: Rest | None, account: Account, fd: int, verb: Waking, to: str) -> Answer:
     """Go on (resume) or end (dismiss); `fd`: of the job's lock, which a resting worker does not hold."""
-    state = account.record.state
-    if rest is None or state != "released":
-        return Answer(False, f"it is {state}. To follow it: %gpufit attach {training.name}")
+    if rest is None or training.life.phase != "resting":
+        return Answer(False, f"it is {account.record.state}. To follow it: %gpufit attach {training.name}")
     if verb == "dismiss":
-        rest.dismissed = True
+        training.take(Asked("dismiss"))
         return Answer(True)
     try:
         why = _begin_again(training, account, fd, GoOn.from_json(to))
@@ -30,7 +30,7 @@ def answer(training: Training, rest: Rest | None, account: Account, fd: int, ver
             rest.prepare(training)
     except (GpufitError, OSError, ValueError) as error:
         why = str(error)
-    rest.woken, rest.dismissed = not why, bool(why)
+    training.take(Asked("dismiss" if why else "resume"))
     return Answer(False, why, {"ends": True}) if why else Answer(True)
 
 

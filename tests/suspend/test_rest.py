@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
 
 from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.protocol import Waking
 from jupyter_gpufit.suspend.decide import LeftAsleep
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB
 from jupyter_gpufit.worker import rest
+from jupyter_gpufit.worker.lifecycle import Asked, Event, Life, after
 from jupyter_gpufit.worker.rest import Rest
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +26,13 @@ def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(rest, "LOOK_EVERY", 0.01)
     paths = JobPaths(tmp_path)
     paths.epoch.write_text("3")
-    return SimpleNamespace(paths=paths, epoch=3)
+    training = SimpleNamespace(paths=paths, epoch=3, life=Life("resting"))
+
+    def take(event: Event) -> None:
+        training.life, _ = after(training.life, event)
+
+    training.take = take
+    return training
 
 
 def resting() -> Rest:
@@ -32,24 +40,25 @@ def resting() -> Rest:
 
 
 async def test_until_it_is_woken_or_dismissed(training: Any) -> None:
-    for woken in (True, False):
-        stay = resting()
+    for verb in get_args(Waking):
+        stay, training.life = resting(), Life("resting")
         async with anyio.create_task_group() as group:
 
-            async def decide(stay: Rest = stay, woken: bool = woken) -> None:
+            async def decide(stay: Rest = stay, verb: Waking = verb) -> None:
                 await anyio.lowlevel.checkpoint()
-                stay.woken, stay.dismissed = woken, not woken
-                stay.stir()
+                training.take(Asked(verb))
+                stay.stir(training)
 
             group.start_soon(decide)
             with anyio.fail_after(60):
-                assert await stay.until_woken(training) is woken
+                assert await stay.until_woken(training) is (verb == "resume")
 
 
 async def test_or_for_as_long_as_it_may(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "LONGEST", 0.0)
     with anyio.fail_after(60):
         assert not await resting().until_woken(training)
+    assert training.life.phase == "released"  # whoever would wake it now is refused
 
 
 @pytest.mark.parametrize("what", ["another epoch", "cleaned", "memory"])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -14,13 +14,14 @@ from jupyter_gpufit.jobs import record
 from jupyter_gpufit.jobs.epoch import next_epoch
 from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
 from jupyter_gpufit.jobs.paths import JobPaths
-from jupyter_gpufit.jobs.protocol import Answer, WorkerVerb
+from jupyter_gpufit.jobs.protocol import Answer, Waking
 from jupyter_gpufit.jobs.record import Record, take_lock, unlock
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.suspend.decide import LeftAsleep
 from jupyter_gpufit.suspend.waking import GoOn, of_a_worker
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.worker import woken
+from jupyter_gpufit.worker.lifecycle import Event, Life, after
 from jupyter_gpufit.worker.rest import Rest
 from jupyter_gpufit.worker.training import Training
 
@@ -45,6 +46,10 @@ class Stage:
     record: Record = field(default_factory=lambda: Record(state="released", since=0.0, epoch=1))
     settings: Settings = HERE
     name: str = "bert"
+    life: Life = field(default_factory=lambda: Life("resting"))
+
+    def take(self, event: Event) -> None:
+        self.life, _ = after(self.life, event)
 
     @property
     def went_on(self) -> dict[str, Any]:
@@ -55,7 +60,7 @@ class Stage:
     def begin_again(self) -> None:
         self.record = replace(self.record, state="starting", epoch=next_epoch(self.paths))
 
-    def ask(self, lock: int, verb: WorkerVerb = "resume", settings: Settings = HERE) -> Answer:
+    def ask(self, lock: int, verb: Waking = "resume", settings: Settings = HERE) -> Answer:
         wanted = GoOn("cpu:1", 5, "needs 5 bytes", 3, of_a_worker(settings))
         return woken.answer(cast(Any, self), self.rest, cast(Any, self), lock, verb, wanted.to_json())
 
@@ -82,13 +87,13 @@ def test_it_goes_on_once_as_the_next_epoch_with_what_it_was_told(stage: Stage, l
     assert stage.ask(lock, settings=replace(HERE, widget="never")).ok  # which no worker goes by
     told = {"gpu": "cpu:1", "needed": 5, "why": "needs 5 bytes", "outgrew": 3}
     assert stage.went_on == {"epoch": 2, **told, "resumes": True}
-    assert stage.rest is not None and stage.rest.woken
+    assert stage.life.phase == "begun"
     start = noted_start(stage.paths)
     assert (start.needed, start.outgrew, start.gpu) == (5, 3, "")  # another device is for this time
-    for verb in ("resume", "dismiss"):
+    for verb in get_args(Waking):
         again = stage.ask(lock, verb)
         assert (again.ok, again.data, again.why.split(".")[0]) == (False, {}, "it is starting")
-    assert not stage.rest.dismissed
+    assert stage.life.phase == "begun"
 
 
 def test_it_ends_where_somebody_else_has_the_job_or_had_it(
@@ -100,14 +105,16 @@ def test_it_ends_where_somebody_else_has_the_job_or_had_it(
     assert (answer.ok, answer.data) == (False, {"ends": True}) and "it runs already" in answer.why
     next_epoch(stage.paths)
     os.close(other)
+    stage.life = Life("resting")
     assert stage.ask(lock).why == "another worker has gone on with it since"
-    assert stage.rest is not None and stage.rest.dismissed and not stage.rest.woken and not stage.went_on
+    assert stage.life.phase == "released" and not stage.went_on
 
 
 def test_it_ends_where_other_settings_hold_and_where_it_is_asked_to(stage: Stage, lock: int) -> None:
     other = stage.ask(lock, settings=replace(HERE, lab="/elsewhere", checkpoint_every=5.0))
     assert other.why == "other settings hold here (lab, checkpoint_every)" and other.data == {"ends": True}
+    stage.life = Life("resting")
     assert stage.ask(lock, "dismiss").ok
-    assert stage.rest is not None and stage.rest.dismissed and not stage.went_on
-    stage.rest = None
+    assert stage.life.phase == "released" and not stage.went_on
+    stage.life, stage.rest = Life("resting"), None
     assert not stage.ask(lock, "dismiss").ok

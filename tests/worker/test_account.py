@@ -57,7 +57,7 @@ def told(lines: list[str]) -> list[Event]:
 
 
 def test_an_end_that_the_disk_refuses_is_kept_until_it_takes_it(paths: JobPaths) -> None:
-    account = Account(paths, MiB, Record(state="starting", since=0.0), lambda: 7, moved_here=False)
+    account = Account(paths, MiB, Record(state="starting", since=0.0), lambda: 7, state="starting")
     account.report(StateChange("running"))
     filler = fill(account, paths)
     failure = Failure("KeyError", "'x'", ("KeyError",))

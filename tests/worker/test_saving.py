@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.lowlevel
 import pytest
+from anyio.abc import TaskStatus
 
 from jupyter_gpufit.errors import CannotSave, NotHere, NotSaved
 from jupyter_gpufit.jobs.events import CouldNotSave, Saved, Why
@@ -138,12 +139,11 @@ async def training(disk: Disk | None = None, every: float = 0.0) -> AsyncIterato
     saver = Saver(disk, AnyThread(), settled, lambda why, words: said.append(words), defects.append)
     stage = Stage(disk, saver, told, newest, said, anyio.Event())
 
-    async def serve() -> None:
-        stage.left.append(await saver.serve(every))
+    async def serve(*, task_status: TaskStatus[None]) -> None:
+        stage.left.append(await saver.serve(every, task_status=task_status))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(serve)
-        await until(lambda: saver.is_open)
+        await group.start(serve)
         yield stage
         group.cancel_scope.cancel()
     for future in disk.writing:
@@ -197,7 +197,6 @@ async def test_a_release_joins_a_wish_and_the_main_thread_never_goes_on() -> Non
     async with training() as stage:
         number = stage.saver.ask("asked")
         assert stage.saver.ask("release", lambda step: Released(f"at {step}")) == number
-        assert stage.saver.leaving
         await stage.safe_point()
         assert not stage.gone_on
         assert stage.saver.ask("asked") == number  # it is being saved
@@ -217,7 +216,7 @@ async def test_a_move_that_cannot_be_saved_gives_the_target_back_and_trains_on(e
         await stage.until_told(1)
         assert isinstance(stage.told[0], CouldNotSave) and str(error) in stage.told[0].reason
         await until(lambda: bool(stage.gone_on))
-        assert given_back and not stage.left and not stage.saver.leaving
+        assert given_back and not stage.left
 
 
 async def test_what_cannot_be_prepared_is_said_whatever_it_is_and_the_next_wish_tries_again() -> None:
