@@ -115,6 +115,7 @@ def test_all_are_named_at_once() -> None:
         "big = [1 << 70, -(1 << 40), 140_000_000_000_000] * 100",
         "from IPython.display import DisplayHandle; shown = DisplayHandle()",
         "it = (n for n in range(3)); next(it)",
+        "import torch; f = [torch.sum, torch.softmax, len, [].append, dict.fromkeys, torch.Tensor.add_]",
         "import sys; w, f = sys.stdout.write, sys.stderr.flush",
         TORCH + "nodecay = {'ids': {id(p) for p in model.parameters()}}",
         TORCH + "scalers = [torch.amp.GradScaler('cpu', enabled=e) for e in (True, False)]",

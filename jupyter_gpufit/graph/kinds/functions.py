@@ -7,10 +7,9 @@ library defines goes by name, or, where it has none (a decorator's inner functio
 from __future__ import annotations
 
 import functools
+import pickle
 import sys
 from enum import Enum
-from importlib import import_module
-from pickle import whichmodule
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -76,16 +75,13 @@ def fill_function(fn: FunctionType, state: tuple[Any, ...]) -> None:
 
 def reduce_builtin(fn: BuiltinFunctionType, pickler: Pickler) -> Reduced:
     """One of a module must be found there; one that somebody has replaced since is nowhere to be found."""
-    if fn.__self__ is not None and not isinstance(fn.__self__, ModuleType):
+    name = fn.__reduce__()
+    if not isinstance(name, str):
         return NotImplemented  # a method, which goes with its object
-    try:
-        module = whichmodule(fn, fn.__qualname__)  # type: ignore[no-untyped-call]
-        found = functools.reduce(getattr, fn.__qualname__.split("."), import_module(module))
-    except (ImportError, AttributeError):
-        found = None
-    if found is fn:
+    module = pickle.whichmodule(fn, name)  # type: ignore[attr-defined]
+    if getattr(sys.modules.get(module), name, None) is fn:
         return NotImplemented
-    return pickler.refuse(fn, f"the {fn.__qualname__}() of Python's own, in whose place there is another one by now.")
+    return pickler.refuse(fn, f"the {name}() of Python's own, in whose place there is another one by now.")
 
 
 def reduce_cell(cell: CellType, pickler: Pickler) -> Reduced:
