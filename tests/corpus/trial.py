@@ -15,11 +15,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from jupyter_gpufit.jobs.record import Record, read_record
+from jupyter_gpufit.jobs.state import BEFORE
+from jupyter_gpufit.jobs.state import ENDED as ENDED_STATES
+from jupyter_gpufit.jobs.store import all_jobs
+from jupyter_gpufit.settings import Settings
 from tests.corpus.digest import CALL, differences, read_digest
 from tests.corpus.program import Program
 from tests.kernels import Kernel, Ran, environment, running_kernel
@@ -235,29 +240,31 @@ def _go_on(kernel: Kernel, program: Program, home: Path, trial: Trial) -> _Seen 
 
 def _saved(home: Path, trial: Trial) -> str:
     """Have the job saved and killed; why not, if not."""
-    env = _env(home)
     until = time.monotonic() + PATIENCE
-    while (record := _record(env)) is None or record["state"] in ("estimating", "queued", "starting"):
+    while (record := _record(home)) is None or record.state in BEFORE:
         if time.monotonic() > until:
             return "it never began"
-        time.sleep(0.02)  # the state is in a file of another process
+        time.sleep(0.05)  # the state is in a file of another process
     began = time.monotonic()
-    done = _gpufit(env, "checkpoint", NAME)
+    done = _gpufit(_env(home), "checkpoint", NAME)
     trial.seconds["saved"] = time.monotonic() - began
-    record = _record(env)
-    if record is None or record["state"] in ("done", "failed", "stopped"):
+    record = _record(home)
+    if record is None or record.state in ENDED_STATES:
         return ENDED if done.returncode else "ended right after it was saved"
     if done.returncode:
-        _gpufit(env, "stop", NAME)
+        _gpufit(_env(home), "stop", NAME)
         return f"not saved: {(done.stderr or done.stdout).strip()[-300:]}"
-    os.kill(int(record["pid"]), signal.SIGKILL)
+    assert record.worker is not None
+    os.kill(record.worker.pid, signal.SIGKILL)
     return ""
 
 
-def _record(env: Mapping[str, str]) -> dict[str, Any] | None:
-    found = json.loads(_gpufit(env, "jobs", "--json").stdout or "[]")
-    mine = [job for job in found if job["name"] == NAME]
-    return mine[-1] if mine else None
+def _record(home: Path) -> Record | None:
+    """Of the only job of this home, once it is there."""
+    with suppress(OSError):
+        for _, paths in all_jobs(Settings(data=str(home / ".local/share/gpufit"))):
+            return read_record(paths)
+    return None
 
 
 def _gpufit(env: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -35,7 +35,7 @@ from ..tracing.trace import ask_child
 from .ask import Ask
 from .look import look, main_module, opened_privately
 from .target import EstimateTarget, largest_of, target_of
-from .worth import may_train, may_train_with
+from .worth import may_start_programs, may_train, may_train_with
 
 # A CPU's kernels take more than a GPU's: blocked copies for oneDNN, attention's scores.
 SLOT_MARGIN = 0.5
@@ -104,9 +104,10 @@ async def estimate_in(
 def estimate_job(cell: Cell, devices: Sequence[Device], settings: Settings, stop: int | None = None) -> Found:
     """Trace the cell for the device it will probably get. Forks; `stop`: see trace_cell."""
     try:
-        if not _may_train(cell, settings.estimate_limit, stop):
-            return None
-        return _estimate(cell, target_of(settings, largest_of(devices)), settings, stop)
+        target = target_of(settings, largest_of(devices))
+        if _may_train(cell, settings.estimate_limit, stop):
+            return _estimate(cell, target, settings, stop)
+        return None if target.kind == "slot" or may_start_programs(cell.source) else _nothing(target)
     except Exception as error:  # a defect of ours, or what a user's object does when it is opened
         return f"{type(error).__name__}: {error}"
 
@@ -134,6 +135,15 @@ def _estimate(cell: Cell, target: EstimateTarget, settings: Settings, stop: int 
         estimate = on_slot(estimate)
     estimate = corrected(estimate, target.kind, lessons(settings, answer.key))
     return Estimated(estimate, target.kind, answer.key)
+
+
+def _nothing(target: EstimateTarget) -> Estimated:
+    """For a cell that was not traced, since nothing in it could use a GPU."""
+    context, card = target.context.bytes, target.card
+    none = Estimate(
+        card=card.name, card_total=card.total, how="nothing", context=context, low=context, reasons=(NO_GPU,)
+    )
+    return Estimated(none, target.kind, "")
 
 
 def on_slot(estimate: Estimate) -> Estimate:

@@ -20,6 +20,7 @@ _WITHOUT = frozenset(
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _TORCH = re.compile(r"\b(torch|cuda|Trainer)\b")
 _TRAINS = re.compile(r"\.backward\(")
+_PROGRAMS = re.compile(r"\b(system|getoutput|run_cell_magic|run_line_magic|subprocess|p?open|Popen|multiprocessing)\b")
 _MOST_LOOKED_AT = 1000  # values; a namespace with more is not looked through
 
 
@@ -34,6 +35,11 @@ def may_train(source: str) -> bool | None:
     if any(map(_may_use_torch, _imported(tree))):
         return True
     return None if any(isinstance(node, ast.Call) for node in ast.walk(tree)) else False
+
+
+def may_start_programs(source: str) -> bool:
+    """Whether the cell may start a program, of which nothing is known here; after IPython's transformer."""
+    return _PROGRAMS.search(source) is not None
 
 
 def may_train_with(values: Mapping[str, Any]) -> bool:

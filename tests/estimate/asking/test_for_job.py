@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.estimate.asking import for_job
 from jupyter_gpufit.estimate.reckoning.report import NO_GPU, Estimate
+from jupyter_gpufit.graph.memory import GraphMemory
+from jupyter_gpufit.graph.wire import seal
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB, MiB
@@ -24,6 +28,25 @@ def test_a_stop_in_the_moment_in_which_the_estimate_ends_is_a_stop(monkeypatch: 
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(for_job.estimate_in(ends_and_is_cancelled, cast(Any, None), [], Settings()))
+
+
+@pytest.mark.parametrize(
+    "source, devices, claimed",
+    [
+        ("print(1)", [fake_device()], "a small part"),
+        ("get_ipython().system('python train.py')", [fake_device()], "a whole device"),  # it may use the GPU
+        ("print(1)", [fake_device("cpu:0", label="cpu:0", kind="slot")], "a whole device"),  # all memory is the slot's
+    ],
+)
+def test_a_cell_in_which_nothing_could_use_a_gpu_is_known_by_its_text(
+    source: str, devices: list[Device], claimed: str, tmp_path: Path
+) -> None:
+    memory = GraphMemory(())
+    cell = for_job.Cell(source, seal({"names": []}, b""), memory)
+
+    needed = for_job.needed_of(for_job.estimate_job(cell, devices, Settings(data=str(tmp_path))), devices)
+
+    assert claimed == ("a whole device" if needed.memory is None else "a small part")
 
 
 def test_a_cell_that_uses_no_gpu_leaves_nearly_all_of_it_to_others() -> None:
