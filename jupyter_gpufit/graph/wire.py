@@ -66,7 +66,7 @@ _HOMES: dict[
     "delegates": ("program.running.delegates", "Delegate"),
     "managers": ("program.running.managers", "Again Entered NumpyErrors Recipe"),
     "program": ("program.values", "FrameRecord GeneratorRecord Unit"),
-    "slot": ("cuda.slot.streams", "SlotEvent SlotStream"),
+    "streams": ("cuda.surface.streams", "OneEvent OneStream"),
     "saved.arrived": ("snapshot.arrived", "NeededAgain"),
     "saved.autograd": ("snapshot.kinds.autograd", "look_at split_again"),
     "saved.caches": ("snapshot.kinds.caches", "fill_cached make_cached"),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kernels import Kernel, Ran
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
 pytest.importorskip("matplotlib")
 
 SET_UP = """

@@ -4,8 +4,7 @@ Inside `as_slot`, `cuda` in user code means the slot, on which training really r
 
 side.py      which side a tensor is on, the slot's or the host's
 mode.py      torch's functions (device=, .to, .cuda, x.device), by a TorchFunctionMode
-answers.py   torch.cuda and torch.accelerator, and streams.py the streams and events there
-replace.py   puts the answers in place, and a refusal by name for all that has none
+answers.py   what it says of itself in torch.cuda (see ../surface); what has no answer is refused by name
 around.py    autocast, threads, backward, the default device, torch.load, torch.compile
 budget.py    the memory that the cell takes, and the error that ends it
 
@@ -20,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from ...devices import sides
-from .answers import Answers
+from ..surface.replace import cuda_replacements, or_refused, replaced
+from .answers import SlotAnswers
 from .around import loading, run_uncompiled, torch_replacements
 from .budget import Budget
 from .mode import SlotMode
-from .replace import cuda_replacements, replaced
 
-__all__ = ["Answers", "Budget", "SlotMode", "as_slot", "standing_in"]
+__all__ = ["Budget", "SlotAnswers", "SlotMode", "as_slot", "standing_in"]
 
 
 @contextmanager
@@ -37,19 +36,22 @@ def as_slot(name: str, budget: int, whole: int = 0) -> Iterator[Budget]:
     of the cell should be loaded inside, so that what they imported by name from torch.cuda is the slot's.
     """
     watched = Budget(name, budget, whole)
-    with standing_in(SlotMode(watched), Answers(watched)), watched.watched():
+    with standing_in(SlotMode(watched), SlotAnswers(watched)), watched.watched():
         sides.is_used = True
         yield watched
 
 
 @contextmanager
-def standing_in(mode: SlotMode, answers: Answers) -> Iterator[None]:
+def standing_in(mode: SlotMode, answers: SlotAnswers) -> Iterator[None]:
     """Let `cuda` mean what `mode` takes it for and `answers` answers for, in this process; no memory is watched."""
     with ExitStack() as stack:
         compiling = stack.enter_context(ExitStack())
         if "torch._dynamo" in sys.modules:  # a model may have come compiled; importing the compiler would take seconds
             run_uncompiled(compiling)
-        for replacement in [*cuda_replacements(answers), *torch_replacements(mode, compiling)]:
+        for replacement in [
+            *cuda_replacements(answers, or_refused(lambda: answers.slot)),
+            *torch_replacements(mode, compiling),
+        ]:
             stack.enter_context(replaced(*replacement))
         stack.enter_context(_no_gpus())
         stack.enter_context(loading(mode.budget.slot, lambda: answers.stands_for_gpu))

@@ -20,11 +20,12 @@ from torch.utils._device import DeviceContext
 
 from ...devices import sides
 from ...errors import NotOnASlot
+from ..surface.asker import asked_by_torch, asker
+from ..surface.streams import OneEvent, OneStream
 from .mode import SlotMode
-from .side import CPU, CPU_AS_DEFAULT, SLOT, asked_by_torch, asker, note, side_named, side_of
-from .streams import SlotEvent, SlotStream
+from .side import CPU, CPU_AS_DEFAULT, SLOT, note, side_named, side_of
 
-_BETWEEN = ("torch.", "jupyter_gpufit.cuda.slot")
+_BETWEEN = ("torch.", "jupyter_gpufit.cuda.")
 _PINS = "torch.utils.data._utils.pin_memory"
 _BEFORE_ALL = 0  # the priority of a package in torch.serialization; the CPU's is 10
 
@@ -45,8 +46,8 @@ def torch_replacements(mode: SlotMode, compiling: ExitStack) -> Iterator[Replace
     lazy: Any = vars(torch.nn.parameter)["UninitializedTensorMixin"]
     yield lazy, "materialize", _where_it_was(lazy.materialize)
     yield torch, "Generator", _generator(slot)
-    yield torch, "Event", SlotEvent
-    yield torch, "Stream", SlotStream
+    yield torch, "Event", OneEvent
+    yield torch, "Stream", OneStream
     yield torch, "compile", _uncompiled(torch.compile, compiling, slot)
     yield torch.cuda, "_lazy_init", _last_resort(slot)
     if torch.distributed.is_available():

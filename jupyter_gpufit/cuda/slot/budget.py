@@ -20,6 +20,7 @@ from typing import Protocol
 import torch
 
 from ...units import format_bytes
+from ..surface.answers import DeviceMemory
 
 PERIOD = 0.05  # seconds between two looks at the memory
 
@@ -39,23 +40,10 @@ _NOT_TO_BE_CUT = frozenset({"jupyter_gpufit", "IPython", "traitlets"}) | {
 }
 
 
-class SlotRoom(Protocol):
+class SlotRoom(DeviceMemory, Protocol):
     """The memory that `cuda` stands for: a slot's Budget, or a notebook's (notebook/cuda/expected.py)."""
 
     slot: str  # its name; empty: in a notebook's own process
-
-    @property
-    def total(self) -> int:
-        """Bytes."""
-
-    def used(self) -> int:
-        """Bytes in use."""
-
-    def recent_peak(self) -> int:
-        """The most since `forget_peak`."""
-
-    def forget_peak(self) -> None:
-        """Begin to count anew."""
 
     def check(self, asked: int) -> None:
         """Refuse what can never be had."""

@@ -19,9 +19,10 @@ from torch.utils import _device
 
 from ...devices.sides import Side
 from ...errors import NotOnASlot
+from ..surface.asker import asked_by_torch
 from ..types import names_cuda, on_host
 from .budget import SlotRoom
-from .side import CPU, CPU_AS_DEFAULT, SLOT, any_on_slot, asked_by_torch, note, side_named, side_of
+from .side import CPU, CPU_AS_DEFAULT, SLOT, any_on_slot, note, side_named, side_of
 
 Function = Callable[..., Any]
 Arguments = tuple[Any, ...]

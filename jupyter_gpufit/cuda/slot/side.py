@@ -8,8 +8,6 @@ the slot gets the slot's note; all that carries none (a loader's batch, what was
 
 from __future__ import annotations
 
-import sys
-
 import torch
 
 from ...devices import sides
@@ -21,9 +19,6 @@ CPU = torch.device("cpu")  # what torch is told
 
 # What the default device "cuda" becomes. Torch takes it for the CPU, and it still differs from a default of "cpu".
 CPU_AS_DEFAULT = torch.device("cpu", 0)
-
-# Modules through which a question passes.
-_BETWEEN = ("jupyter_gpufit.cuda.slot", "jupyter_gpufit.cuda.types", "torch.utils._device")
 
 
 def any_on_slot() -> bool:
@@ -68,22 +63,3 @@ def side_named(device: object, slot: str) -> Side | None:
             f"The device {found}", slot, "invalid device ordinal: the slot is the only device and is cuda:0."
         )
     return "slot" if found.type == "cuda" else "host" if found.type == "cpu" else None
-
-
-def asked_by_torch(*but_not: str) -> bool:
-    """Whether torch (or this package) asks, and not the user's code, a library of theirs, or a module of `but_not`.
-
-    Torch must see the CPU, to choose as it would have chosen for the CPU, bit for bit. Some of its modules only pass on
-    what the user said.
-    """
-    module = asker()
-    return module.startswith(("torch.", "jupyter_gpufit.")) and not module.startswith(but_not)
-
-
-def asker() -> str:
-    """The module of the innermost frame that is not a mode's."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(_BETWEEN):
-        frame = frame.f_back
-    # With the dot, torch itself is found by the prefix that excludes torchvision.
-    return f"{frame.f_globals.get('__name__')}."

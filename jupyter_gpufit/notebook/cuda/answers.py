@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
-from ...cuda.slot.answers import Answers, SlotProperties
+from ...cuda.slot.answers import SlotAnswers
+from ...cuda.surface.answers import Answers
 from ...devices import sides
+from ...devices.card import Card
 from ...surroundings import generators
 from .expected import Expected
 
 
-class NotebookAnswers(Answers):
+class NotebookAnswers(SlotAnswers):
     """Of a GPU from NVML and its data sheet; of a slot as in a worker."""
 
     def __init__(self, expected: Expected) -> None:
@@ -22,6 +26,14 @@ class NotebookAnswers(Answers):
         device = self._expected.device
         return device is not None and device.kind != "slot"
 
+    @property
+    def card(self) -> Card:
+        if self._expected.device is None:
+            raise RuntimeError("No CUDA GPUs are available")
+        if self.stands_for_gpu:
+            return self._expected.card
+        return replace(super().card, name=f"CPU slot {self._expected.device.label}")
+
     def is_available(self) -> bool:
         return super().is_available() and self._expected.device is not None
 
@@ -31,33 +43,11 @@ class NotebookAnswers(Answers):
     def device_count(self) -> int:
         return int(self._expected.device is not None)
 
-    def get_device_name(self, device: object = None) -> str:
-        self._check(device)
-        if self._expected.device is None:
-            raise RuntimeError("No CUDA GPUs are available")
-        label = self._expected.device.label
-        return self._expected.card.name if self.stands_for_gpu else f"CPU slot {label}"
-
-    def get_device_properties(self, device: object = None) -> SlotProperties:
-        name = self.get_device_name(device)
-        card = self._expected.card
-        if not self.stands_for_gpu:
-            return SlotProperties(name, self._expected.total)
-        return SlotProperties(name, self._expected.total, *card.capability, card.sms, warp_size=32)
-
-    def get_device_capability(self, device: object = None) -> tuple[int, int]:
-        self._check(device)
-        return self._expected.card.capability if self.stands_for_gpu else super().get_device_capability()
-
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
-        return including_emulation or not self.stands_for_gpu or self.get_device_capability() >= (8, 0)
-
-    def is_tf32_supported(self) -> bool:
-        return self.stands_for_gpu and self.get_device_capability() >= (8, 0)
+        return including_emulation or not self.stands_for_gpu or self.card.capability >= (8, 0)
 
     def get_arch_list(self) -> list[str]:
-        major, minor = self.get_device_capability()
-        return [f"sm_{major}{minor}"] if self.stands_for_gpu else []
+        return Answers.get_arch_list(self) if self.stands_for_gpu else []
 
     def mem_get_info(self, device: object = None) -> tuple[int, int]:
         self._check(device)
@@ -72,12 +62,8 @@ class NotebookAnswers(Answers):
         if not self.stands_for_gpu:
             super().manual_seed(seed)
 
-    manual_seed_all = manual_seed
-
     def seed(self) -> None:
         self.manual_seed(torch.default_generator.seed() if not self.stands_for_gpu else torch.Generator().seed())
-
-    seed_all = seed
 
     def initial_seed(self) -> int:
         return int(generators.of_cuda.get("seed", 0)) if self.stands_for_gpu else super().initial_seed()

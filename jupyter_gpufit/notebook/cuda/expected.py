@@ -8,7 +8,7 @@ from functools import cached_property
 
 import torch
 
-from ...cuda.slot.side import asker
+from ...cuda.surface.asker import asker
 from ...devices import sides
 from ...devices.card import Card
 from ...devices.device import Device

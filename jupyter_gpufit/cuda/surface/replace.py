@@ -1,7 +1,8 @@
-"""The functions and classes of torch that are others while a cell runs on a slot, and come back afterwards.
+"""The functions and classes of torch.cuda and torch.accelerator that are others while `cuda` means something else.
 
-In torch.cuda and torch.accelerator that is all of them: answered, or refused by name. Torch's own code is passed on to
-the real ones, and hears that there is no GPU.
+On a slot and in a kernel that is all of them: answered, or refused by name. Torch's own code is passed on to the real
+ones, and hears that there is no GPU: it computes on the CPU. In a trace torch itself must take the stand-in for a GPU;
+what has no answer there stays as it is.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import torch
 from ...errors import NotOnASlot
 from ..types import default_type, types_on_cuda
 from .answers import Answers
-from .side import asked_by_torch
-from .streams import NoChange, SlotEvent, SlotStream
+from .asker import asked_by_torch
+from .streams import NoChange, OneEvent, OneStream
 
 # The modules whose names Answers knows; the same name elsewhere (nccl.is_available) means something else.
 _ANSWERED = frozenset(
@@ -27,7 +28,7 @@ _ANSWERED = frozenset(
     + [f"torch.cuda.{name}" for name in ("graphs", "memory", "nvtx", "random", "streams")]
 )
 _SAME_NAME = [("torch.accelerator", "get_device_capability")]  # the dtypes it supports, not the version CUDA tells
-_CLASSES = {"Event": SlotEvent, "Stream": SlotStream, "StreamContext": NoChange}
+_CLASSES = {"Event": OneEvent, "Stream": OneStream, "StreamContext": NoChange}
 _SPEAK_FOR_USER = ("torch.utils.data", "torch.random")  # a DataLoader pins memory; fork_rng saves the slot's state
 _LEFT_ALONE = ("torch.cuda.amp", "torch.cuda.sparse")  # what hands everything to torch.amp, and types
 _ABSENT = object()
@@ -48,12 +49,15 @@ def replaced(owner: object, name: str, value: object) -> Iterator[None]:
             setattr(owner, name, before)
 
 
-def cuda_replacements(answers: Answers) -> Iterator[tuple[ModuleType, str, object]]:
-    """Where, which name, and by what."""
+Around = Callable[[str, Callable[..., Any], Any], Any]  # a function's full name, the real one, and ours if there is one
+
+
+def cuda_replacements(answers: Answers, around: Around) -> Iterator[tuple[ModuleType, str, object]]:
+    """Where, which name, and by what. `around` tells what to put there."""
     for name, module in sorted(sys.modules.items()):
         if (name + ".").startswith(("torch.cuda.", "torch.accelerator.")) and not name.startswith(_LEFT_ALONE):
             for public, real in _offered(module):
-                yield module, public, _replacement(module, public, real, answers, answers.slot)
+                yield module, public, _replacement(module, public, real, answers, around)
     for name in vars(torch.cuda):
         if name.endswith("Storage") and hasattr(torch, name):
             yield torch.cuda, name, getattr(torch, name)
@@ -75,16 +79,34 @@ def _offered(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield name, value
 
 
-def _replacement(module: ModuleType, name: str, real: Callable[..., Any], answers: Answers, slot: str) -> object:
-    answer = _CLASSES.get(name) or getattr(answers, name, None)
+def _replacement(module: ModuleType, name: str, real: Callable[..., Any], answers: Answers, around: Around) -> object:
     known = module.__name__ in _ANSWERED and (module.__name__, name) not in _SAME_NAME
-    ours = answer if answer and known else _refusal(f"{module.__name__}.{name}", slot)
-    if isinstance(ours, type):
+    answer = (_CLASSES.get(name) or getattr(answers, name, None)) if known else None
+    ours = around(f"{module.__name__}.{name}", real, answer)
+    if isinstance(ours, type) or ours is real:
         return ours
     if isinstance(real, type):
         # A class stays one, for isinstance. What it makes is a refusal, or a context manager of ours.
         return type(name, (), {"__new__": lambda _, *args, **kwargs: ours(*args, **kwargs)})
-    return _with_truth_for_torch(real, ours)
+    return ours
+
+
+def or_refused(slot: Callable[[], str]) -> Around:
+    """Ours for the user, with a refusal by name for what has no answer; the real one for torch."""
+
+    def around(call: str, real: Callable[..., Any], ours: Any) -> Any:
+        def refuse(*args: object, **kwargs: object) -> Any:
+            raise NotOnASlot(call, slot())
+
+        chosen = ours or refuse
+        return chosen if isinstance(real, type) or isinstance(chosen, type) else _with_truth_for_torch(real, chosen)
+
+    return around
+
+
+def or_real(call: str, real: Callable[..., Any], ours: Any) -> Any:
+    """Ours for everybody, where there is an answer."""
+    return ours or real
 
 
 def _with_truth_for_torch(real: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,10 +115,3 @@ def _with_truth_for_torch(real: Callable[..., Any], ours: Callable[..., Any]) ->
         return (real if asked_by_torch(*_SPEAK_FOR_USER) else ours)(*args, **kwargs)
 
     return answer
-
-
-def _refusal(call: str, slot: str) -> Callable[..., Any]:
-    def refuse(*args: object, **kwargs: object) -> Any:
-        raise NotOnASlot(call, slot)
-
-    return refuse

@@ -1,6 +1,6 @@
 """Stand-ins for streams, events and the context managers of torch.cuda.
 
-They are honest: on the CPU every operation has ended when its call returns, so all streams are in order with each
+They are honest: here every operation has ended when its call returns, so all streams are in order with each
 other, every event has happened, and the time between two events is the time that passed.
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 
-class SlotStream(torch.Stream):
-    """The one order in which a slot works."""
+class OneStream(torch.Stream):
+    """The one order in which everything is done."""
 
-    def __new__(cls, device: object = None, priority: int = 0, **_: object) -> SlotStream:
+    def __new__(cls, device: object = None, priority: int = 0, **_: object) -> OneStream:
         return super().__new__(cls, device="cpu")
 
     cuda_stream = 0
@@ -33,21 +33,21 @@ class SlotStream(torch.Stream):
         pass
 
     def record_event(self, event: Any = None) -> Any:
-        event = event or SlotEvent()
+        event = event or OneEvent()
         event.record(self)
         return event
 
-    def __enter__(self) -> SlotStream:
+    def __enter__(self) -> OneStream:
         return self
 
     def __exit__(self, *why: object) -> None:
         pass
 
 
-class SlotEvent(torch.Event):
+class OneEvent(torch.Event):
     """A moment, to measure from and to."""
 
-    def __new__(cls, *args: object, enable_timing: bool = False, **_: object) -> SlotEvent:
+    def __new__(cls, *args: object, enable_timing: bool = False, **_: object) -> OneEvent:
         event = super().__new__(cls, "cpu")
         event._timed = enable_timing or args[:1] == (True,)
         event._at = None
