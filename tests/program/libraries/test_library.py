@@ -288,5 +288,5 @@ def test_a_generator_whose_function_is_made_inside_of_another(tmp_path: Path, mo
         "    say((x, y))\n"
     )
     assert at_points(text) == rewritten(text).points
-    assert in_a_chain(text, gap=2) > 1
+    assert in_a_chain(text, gap=1) > 1
     sys.modules.pop("made_inside")
