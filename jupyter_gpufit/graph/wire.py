@@ -20,7 +20,7 @@ _HOMES: dict[
     str, tuple[str, str]
 ] = {  # by the first part of the name: a module of ours, and what of it stands in graphs
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
-    "compiled": ("graph.kinds.compiled", "compile_again"),
+    "compiled": ("graph.kinds.compiled", "compile_again disable_again"),
     "containers": (
         "graph.kinds.containers",
         "fill_array fill_bytes fill_container fill_dict fill_list fill_set make_array make_container",

@@ -31,6 +31,7 @@ class CapturedStream(io.TextIOBase):
     def __init__(self, name: Name, fd: int, *, take: Callable[[str], bool], catch_up: Callable[[], None]) -> None:
         self.name = f"<{name}>"
         self.buffer = _Buffer(fd, catch_up)
+        self._stream = name  # by which a checkpoint finds it again
         self._fd = fd
         self._take = take
 

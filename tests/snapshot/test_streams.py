@@ -15,7 +15,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from jupyter_gpufit.snapshot.kinds.opened_files import find_method
 from jupyter_gpufit.surroundings import process
 from jupyter_gpufit.worker.streams import CapturedStream
-from jupyter_gpufit.worker.texts import Event, WrittenText
 
 from .test_restore import through
 
@@ -25,8 +24,8 @@ def in_a_cell() -> Iterator[io.StringIO]:
     """What is written to stderr, through a worker's stream whose write() IPython has replaced, as it does in a cell."""
     said = io.StringIO()
 
-    def take_text(event: Event) -> bool:
-        said.write(event.text if isinstance(event, WrittenText) else "")
+    def take_text(text: str) -> bool:
+        said.write(text)
         return True
 
     stream = CapturedStream("stderr", 2, take=take_text, catch_up=lambda: None)

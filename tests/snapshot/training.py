@@ -30,7 +30,6 @@ from typing import Any, NoReturn
 from jupyter_gpufit.errors import GpufitError
 from jupyter_gpufit.graph import GraphMemory, Shipment, receive, ship
 from jupyter_gpufit.worker.streams import CapturedStream
-from jupyter_gpufit.worker.texts import Event, WrittenText
 from tests.graph.worker import send, take
 
 FILE = "<cell 7>"
@@ -122,8 +121,8 @@ def _child(asked: dict[str, Any], fds: list[int], told: Any) -> NoReturn:
 def _stdout(said: io.StringIO) -> CapturedStream:
     """What sys.stdout is in a worker."""
 
-    def take_text(event: Event) -> bool:
-        said.write(event.text if isinstance(event, WrittenText) else "")
+    def take_text(text: str) -> bool:
+        said.write(text)
         return True
 
     return CapturedStream("stdout", 1, take=take_text, catch_up=lambda: None)

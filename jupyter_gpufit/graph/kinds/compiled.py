@@ -1,4 +1,7 @@
-"""What torch.compile made: shipped as the original and how it was compiled; it is compiled again when first used."""
+"""What torch.compile made: shipped as the original and how it was compiled; it is compiled again when first used.
+
+And what torch.compiler.disable made, which torch makes of a hundred functions of its own when they are first called.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,18 @@ from ..kind import Kind, Pickler, Reduced
 
 
 def reduce_compiled_module(module: Any, pickler: Pickler) -> Reduced:
+    from torch._dynamo.eval_frame import DisableContext
+
+    if isinstance(module.dynamo_ctx, DisableContext):
+        return disable_again, (module._orig_mod, {})
     return compile_again, (module._orig_mod, _options(module.dynamo_ctx))
 
 
 def reduce_compiled_function(fn: FunctionType, pickler: Pickler) -> Reduced:
     from torch._dynamo.eval_frame import _TorchDynamoContext
 
+    if fn.__dict__.get("_torchdynamo_disable"):
+        return disable_again, (fn.__dict__["_torchdynamo_orig_callable"], _how_disabled(fn))
     cells = [cell.cell_contents for cell in fn.__closure__ or ()]
     context = next((held for held in cells if isinstance(held, _TorchDynamoContext)), None)
     original = fn.__dict__["_torchdynamo_orig_callable"]
@@ -37,6 +46,20 @@ def _options(context: Any) -> dict[str, Any]:
 
 def compile_again(original: Any, options: dict[str, Any]) -> Any:
     return torch.compile(original, **options)
+
+
+def _how_disabled(fn: FunctionType) -> dict[str, Any]:
+    there = fn.__dict__
+    found = {"recursive": there.get("_torchdynamo_disable_recursive"), "reason": there.get("_torchdynamo_disable_msg")}
+    usual = {"recursive": True, "reason": None, "wrapping": True}  # earlier versions have no other
+    found["wrapping"] = "__wrapped__" in there
+    return {name: value for name, value in found.items() if value not in (None, usual[name])}
+
+
+def disable_again(original: Any, options: dict[str, Any]) -> Any:
+    from torch._dynamo import disable
+
+    return disable(original, **options)
 
 
 COMPILED_MODULE = Kind(reduce=reduce_compiled_module)

@@ -9,6 +9,7 @@ ended. So is, from its next use on, a generator that a checkpoint has met and co
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import inspect
 import sys
@@ -164,7 +165,11 @@ class Library:
         code = generator.gi_code
         if self.is_ours(generator) or inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
             return generator
-        twin = self._twin(code, generator.gi_frame.f_globals)
+        home = generator.gi_frame.f_globals
+        # A nested function is another one each time, with cells of its own.
+        twin = (
+            self._twin(code, home) if "<locals>" not in code.co_qualname else self._nested_twin(generator, code, home)
+        )
         return generator if twin is None else _called_alike(twin, generator.gi_frame.f_locals)
 
     def meet(self, manager: Any) -> None:
@@ -177,11 +182,19 @@ class Library:
             self._twins[code] = self._made_twin(code, home)
         return self._twins[code]
 
+    def _nested_twin(self, generator: Any, code: CodeType, home: dict[str, Any]) -> FunctionType | None:
+        made = [one for one in gc.get_referents(generator) if type(one) is FunctionType and one.__code__ is code]
+        return self._twin_of(made[0], home) if len(made) == 1 and package_of(home) else None
+
     def _made_twin(self, code: CodeType, home: dict[str, Any]) -> FunctionType | None:
         module = str(home.get("__name__", ""))
         function = _find(module, code.co_qualname) if module != "__main__" else None
         if not isinstance(function, FunctionType) or function.__code__ is not code:
             return None
+        return self._twin_of(function, home)
+
+    def _twin_of(self, function: FunctionType, home: dict[str, Any]) -> FunctionType | None:
+        code = function.__code__
         source = self._source(code, home)
         if source is None or code not in source.changed:
             return None

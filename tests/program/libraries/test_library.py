@@ -270,3 +270,23 @@ def test_a_module_that_was_changed_since_is_refused_by_name(tmp_path: Path, monk
     [*_, (kind, _, words)] = World.from_saved(saved).run(cell).error
     del sys.modules["changing"]
     assert kind == "CannotArrive" and "fit() of changing is not what it was when the checkpoint was taken" in words
+
+
+@pytest.mark.slow
+def test_a_generator_whose_function_is_made_inside_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Path.rglob() of Python 3.13 has it: in a map() of what a nested function makes, called by no code of ours."""
+    (tmp_path / "made_inside.py").write_text(
+        "def walker(most):\n"
+        "    def walk(first):\n        for one in range(first, most):\n            yield one\n"
+        "    return walk\n"
+        "def walked(first, most):\n    return map(str, walker(most)(first))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = (
+        "import made_inside\n"
+        "for x, y in zip(next(map(made_inside.walked, [1], [4])), next(map(made_inside.walked, [2], [9]))):\n"
+        "    say((x, y))\n"
+    )
+    assert at_points(text) == rewritten(text).points
+    assert in_a_chain(text, gap=1) > 1
+    sys.modules.pop("made_inside")
