@@ -24,7 +24,7 @@ NEVER_LEFT = frozenset({"torch", "functorch", "torchgen", "triton", "numpy", "ju
 _HANDS_ON = frozenset({"contextlib", "functools"})  # of the standard library: they call what they are given
 _OF_PYTHON = frozenset(
     name for name, one in vars(builtins).items() if isinstance(one, BuiltinFunctionType | type) and name[0].islower()
-) - {"eval", "exec", "compile", "open", "display"}
+) - {"eval", "exec", "compile", "open", "display", "next"}  # what is asked for its next item may be a generator
 
 Bindings = dict[str, bool]  # a name, and whether all that it is bound to is plain
 
