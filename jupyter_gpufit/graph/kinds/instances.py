@@ -199,6 +199,8 @@ def _knows_no_way(cls: type) -> bool:
         and cls.__reduce__ is _OBJECT.__reduce__
         and cls.__getstate__ is _OBJECT.__getstate__
         and cls not in copyreg.dispatch_table
+        and not hasattr(cls, "__getnewargs__")  # as a named tuple has it
+        and not hasattr(cls, "__getnewargs_ex__")
         and not is_plain(cls)
     )
 
