@@ -155,10 +155,16 @@ class Frame(Activation):
             self._ended()
         if type(callee) in _OF_C:
             self.callee = callee if callee is next else None
-            return callee if callee is not next else self.following
+            return self.following if callee is next else self.begun if callee is builtins.iter else callee
         variant = self.program.functions.variant(callee, self, k)
         self.callee = None if variant is None else callee
         return callee if variant is None else variant
+
+    def begun(self, *args: Any) -> Any:
+        """iter(), whose generator shall be one that can be saved."""
+        if args:
+            self.program.library.prepare(args[0])
+        return builtins.iter(*args)
 
     def following(self, *args: Any) -> Any:
         """next(), so that it is known whom it asks: a generator can be left while it computes the item."""
