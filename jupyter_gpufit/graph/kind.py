@@ -81,6 +81,7 @@ _FAMILIES = (
     "kinds.iterations",
     "kinds.odd",
     "kinds.directories",
+    "kinds.archived",
     "kinds.instances",
 )
 _OF_LIBRARIES = {"torch": "kinds.tensors", "numpy": "kinds.arrays", "pandas": "kinds.frames"}

@@ -19,6 +19,7 @@ _OURS = __name__.partition(".")[0]
 _HOMES: dict[
     str, tuple[str, str]
 ] = {  # by the first part of the name: a module of ours, and what of it stands in graphs
+    "archived": ("graph.kinds.archived", "fill_archived"),
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
     "compiled": ("graph.kinds.compiled", "compile_again disable_again"),
     "containers": (
@@ -34,7 +35,7 @@ _HOMES: dict[
     ),
     "instances": (
         "graph.kinds.instances",
-        "fill_archived fill_generic fill_instance fill_storable find_in_module make_instance set_state",
+        "fill_generic fill_instance fill_storable find_in_module make_instance set_state",
     ),
     "iterations": (
         "graph.kinds.iterations",

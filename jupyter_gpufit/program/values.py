@@ -67,7 +67,8 @@ class GeneratorRecord:
 class Arrived:
     """What a generator is made with, before there is anything to give it."""
 
-    __slots__ = ("record",)
+    __slots__ = ("record", "rest")
 
     def __init__(self) -> None:
-        self.record: GeneratorRecord | None = None
+        self.record: GeneratorRecord | FrameRecord | None = None  # the latter where it was left computing a value
+        self.rest: list[FrameRecord] | None = None  # of those inside it

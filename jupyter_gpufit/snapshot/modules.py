@@ -9,7 +9,6 @@ Not covered: what library code keeps for itself, setattr() and monkeypatches tha
 
 from __future__ import annotations
 
-import ast
 import functools
 import os
 import pickle
@@ -21,6 +20,7 @@ from typing import Any
 
 from ..graph.stream import Namespace
 from ..program.libraries.versions import record
+from ..surroundings.assignments import targets, targets_in
 from .own_files import homes, is_own
 
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
@@ -38,10 +38,10 @@ def attributes_set(program: Mapping[str, Any], namespace: Namespace) -> list[Att
     `program`: what Program.saved() gives, the texts of earlier cells and the pickled tree of this one.
     """
     found: list[Attribute] = []
-    cells: list[str | bytes] = list(program["texts"].values())
+    set_by = [targets(text) for text in program["texts"].values()]
     if program.get("cell") is not None:
-        cells.append(program["cell"][1])
-    for root, *path in dict.fromkeys(target for cell in cells for target in _targets(cell)):
+        set_by.append(_targets(program["cell"][1]))
+    for root, *path in dict.fromkeys(target for found_in in set_by for target in found_in):
         home = namespace.get(root)
         if not isinstance(home, types.ModuleType | type) or getattr(home, "__module__", "") == "__main__":
             continue
@@ -54,19 +54,8 @@ def attributes_set(program: Mapping[str, Any], namespace: Namespace) -> list[Att
 
 
 @functools.lru_cache(maxsize=64)
-def _targets(cell: str | bytes) -> tuple[tuple[str, ...], ...]:
-    """What is assigned, as names: torch, nn, Linear, forward."""
-    assigned = []
-    for node in ast.walk(ast.parse(cell) if isinstance(cell, str) else pickle.loads(cell)):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            names: list[str] = []
-            inner: ast.expr = node
-            while isinstance(inner, ast.Attribute):
-                names.append(inner.attr)
-                inner = inner.value
-            if isinstance(inner, ast.Name):
-                assigned.append((inner.id, *reversed(names)))
-    return tuple(assigned)
+def _targets(cell: bytes) -> tuple[tuple[str, ...], ...]:
+    return targets_in(pickle.loads(cell))
 
 
 def put_attributes(found: Iterable[Attribute]) -> None:

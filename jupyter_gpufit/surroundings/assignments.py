@@ -42,9 +42,12 @@ def assigned(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[tuple[
 def targets(text: str) -> tuple[tuple[str, ...], ...]:
     """What is assigned, as names: torch, nn, Linear, forward."""
     try:
-        tree = ast.parse(text)
+        return targets_in(ast.parse(text))
     except (SyntaxError, ValueError):
         return ()
+
+
+def targets_in(tree: ast.AST) -> tuple[tuple[str, ...], ...]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

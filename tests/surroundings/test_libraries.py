@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
 
 from tests.kernels import Kernel
+from tests.libraries import need
 
 pytestmark = pytest.mark.slow
-
-
-def needs(library: str) -> None:
-    """As pytest.importorskip, without an import: keras wants its backend to be named before."""
-    if find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
 
 
 REGRESSION = (
@@ -40,8 +33,7 @@ ARGUMENTS = (
 
 
 def test_a_trainer_of_an_earlier_cell_trains(kernel: Kernel) -> None:
-    needs("transformers")
-    needs("accelerate")
+    need("transformers", "accelerate")
     kernel.check(REGRESSION + ARGUMENTS + "trainer = Trainer(model, args, train_dataset=Data())\n")
     kernel.check("%%gpufit train\nresult = trainer.train()\n")
     kernel.check(
@@ -54,15 +46,14 @@ def test_a_trainer_of_an_earlier_cell_trains(kernel: Kernel) -> None:
 
 
 def test_arguments_of_an_earlier_cell_make_a_trainer(kernel: Kernel) -> None:
-    needs("transformers")
-    needs("accelerate")
+    need("transformers", "accelerate")
     kernel.check(REGRESSION + ARGUMENTS)
     kernel.check("%%gpufit train\ntrainer = Trainer(model, args, train_dataset=Data())\nresult = trainer.train()\n")
     kernel.check("assert result.global_step == 4 and not torch.equal(model.lin.weight, before)")
 
 
 def test_an_accelerator_of_an_earlier_cell_prepares_and_trains(kernel: Kernel) -> None:
-    needs("accelerate")
+    need("accelerate")
     kernel.check(
         REGRESSION + "from accelerate import Accelerator\n"
         "accelerator = Accelerator(cpu=True)\n"
@@ -79,7 +70,7 @@ def test_an_accelerator_of_an_earlier_cell_prepares_and_trains(kernel: Kernel) -
 
 
 def test_an_environment_that_an_earlier_cell_registered(kernel: Kernel) -> None:
-    needs("gymnasium")
+    need("gymnasium")
     kernel.check(
         "import gymnasium as gym, numpy as np\n"
         "class Walk(gym.Env):\n"
@@ -94,7 +85,7 @@ def test_an_environment_that_an_earlier_cell_registered(kernel: Kernel) -> None:
 
 
 def test_a_learner_of_an_earlier_cell_has_the_methods_that_other_modules_gave_it(kernel: Kernel) -> None:
-    needs("fastai")
+    need("fastai")
     kernel.check(
         "import torch\n"
         "import fastai.callback.schedule\n"
@@ -110,7 +101,7 @@ def test_a_learner_of_an_earlier_cell_has_the_methods_that_other_modules_gave_it
 
 
 def test_the_weights_of_a_keras_model_come_back_into_the_notebooks_own(kernel: Kernel) -> None:
-    needs("keras")
+    need("keras")
     kernel.check(
         "import os; os.environ['KERAS_BACKEND'] = 'torch'\nimport keras, numpy as np\n"
         "keras.utils.set_random_seed(0)\n"

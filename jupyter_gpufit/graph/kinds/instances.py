@@ -15,16 +15,13 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import islice
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any
-
-from cloudpickle.cloudpickle import _should_pickle_by_reference
 
 from ..kind import Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
 
 _POINTER = 8  # bytes
-_OURS = __name__.partition(".")[0] + "."
 Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
 _MISSING = object()
 _OBJECT: Any = object  # mypy takes a method of the class `object` for one of an object
@@ -34,20 +31,26 @@ def find(cls: type) -> Kind | None:
     if cls.__module__ == "builtins" and cls.__reduce_ex__ is _OBJECT.__reduce_ex__ and not hasattr(cls, "__setstate__"):
         return IMMUTABLE
     if not is_plain(cls):
-        return ARCHIVED if _archives(cls) else GENERIC
+        return GENERIC
     return INSTANCE if cls.__getstate__ is _OBJECT.__getstate__ else STORABLE
 
 
 def is_plain(cls: type) -> bool:
     """Whether objects of this class are their attributes and nothing else."""
     return (
-        _is_laid_out_plainly(cls)  # a class written in C keeps more: it must know how to pickle it
+        is_laid_out_plainly(cls)  # a class written in C keeps more: it must know how to pickle it
         and cls.__reduce_ex__ is _OBJECT.__reduce_ex__
         and cls.__reduce__ is _OBJECT.__reduce__
         and cls not in copyreg.dispatch_table
         and not hasattr(cls, "__getnewargs_ex__")
         and not hasattr(cls, "__getnewargs__")
     )
+
+
+def is_laid_out_plainly(cls: type) -> bool:
+    slots = len(slots_of(cls))
+    expected = object.__basicsize__ + _POINTER * ((cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0) + slots)
+    return cls.__basicsize__ <= expected
 
 
 def slots_of(cls: type) -> list[str]:
@@ -141,10 +144,10 @@ INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance
 
 
 # A class with a __getstate__ of its own: used where the raw attributes lead to what cannot travel.
-_MANY = 1000  # objects looked at: what a getstate leaves out is near
+MANY = 1000  # objects looked at: what a getstate leaves out is near
 
 
-def _holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
+def holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
     # Those found to hold nothing such in this crossing, so that a chain is not walked from each link.
     clean = pickler.clean if pickler else set()
     if id(obj) in clean:
@@ -155,7 +158,7 @@ def _holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
     def leads_there(todo: deque[Any]) -> bool:
         own: dict[int, None] = {}
         met = []
-        while todo and len(seen) + len(own) < _MANY:
+        while todo and len(seen) + len(own) < MANY:
             value = todo.popleft()
             if id(value) in own or id(value) in seen or id(value) in clean:
                 continue
@@ -166,19 +169,19 @@ def _holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
                 met.append(value)
                 continue
             own[id(value)] = None
-            todo.extend(_inside(value, kind))
+            todo.extend(inside(value, kind))
         seen.update(own)
         others.extend(met)
         return False
 
-    if leads_there(deque(_inside(obj, STORABLE))):
+    if leads_there(deque(inside(obj, STORABLE))):
         return True
     # What leads there through another of this kind does so no longer, if that one's __getstate__ leaves it out.
-    while others and len(seen) < _MANY:
+    while others and len(seen) < MANY:
         other = others.popleft()
         if id(other) in seen or any(other is one for one, _ in spoken):
             continue
-        if not leads_there(deque(_inside(other, STORABLE))):
+        if not leads_there(deque(inside(other, STORABLE))):
             seen[id(other)] = None
             continue
         try:
@@ -188,7 +191,7 @@ def _holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
         spoken.append((other, state))
         if leads_there(deque([state])):
             return True
-    clean.update(islice(seen, _MANY // 4) if len(seen) >= _MANY else seen)  # unfinished, it tells only of the near ones
+    clean.update(islice(seen, MANY // 4) if len(seen) >= MANY else seen)  # unfinished, it tells only of the near ones
     return False
 
 
@@ -199,11 +202,13 @@ def _knows_no_way(cls: type) -> bool:
         and cls.__reduce__ is _OBJECT.__reduce__
         and cls.__getstate__ is _OBJECT.__getstate__
         and cls not in copyreg.dispatch_table
+        and not hasattr(cls, "__getnewargs__")  # as a named tuple has it
+        and not hasattr(cls, "__getnewargs_ex__")
         and not is_plain(cls)
     )
 
 
-def _inside(obj: Any, kind: Kind) -> Iterable[Any]:
+def inside(obj: Any, kind: Kind) -> Iterable[Any]:
     """What an object would take along, if its attributes travelled as they are; of many alike, the first."""
     if isinstance(obj, list | tuple | set | frozenset):
         return islice(obj, 100)
@@ -218,7 +223,7 @@ def _inside(obj: Any, kind: Kind) -> Iterable[Any]:
 
 
 def storable_state(obj: Any, pickler: Pickler | None = None) -> tuple[Any, ...]:
-    return (type(obj), None, None, obj.__getstate__()) if _holds_refused(obj, pickler) else instance_state(obj)
+    return (type(obj), None, None, obj.__getstate__()) if holds_refused(obj, pickler) else instance_state(obj)
 
 
 def storable_mark(obj: Any) -> tuple[Any, ...]:
@@ -229,7 +234,7 @@ def storable_mark(obj: Any) -> tuple[Any, ...]:
 def fill_storable(obj: Any, state: tuple[Any, ...]) -> None:
     if len(state) == 4:
         set_state(obj, state[3])
-    elif state[1] is not getattr(obj, "__dict__", None) and _holds_refused(
+    elif state[1] is not getattr(obj, "__dict__", None) and holds_refused(
         obj
     ):  # which stayed here, so that the state is not all there is
         vars(obj).update(state[1] or {})
@@ -307,110 +312,3 @@ def fill_generic(obj: Any, state: tuple[Any, Any, Any]) -> None:
 
 GENERIC = Kind(reduce=reduce_generic, state=generic_state, fill=fill_generic, mark=generic_mark)
 IMMUTABLE = Kind(reduce=reduce_generic)
-
-
-# A class written in Python with a __reduce__ of its own. Made for storing, it may write an archive, from which another
-# object is made, and its parts anew: the notebook's own would never be trained. So it travels as its attributes, unless
-# these lead to what cannot travel, or it is found again by plain values, as a logger is by its name. Of such a one its
-# way is taken, and on the way back it becomes what that makes.
-
-
-def _archives(cls: type) -> bool:
-    """Whether its objects are their attributes, whatever they say when they are pickled."""
-    ways = (cls.__reduce_ex__, cls.__reduce__)
-    return (
-        cls.__dictoffset__ != 0
-        and _is_laid_out_plainly(cls)
-        and any(isinstance(way, FunctionType) for way in ways)
-        and cls not in copyreg.dispatch_table
-        and not cls.__module__.startswith(_OURS)  # which mean what they say
-        and (cls.__module__ == "__main__" or _should_pickle_by_reference(cls))
-    )
-
-
-def _is_laid_out_plainly(cls: type) -> bool:
-    slots = len(slots_of(cls))
-    expected = object.__basicsize__ + _POINTER * ((cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0) + slots)
-    return cls.__basicsize__ <= expected
-
-
-def _is_trained(obj: Any) -> bool:
-    """Whether a tensor or an array is among what it holds."""
-    known: dict[type, Kind] = {}
-    seen: set[int] = {id(obj)}
-    todo = deque[Any](_inside(obj, STORABLE))
-    while todo and len(seen) < _MANY:
-        value = todo.popleft()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if _is_array(type(value)):
-            return True
-        kind = kind_of(type(value), known)
-        todo.extend(_inside(value, STORABLE if kind is ARCHIVED else kind))
-    return False
-
-
-def _is_array(cls: type) -> bool:
-    return any(one.__name__ in ("Tensor", "ndarray") for one in cls.__mro__)
-
-
-_VALUES = (str, bytes, int, float, complex, bool, type(None), type, FunctionType)
-
-
-def _goes_by_values(obj: Any) -> bool:
-    """Whether its own way is taken: it is made, or found again, by values that no training changes."""
-    if _is_trained(obj):
-        return False
-    if type(obj).__module__ == "__main__":
-        return True  # the user's own way, which may be to refuse
-    try:
-        found = reduced(obj)
-    except NotImplementedError:
-        return False  # it is a part of something that knows a way
-    except Exception:
-        return True
-    return isinstance(found, str) or (len(found) == 2 and _are_values(found[1]))
-
-
-def _are_values(found: tuple[Any, ...]) -> bool:
-    return all(isinstance(one, _VALUES) or (type(one) is tuple and _are_values(one)) for one in found)
-
-
-def reduce_archived(obj: Any, pickler: Pickler) -> Reduced:
-    if not _goes_by_values(obj) and not _holds_refused(obj, pickler):
-        return *make(obj, pickler), ("as it is", *instance_state(obj)), None, None, fill_archived
-    return reduce_generic(obj, pickler)
-
-
-def archived_state(obj: Any) -> Any:
-    if not _goes_by_values(obj) and not _holds_refused(obj):
-        return "as it is", *instance_state(obj)
-    found = reduced(obj)
-    if isinstance(found, str):
-        return None
-    return ("its way", generic_state(obj)) if len(found) > 2 else ("anew", *found[:2])
-
-
-def archived_mark(obj: Any) -> Any:
-    if not _goes_by_values(obj):
-        return storable_mark(obj)
-    try:
-        return hashlib.blake2b(pickle.dumps(reduced(obj), 5)).digest()
-    except Exception:
-        return object()
-
-
-def fill_archived(obj: Any, state: Any) -> None:
-    way, *what = state
-    if way == "as it is":
-        fill_instance(obj, tuple(what))
-    elif way == "its way":
-        fill_generic(obj, what[0])
-    else:
-        made = what[0](*what[1])
-        if made is not obj:
-            fill_instance(obj, instance_state(made))
-
-
-ARCHIVED = Kind(reduce=reduce_archived, state=archived_state, fill=fill_archived, mark=archived_mark)

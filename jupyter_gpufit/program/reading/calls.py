@@ -22,9 +22,10 @@ NEVER_LEFT = frozenset({"torch", "functorch", "torchgen", "triton", "numpy", "ju
     frozenset({"IPython", "ipykernel", "ipywidgets", "traitlets", "comm", "zmq", "tornado", "jupyter_client"})
 )
 _HANDS_ON = frozenset({"contextlib", "functools"})  # of the standard library: they call what they are given
+_OF_GENERATORS = frozenset({"iter", "next"})  # which may be generators' that can be left
 _OF_PYTHON = frozenset(
     name for name, one in vars(builtins).items() if isinstance(one, BuiltinFunctionType | type) and name[0].islower()
-) - {"eval", "exec", "compile", "open", "display"}
+) - {"eval", "exec", "compile", "open", "display", *_OF_GENERATORS}
 
 Bindings = dict[str, bool]  # a name, and whether all that it is bound to is plain
 

@@ -163,7 +163,7 @@ class Statements(Expressions):
         if self.entering:
             test = ast.BoolOp(ast.And(), [invert(frame("r")), test])
             test = ast.BoolOp(ast.Or(), [ask("wh", number), test])
-        elif self.kind != "generator":
+        else:
             asked = ast.Attribute(frame("program"), "pending", ast.Load())
             asked_now = ast.BoolOp(ast.And(), [asked, ask("wh", number)])
             test = ast.BoolOp(ast.Or(), [asked_now, test])

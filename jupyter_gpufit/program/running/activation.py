@@ -37,6 +37,8 @@ class Runner(Protocol):
 
     def unit_of(self, code: CodeType) -> Unit | None: ...
 
+    def can_be_left(self) -> bool: ...
+
     def stop(self, standing: FrameType | None = None) -> None: ...
 
     def arrived(self) -> None: ...
@@ -87,11 +89,11 @@ class Activation:
         self.wholes = record.wholes or {}
         self.callee, self.rest, self.cells = record.callee, rest, record.cells
 
-    def load_generator(self, record: GeneratorRecord) -> None:
-        """Go to the yield it was suspended at; one that has not begun begins."""
+    def load_generator(self, record: GeneratorRecord | FrameRecord, rest: list[FrameRecord] | None) -> None:
+        """Go to the yield it was suspended at, or to where it was left; one that has not begun begins."""
         self.L, self.its, self.cms = record.locals, record.its, record.cms
         self.wholes = record.wholes or {}
-        self.cells = record.cells
+        self.cells, self.rest = record.cells, rest
         if record.pc is not None:
             self.r, self.p = True, self.unit.paths[record.pc]
             self.rpc = self.pc = record.pc

@@ -1,8 +1,11 @@
-"""What stands behind a `yield from`, where Python would ask an iterator for its iterator a second time."""
+"""What stands behind a `yield from`: where Python would ask an iterator for its iterator a second time, and a generator
+that was left while it computed."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from ..values import ARRIVED, FrameRecord
 
 _PLAIN_MODULES = ("builtins", "itertools")  # whose iterators are their own, and do nothing when asked
 
@@ -31,3 +34,12 @@ class Delegate:
         if name in ("send", "throw", "close"):
             return getattr(self.iterator, name)
         raise AttributeError(name)
+
+
+def on_the_way(generator: Any, records: list[FrameRecord]) -> Any:
+    """One that was computing a value goes back to where it stood when it is asked for that."""
+    arrived = generator.gi_frame.f_locals[ARRIVED]
+    assert arrived.record is records[0]
+    arrived.rest = records
+    del records[0]
+    return generator

@@ -9,7 +9,7 @@ import builtins
 import sys
 from collections.abc import Iterator
 from inspect import isgeneratorfunction
-from itertools import repeat, starmap
+from itertools import starmap
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -22,7 +22,7 @@ from types import (
 from typing import Any
 
 from .activation import Activation
-from .delegates import Delegate, delegate_of
+from .delegates import Delegate, delegate_of, on_the_way
 from .iterators import EXCHANGED, FORGETFUL, exchanged, items_of_ranges
 from .managers import enter_again, noted
 
@@ -101,8 +101,6 @@ class Frame(Activation):
         iterator once more by `for`, and some then begin again.
         """
         following = self.its[k].__next__
-        if self.unit.kind == "generator":
-            return starmap(following, repeat(()))
         program = self.program
 
         def ask() -> tuple[()]:
@@ -141,9 +139,14 @@ class Frame(Activation):
         return False
 
     def stop(self, k: int) -> None:
-        if self.unit.kind != "generator":  # whoever asked it for a value waits for it
+        if self.unit.kind != "generator":
             self.pc = k
             self.program.stop()
+            return
+        before, self.pc = self.pc, k
+        if self.program.can_be_left():  # whoever asked it for a value waits for it
+            self.program.stop()
+        self.pc = before
 
     # Calls -----------------------------------------------------------------------------------------------------------
 
@@ -153,11 +156,27 @@ class Frame(Activation):
         if self.since is not None:
             self._ended()
         if type(callee) in _OF_C:
-            self.callee = None
-            return callee
+            self.callee = callee if callee is next else None
+            return self.following if callee is next else self.begun if callee is builtins.iter else callee
         variant = self.program.functions.variant(callee, self, k)
         self.callee = None if variant is None else callee
         return callee if variant is None else variant
+
+    def begun(self, *args: Any) -> Any:
+        """iter(), whose generator shall be one that can be saved."""
+        if args:
+            self.program.library.prepare(args[0])
+        return builtins.iter(*args)
+
+    def following(self, *args: Any) -> Any:
+        """next(), so that it is known whom it asks: a generator can be left while it computes the item."""
+        k = self.pc
+        assert k is not None
+        self.its[k] = args
+        try:
+            return next(*args)
+        finally:
+            self.its.pop(k, None)
 
     def _ended(self) -> None:
         """The last call has, at the latest by now."""
@@ -194,6 +213,8 @@ class Frame(Activation):
         source = self.its[k]
         if self.r:
             self.r = False
+            if self.rest:
+                return on_the_way(source, self.rest)
             return Delegate(source, parked=False)
         return source if isinstance(source, GeneratorType) else delegate_of(source)
 

@@ -19,6 +19,7 @@ from ..reading.scopes import Definition
 from ..rewriting.source import Codes, Source
 from ..values import FrameRecord, Unit
 from .activation import Activation
+from .delegates import on_the_way
 from .managers import enter_again
 
 _IN_CONTEXT: Any = object()
@@ -98,6 +99,13 @@ class Functions:
         """Call it from where it stood, which is in the next of the records."""
         if type(callee) is own_resume.OwnResume:
             return callee.go_on(frame)
+        if callee is next:
+            generator, *default = frame.its[k]
+            assert frame.rest, f"{generator} was not left midway"
+            try:
+                return next(on_the_way(generator, frame.rest), *default)
+            finally:
+                frame.its.pop(k, None)
         if type(callee) is functools.partial:
             return self.enter(callee.func, frame, k)
         if type(callee) is MethodType:

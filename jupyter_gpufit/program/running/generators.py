@@ -9,7 +9,7 @@ from types import CellType, FunctionType
 from typing import Any, TypeAlias
 
 from ...errors import NotHere
-from ..values import ARRIVED, FRAME, Arrived, GeneratorRecord, Unit
+from ..values import ARRIVED, FRAME, Arrived, FrameRecord, GeneratorRecord, Unit
 from .program import Program
 from .standing import cells_of, file_of, saved_locals
 
@@ -17,7 +17,7 @@ Generator: TypeAlias = Any  # types.GeneratorType, with its gi_code
 _EXPRESSION = "<genexpr>"
 
 
-def record(generator: Generator, program: Program) -> GeneratorRecord | None:
+def record(generator: Generator, program: Program) -> GeneratorRecord | FrameRecord | None:
     """None if it has ended; NotHere if it cannot be made again from what is known of it."""
     frame = generator.gi_frame
     if frame is None:
@@ -29,6 +29,8 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | None:
             remedy = " The next one that this function makes can be saved."
         raise NotHere(f"{_described(generator)} is suspended, and was not made to be saved there.{remedy}")
     if generator.gi_running:
+        if (running := program.running(generator)) is not None:
+            return running
         raise NotHere(f"{_described(generator)} is computing its next value.")
     if inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
         return _not_begun(generator, unit)
@@ -69,7 +71,7 @@ def expressed(function: FunctionType, iterator: Any) -> Generator:
 def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
     there = dict(generator.gi_frame.f_locals)
     if isinstance(arrived := there.get(ARRIVED), Arrived):  # made again here, and not asked for anything since
-        assert arrived.record is not None
+        assert isinstance(arrived.record, GeneratorRecord)
         return arrived.record
     code = generator.gi_code
     shared = (*code.co_cellvars, *code.co_freevars)
@@ -99,10 +101,10 @@ def create(program: Program, uid: str, cells: dict[str, CellType]) -> Generator:
     return made
 
 
-def prime(generator: Generator, found: GeneratorRecord, program: Program) -> None:
+def prime(generator: Generator, found: GeneratorRecord | FrameRecord, program: Program) -> None:
     """Bring it to the yield at which it was suspended. All that it refers to must be there."""
     arrived = generator.gi_frame.f_locals[ARRIVED]
     assert isinstance(arrived, Arrived)
     arrived.record = found
-    if found.pc is not None:
+    if isinstance(found, GeneratorRecord) and found.pc is not None:
         next(generator)

@@ -13,6 +13,7 @@ from copy import deepcopy
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from ...errors import NotHere
 from ..libraries import own_resume
 from ..libraries.gain import LeftShare
 from ..libraries.library import Library
@@ -209,7 +210,7 @@ class Program:
             found = arrived.record
             assert found is not None, "a generator was asked for a value before all was there"
             frame = Frame(self, self._units[found.uid])
-            frame.load_generator(found)
+            frame.load_generator(found, arrived.rest)
             return frame
         record, rest = arrived
         frame = Frame(self, self._units[record.uid])
@@ -233,6 +234,18 @@ class Program:
             self.at_safe_point()
         finally:
             self._standing, self._taken = None, []
+
+    def can_be_left(self) -> bool:
+        """Whether all that runs could be, as far as is known without looking at what it holds."""
+        try:
+            activations(sys._getframe(1), self._unit_of.get, self.namespace)
+        except NotHere:
+            return False
+        return True
+
+    def running(self, generator: Any) -> FrameRecord | None:
+        """The record of a generator that is computing its next value, at this safe point."""
+        return next((record for record, _, frame in self._taken if frame is generator.gi_frame), None)
 
     def records(self) -> list[FrameRecord]:
         """All activations, outermost first; NotHere if one of them cannot be left."""

@@ -24,7 +24,7 @@ def activations(
         code = frame.f_code
         unit = unit_of(code)
         if unit is not None:
-            if unit.kind == "generator":
+            if unit.kind == "generator" and not _is_asked_by(frame, unit_of, namespace):
                 raise NotHere(f"the loop runs inside {_place(frame)}, a generator that is computing its next value.")
             found.append((frame.f_locals[FRAME], frame))
         elif code.co_name == "<module>" and frame.f_globals is namespace:
@@ -34,6 +34,24 @@ def activations(
             raise NotHere(f"the loop runs inside {_place(frame)}, which can only run to its end.")
         frame = frame.f_back
     raise NotHere("the loop does not run inside the cell.")
+
+
+def _is_asked_by(generator: FrameType, unit_of: Callable[[CodeType], Unit | None], namespace: dict[str, Any]) -> bool:
+    """Whether who asks a generator for its next value can be left meanwhile: by `next()`, or by `yield from`."""
+    frame = generator.f_back
+    while frame is not None and unit_of(frame.f_code) is None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    unit = unit_of(frame.f_code)
+    is_cell = unit is None and frame.f_code.co_name == "<module>" and frame.f_globals is namespace
+    if unit is None and not is_cell:
+        return False
+    held = namespace[FRAME] if is_cell else frame.f_locals[FRAME]
+    asked = held.its.get(held.pc)
+    if held.unit.kind != "generator":
+        asked = asked[0] if type(asked) is tuple else None
+    return getattr(asked, "gi_frame", None) is generator
 
 
 def _place(frame: FrameType) -> str:
