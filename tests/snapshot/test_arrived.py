@@ -101,8 +101,11 @@ def test_a_generator_of_an_earlier_cell_goes_on_where_it_stood(
     monkeypatch.setitem(linecache.cache, "<notebook>", (len(before), None, before.splitlines(True), "<notebook>"))
     kernel = notebook(before)
     shipment = ship(defined(kernel), kernel)
-    cell = "import random\nrandom.seed(1)\nseen = []\nfor i in range(6):\n    seen.append((next(numbers), next(again).item(), next(numbered)))\n"
-    cell += "    if i > 3:\n        seen.append(next(later))\ndel numbers, again, later, numbered"
+    cell = (
+        "import random\nrandom.seed(1)\nseen = []\nfor i in range(6):\n"
+        "    seen.append((next(numbers), next(again).item(), next(numbered)))\n"
+        "    if i > 3:\n        seen.append(next(later))\ndel numbers, again, later, numbered"
+    )
 
     whole = trainings.run(cell, shipment=shipment)
     left = trainings.run(cell, shipment=shipment, at=4, save=tmp_path / "saved")
