@@ -44,7 +44,7 @@ _HOMES: dict[
             " make_zip_longest"
         ),
     ),
-    "unbegun": ("graph.kinds.generators", "make_ended make_generator"),
+    "unbegun": ("graph.kinds.generators", "go_on make_ended make_generator"),
     "modules": ("graph.modules", "dictionary_of"),
     "odd": (
         "graph.kinds.odd",

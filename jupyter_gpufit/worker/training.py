@@ -15,6 +15,7 @@ from ..devices.device import Device
 from ..devices.here import read_devices_async
 from ..estimate.reckoning.pace import Pace
 from ..graph import Arrival, GraphMemory, Reply
+from ..graph.kinds import generators as arriving
 from ..jobs.events import Note
 from ..jobs.handover import Handover
 from ..jobs.paths import JobPaths
@@ -77,6 +78,7 @@ class Training:
         self.program.scratch = str(self.paths.root)
         self.program.on_note = self.note
         self.shell.program = self.program
+        arriving.remade = self.program.library.remade
 
     @property
     def namespace(self) -> dict[str, Any]:

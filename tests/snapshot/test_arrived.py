@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,32 @@ def expected(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> 
     trainings.run(CELL, shipment=kernel.shipment, reply=saved)
     kernel.shipment.bring_back(Reply.open(saved), kernel.namespace)
     return kernel.seen()
+
+
+def test_a_generator_of_an_earlier_cell_goes_on_where_it_stood(
+    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (
+        "import torch\nfrom tests.snapshot.beside.meters import cycle\n"
+        "def count(first):\n    while True:\n        yield first\n        first += 1\n"
+        "numbers, again, later = count(5), cycle(torch.arange(3)), count(1)\n"
+        "numbered = (n for n in [1, 2, 3, 4, 5, 6])\n"
+    )
+    monkeypatch.setitem(linecache.cache, "<notebook>", (len(before), None, before.splitlines(True), "<notebook>"))
+    kernel = notebook(before)
+    shipment = ship(defined(kernel), kernel)
+    cell = (
+        "import random\nrandom.seed(1)\nseen = []\nfor i in range(6):\n"
+        "    seen.append((next(numbers), next(again).item(), next(numbered)))\n"
+        "    if i > 3:\n        seen.append(next(later))\ndel numbers, again, later, numbered"
+    )
+
+    whole = trainings.run(cell, shipment=shipment)
+    left = trainings.run(cell, shipment=shipment, at=4, save=tmp_path / "saved")
+    assert not left.error
+    left = trainings.run(cell, shipment=shipment, of=tmp_path / "saved", at=2, save=tmp_path / "once more")
+    assert not left.error
+    assert trainings.run(cell, shipment=shipment, of=tmp_path / "once more").digests == whole.digests
 
 
 @pytest.mark.parametrize("memory", ["the kernel's memory", "a new memory"])

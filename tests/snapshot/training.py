@@ -138,6 +138,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
     `all`: no function of a library is called as it is for being short, so that each run has the same safe points.
     """
     from jupyter_gpufit.cuda.slot import as_slot
+    from jupyter_gpufit.graph.kinds import generators
     from jupyter_gpufit.program import Program
     from jupyter_gpufit.program.libraries import gain
     from jupyter_gpufit.snapshot.kinds.loaders import remembered
@@ -149,6 +150,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
         gain.SHORT, gain.FREE = 0.0, float("inf")
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
     program, told = Program(namespace), Told()
+    generators.remade = program.library.remade
     with ExitStack() as stack:
         if asked.get("slot"):
             stack.enter_context(as_slot("slot 0", 2 << 30))
@@ -172,6 +174,8 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
             shipped = None if asked["graph"] else ship([], {})
             graph = asked["graph"] if shipped is None else shipped.graph
             arrival = receive(graph, memory or shipped.memory, namespace)  # type: ignore[union-attr]
+            for filename, (lines, _) in arrival.opened.header.get("sources", {}).items():
+                program.learn(filename, "".join(lines))
             if asked["before"]:
                 _execute(_parsed(asked["before"], BEFORE), BEFORE, namespace)
                 program.learn(BEFORE, asked["before"])

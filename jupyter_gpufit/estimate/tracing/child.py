@@ -23,6 +23,7 @@ import torch
 from ...cuda.stand_in import autocast, device, uncompiled
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
+from ...graph.kinds import generators
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
 from . import arrived, loading, processes, recurrent, sparse, surface, whole
@@ -97,6 +98,7 @@ class Child:
         contained = Contained(self.books, self.scratch)
         contained.begin()
         on_device = arrived.begin(self.books)
+        generators.remade = None  # the worker's, from which we were forked: nothing is left midway here
         opened = self.namespace = self.open_namespace()
         on_device.found.clear()
         self.paths.namespace = opened

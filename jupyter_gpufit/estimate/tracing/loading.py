@@ -1,9 +1,14 @@
-"""What a cell reads and keeps: data loaders run in this process, and nothing that is fake is written to a file."""
+"""What a cell reads and keeps: data loaders run in this process, and nothing that is fake is written to a file.
+
+What is saved can be loaded again, as it would be after the training.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,15 +16,15 @@ from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as loaders
 
-from ...cuda.stand_in.device import is_cuda
+from ...cuda.stand_in.device import is_cuda, on_stand_in
 from .books import Books
 from .steps import Steps
 
 
 def begin(books: Books, steps: Steps) -> None:
     _load_in_this_process(steps)
-    _load_to_stand_in()
-    torch.save = _dropped(books, "torch.save")
+    saved = _Saved(books)
+    torch.save, torch.load = saved.save, saved.load
     try:
         safetensors = importlib.import_module("safetensors.torch")
     except ImportError:
@@ -63,15 +68,49 @@ def _length(batch: Any) -> int:
     return 0
 
 
-def _load_to_stand_in() -> None:
-    real = torch.load
+class _Saved:
+    """What the cell would have written with torch.save, for it to read again: the best weights of a training."""
 
-    def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def __init__(self, books: Books) -> None:
+        self._books, self._load = books, torch.load
+        self._kept: dict[str | int, Any] = {}
+        self._files: list[Any] = []  # so that no other gets the id of one
+
+    def save(self, obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        self._books.notes["not written: torch.save"] += 1
+        self._files.append(f)
+        self._kept[_place(f)] = tree_map(_without_device, obj)
+
+    def load(self, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if (place := _place(f)) in self._kept:
+            return tree_map(lambda t: t.made(map_location) if isinstance(t, _OnDevice) else t, self._kept[place])
         to_cuda = is_cuda(map_location)
-        found = real(f, "cpu" if to_cuda or map_location is None else map_location, *args, **kwargs)
+        found = self._load(f, "cpu" if to_cuda or map_location is None else map_location, *args, **kwargs)
         return tree_map(lambda t: t.to("cuda") if isinstance(t, torch.Tensor) else t, found) if to_cuda else found
 
-    torch.load = load
+
+@dataclass(frozen=True)
+class _OnDevice:
+    """A tensor of the device, that is to hold none of its memory."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def made(self, map_location: Any) -> torch.Tensor:
+        named = isinstance(map_location, (str, torch.device))
+        return torch.empty(self.shape, dtype=self.dtype, device=map_location if named else "cuda")
+
+
+def _without_device(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return _OnDevice(value.shape, value.dtype) if on_stand_in(value) else value.detach().clone()
+
+
+def _place(f: Any) -> str | int:
+    """Where it is kept: a path's, also of an open file, or the object itself."""
+    path = getattr(f, "name", f)
+    return os.path.abspath(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else id(f)
 
 
 def _dropped(books: Books, what: str) -> Callable[..., None]:

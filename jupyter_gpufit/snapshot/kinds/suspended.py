@@ -7,6 +7,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
+from ...graph.kinds import generators as arrived
 from ...program import generators
 from ...program.values import GeneratorRecord
 
@@ -21,6 +22,10 @@ def find(cls: type) -> Kind | None:
 
 def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
     program = pickler.program
+    if (recipe := arrived.unmade(generator)) is not None:
+        return arrived.make_generator, recipe
+    if (inner := arrived.inner_of(generator)) is not None:
+        return arrived.go_on, (inner,)
     if (parts := generators.expression(generator)) is not None:
         return generators.expressed, parts
     if pickler.name and generator.gi_frame is not None and program.unit_of(generator.gi_code) is None:

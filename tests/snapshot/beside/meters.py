@@ -54,3 +54,10 @@ class Alternating:
         for one in torch.randperm(self.size // 2).tolist():
             yield one
             yield self.size - 1 - one
+
+
+def cycle(items: Iterable[Any]) -> Iterator[Any]:
+    """Batches without end, made once by whoever sets up a training."""
+    while True:
+        for one in items:  # noqa: UP028  # as people write it
+            yield one
