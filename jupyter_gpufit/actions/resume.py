@@ -27,7 +27,6 @@ from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, read_record
 from ..jobs.state import LEFT, OVER
 from ..jobs.store import all_jobs, find_job
-from ..jobs.verbs import why_not
 from ..jobs.watch import changes
 from ..lab.place import candidates, refuse_impossible
 from ..settings import Settings
@@ -78,7 +77,7 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | 
     """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
     job, paths = _chosen(settings, wanted)
     record = read_record(paths)
-    if why := why_not("resume", record):
+    if why := record.why_not("resume"):
         raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
     # lost: nobody holds the lock, also where its process was only stopped or cut off; suspended: it is to stay.

@@ -32,7 +32,6 @@ from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, read_record, take_lock, write_record
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
-from jupyter_gpufit.jobs.verbs import why_not
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.identity import ProcessId
 from jupyter_gpufit.units import GiB
@@ -67,7 +66,7 @@ def a_job(settings: Settings, name: str, state: State, checkpoint: LastCheckpoin
 def test_a_job_with_a_checkpoint_that_does_not_run_can_be_resumed(
     state: State, checkpoint: LastCheckpoint | None, why: str
 ) -> None:
-    found = why_not("resume", Record(state=state, since=0.0, checkpoint=checkpoint))
+    found = Record(state=state, since=0.0, checkpoint=checkpoint).why_not("resume")
     assert why in found and bool(why) == bool(found)
 
 
@@ -299,5 +298,5 @@ def test_a_checkpoint_from_which_nothing_goes_on_to_the_bit_is_marked(settings: 
     ],
 )
 def test_what_can_be_asked_of_a_job(verb: str, state: State, why: str) -> None:
-    found = why_not(verb, Record(state=state, since=0.0, checkpoint=SAVED))  # type: ignore[arg-type]
+    found = Record(state=state, since=0.0, checkpoint=SAVED).why_not(verb)  # type: ignore[arg-type]
     assert why in found and bool(why) == bool(found)
