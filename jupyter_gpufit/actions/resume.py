@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ..devices.here import read_devices_async
-from ..engine.local import WaitingWorker, environment_of
+from ..engine import WaitingWorker, environment_of
 from ..errors import NoJobMeant, NotResumable
 from ..estimate.reckoning.for_resume import SoFar, needed_again
 from ..jobs.events import Failure, StateChange

@@ -19,7 +19,7 @@ from ..actions.deeds import ANSWERS, WISHES
 from ..actions.request import request_for
 from ..actions.status import StatusReader
 from ..devices.here import read_devices_async
-from ..engine.local import Spare, Started
+from ..engine import Spare, Started
 from ..errors import BadOption, GpufitError, VersionDiffers, first_of
 from ..jobs.events import Event, Failure, Note, StateChange
 from ..jobs.follow import Interrupts, Leaving, follow

@@ -31,7 +31,7 @@ from ..jobs.handover import KEPT, Handover, kept, receive
 from ..jobs.job import Job
 from ..jobs.live import Memory
 from ..jobs.paths import JobPaths, socket_path
-from ..jobs.protocol import Answer, Waking, Wish
+from ..jobs.protocol import Answer, Question
 from ..jobs.record import LastCheckpoint, read_record, unlock
 from ..jobs.result import descriptors
 from ..settings import load_settings
@@ -332,7 +332,7 @@ class Worker:
         self._end(Finished("stopped", "ended on request"))
         os._exit(1)
 
-    async def ask(self, verb: Wish | Waking, to: str) -> Answer:
+    async def ask(self, verb: Question, to: str) -> Answer:
         """Have the job saved: what will happen, or why not."""
         from . import wishes, woken
 
