@@ -24,7 +24,7 @@ from traitlets.config import Config
 from ..jobs.events import Clear, Display, Event, Failure, Result
 from ..program import Program
 from . import tqdm_notebook
-from .interrupted import quickly
+from .tracebacks import quickly
 
 Emit = Callable[[Event], None]
 OUR_FILES = str(Path(__file__).resolve().parents[1]) + os.sep
