@@ -19,7 +19,6 @@ from ..jobs.protocol import Answer, Wish
 from ..jobs.record import Record, read_record
 from ..jobs.state import LEFT, OVER
 from ..jobs.store import all_jobs, find_job
-from ..jobs.verbs import why_not
 from ..jobs.watch import changes
 from ..jobs.words import saved
 from ..settings import Settings
@@ -42,7 +41,7 @@ async def asked(job: Job, paths: JobPaths, verb: Wish, to: str = "") -> AsyncIte
     record = read_record(paths)
     if record.state in OVER:
         raise HasEnded(job.name, record.state, record.resumable)
-    if why := why_not(verb, record):
+    if why := record.why_not(verb):
         raise NotNow(job.name, why)
     answer = await _ask(job, paths, record, verb, to)
     if not answer.ok:

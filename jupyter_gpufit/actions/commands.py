@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Literal, NoReturn
 
 from ..errors import BadOption, BadQuantity, did_you_mean
 from ..lab.record import MOST_DEVICES
@@ -17,8 +17,14 @@ from ..units import MiB, format_bytes
 NAME = re.compile(r"[\w.-]{1,64}")
 ENDED_HINT = "a job's name or id, as `gpufit jobs` lists them"
 
-CELL_VERBS = ("train", "estimate")
-TERMINAL_VERBS = ("run", "lab")
+Place = Literal["cell", "line", "terminal"]
+_PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a line and in a terminal alike
+    "train": {"cell": "on top of a notebook cell: %%gpufit train"},
+    "estimate": {"cell": "on top of a notebook cell: %%gpufit estimate", "terminal": "in a terminal"},
+    "run": {"terminal": "into a terminal: gpufit run -- python train.py"},
+    "lab": {"terminal": "into a terminal: gpufit lab check"},
+    "kernel": {"line": "into a notebook: %gpufit kernel"},
+}
 DEFAULT_DAYS = 7.0
 MOST_DAYS = 3660.0
 MOST_STEPS = 100
@@ -249,18 +255,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if options.verb == "checkpoint":
         _name_checkpoint(options)
     if unknown:
-        parser = _VERB_PARSERS[options.verb]
+        parser = _VERB_PARSERS[arguments[0]]
         near = did_you_mean(unknown[0], sorted(parser._option_string_actions))
-        raise BadOption(f"{options.verb} has no option {unknown[0]!r}.{near}\n{parser.format_usage().strip()}")
+        raise BadOption(f"{arguments[0]} has no option {unknown[0]!r}.{near}\n{parser.format_usage().strip()}")
     return options
 
 
 def _name_checkpoint(options: argparse.Namespace) -> None:
     """`checkpoint show JOB` looks at what was saved, `checkpoint JOB` saves."""
-    options.show = options.words[:1] == ["show"]
-    names = options.words[1:] if options.show else options.words
-    if len(names) > 1 or (options.json and not options.show):
+    shows = options.words[:1] == ["show"]
+    names = options.words[1:] if shows else options.words
+    if len(names) > 1 or (options.json and not shows):
         raise BadOption(f"checkpoint takes one job.\n{_VERB_PARSERS['checkpoint'].format_usage().strip()}")
+    options.verb = "checkpoint show" if shows else "checkpoint"
     options.job = names[0] if names else ""
 
 
@@ -280,6 +287,17 @@ def _command(command: Sequence[str], unknown: Sequence[str]) -> list[str]:
     if not command:
         raise BadOption(f"There is no command. It goes behind --: gpufit run -- python train.py\n{usage}")
     return list(command)
+
+
+def check_place(verb: str, place: Place) -> None:
+    """Refuse a verb where it does not belong, and say where it does."""
+    if place not in (places := _places(verb)):
+        raise BadOption(f"{verb} goes {next(iter(places.values()))}")
+
+
+def _places(verb: str) -> Mapping[Place, str]:
+    verb = verb.split()[0]
+    return _PLACES.get(verb, {"line": f"on a line of its own: %gpufit {verb}", "terminal": "in a terminal"})
 
 
 def parse_line(line: str) -> argparse.Namespace:
@@ -305,7 +323,7 @@ def completions(
 
 def _candidates(words: Sequence[str], cell: bool, devices: Sequence[str], jobs: Sequence[str]) -> Sequence[str]:
     if not words:
-        return CELL_VERBS if cell else [verb for verb in VERBS if verb not in (*CELL_VERBS, *TERMINAL_VERBS)]
+        return [verb for verb in VERBS if ("cell" if cell else "line") in _places(verb)]
     parser = _VERB_PARSERS.get(words[0])
     if parser is None:
         return []

@@ -11,8 +11,7 @@ from itertools import zip_longest
 
 from ..devices.device import Device
 from ..jobs import verbs
-from ..jobs.record import Record
-from ..jobs.verbs import Verb
+from ..jobs.verbs import VERBS, Verb
 from ..units import format_bytes
 from .status import ClaimView, JobView, RoomView, Status
 
@@ -39,18 +38,12 @@ class Can:
 
 def possible(job: JobView, status: Status) -> Can:
     """What can be done with this job, given what else there is."""
-    return Can(
-        checkpoint=why_not(job, "checkpoint"),
-        release=why_not(job, "release"),
-        resume=why_not(job, "resume"),
-        stop=why_not(job, "stop"),
-        move=_targets(job, status),
-    )
+    return Can(**{verb: why_not(job, verb) for verb in VERBS if verb != "move"}, move=_targets(job, status))
 
 
 def why_not(job: JobView, verb: Verb) -> str:
     """Why this cannot be done with the job, as far as the job itself decides it; empty: it can."""
-    words = verbs.why_not(verb, Record(state=job.state, since=job.since, checkpoint=job.checkpoint))
+    words = verbs.why_not(verb, job.state, saved=job.checkpoint is not None)
     return words[:1].upper() + words[1:]
 
 

@@ -71,8 +71,8 @@ def choose(wanted: str, snapshot: LedgerLook, me: int) -> Ticket:
         [one for one in held if not user and wanted in (one.request.job_id, one.request.name)],
         [one for one in held if user and user_name(one.uid) == user and one.request.name == name],
     ):
-        if len(meant) == 1:
-            return meant[0]
+        if len({(one.uid, one.request.job_id) for one in meant}) == 1:
+            return meant[0]  # one that moves has two
         if meant:
             raise SeveralMeant(wanted, tuple(f"{user_name(one.uid)}'s {one.request.name}: {one.id}" for one in meant))
     raise NoSuchHold(wanted, tuple(dict.fromkeys(one.request.name for one in held)))

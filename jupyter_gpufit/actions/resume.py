@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from ..devices.here import read_devices_async
-from ..engine.local import WaitingWorker, environment_of
+from ..engine import WaitingWorker, environment_of
 from ..errors import NoJobMeant, NotResumable
 from ..estimate.reckoning.for_resume import SoFar, needed_again
 from ..jobs.events import Failure, StateChange
@@ -27,7 +27,6 @@ from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, read_record
 from ..jobs.state import LEFT, OVER
 from ..jobs.store import all_jobs, find_job
-from ..jobs.verbs import why_not
 from ..jobs.watch import changes
 from ..lab.place import candidates, refuse_impossible
 from ..settings import Settings
@@ -78,7 +77,7 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | 
     """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
     job, paths = _chosen(settings, wanted)
     record = read_record(paths)
-    if why := why_not("resume", record):
+    if why := record.why_not("resume"):
         raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
     # lost: nobody holds the lock, also where its process was only stopped or cut off; suspended: it is to stay.

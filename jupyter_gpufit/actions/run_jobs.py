@@ -22,7 +22,7 @@ from ..system.users import user_name
 from .release import choose, end
 from .stop import stop as stop_worker
 
-_OF_JOBS = ("attach", "checkpoint", "move", "resume")
+_OF_JOBS = ("attach", "checkpoint", "checkpoint show", "move", "resume")
 
 
 def mine(settings: Settings) -> list[Ticket]:

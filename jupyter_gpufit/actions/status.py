@@ -126,11 +126,6 @@ class Status:
         return json.dumps(self.to_record(), indent=1)
 
 
-def read_status(settings: Settings) -> Status:
-    """Read it all once; whoever reads again and again keeps a StatusReader."""
-    return StatusReader().read(settings)
-
-
 @dataclass
 class StatusReader:
     """Reads the status again and again; what does not change is read once. For one thread at a time."""
@@ -188,11 +183,6 @@ class StatusReader:
 def read_job(job: Job, paths: JobPaths) -> JobView:
     """One job, now."""
     return _job(job, read_record(paths))
-
-
-def read_jobs(settings: Settings) -> tuple[JobView, ...]:
-    """This user's jobs, oldest first."""
-    return StatusReader().jobs(settings)
 
 
 def _read_devices(settings: Settings) -> tuple[tuple[Device, ...], str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from ..devices.device import Device
-from ..jobs.state import RESUMABLE
+from ..jobs.verbs import may
 from ..lab.history import History
 from ..units import format_bytes, format_duration
 from .status import ClaimView, JobView, RoomView, Status, TicketView
@@ -141,7 +141,7 @@ def _saved(job: JobView, now: float) -> str:
 
 def _why(job: JobView) -> str:
     """The reason for its state, and what can be done about it."""
-    if job.checkpoint is None or job.state not in RESUMABLE or job.state == "released":
+    if job.checkpoint is None or not may("resume", job.state, saved=True) or job.state == "released":
         return job.reason  # of a released job, the reason says it
     return f"{job.reason}; `gpufit resume {job.name}` goes on" if job.reason else f"`gpufit resume {job.name}` goes on"
 

@@ -1,0 +1,5 @@
+"""Where workers run: here, so far. Another engine has a module of its own beside `local`, and is chosen here."""
+
+from .local import Spare, Started, WaitingWorker, environment_of
+
+__all__ = ["Spare", "Started", "WaitingWorker", "environment_of"]

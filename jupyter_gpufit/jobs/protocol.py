@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..system.foreign import known, parsed_record
 
 PROTOCOL = 1
 Wish = Literal["checkpoint", "release", "move"]
 Waking = Literal["resume", "dismiss"]  # of a suspended worker
-WorkerVerb = (
-    Literal[
-        "state",
-        "interrupt",
-        "end",
-        "follow",
-        "outcome",  # answered when there is one
-        "collect",
-        "collected",
-    ]
-    | Wish
-    | Waking
-)
+Question = Literal[Wish, Waking]  # to which the worker's answer is all
+WorkerVerb = Literal[
+    "state",
+    "interrupt",
+    "end",
+    "follow",
+    "outcome",  # answered when there is one
+    "collect",
+    "collected",
+    Question,
+]
+WORKER_VERBS: tuple[WorkerVerb, ...] = get_args(WorkerVerb)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from .events import step_words
 from .job import FORMAT
 from .live import Live
 from .paths import JobPaths
-from .state import LEFT, RESUMABLE, STATES, State
+from .state import LEFT, STATES, State
+from .verbs import Verb, may, why_not
 
 NEEDED = 8 << 10  # bytes on the disk: a worker's number, and the begin of its journal
 LOOKS = 3  # at a record that is just being written over
@@ -68,7 +69,11 @@ class Record:
     @property
     def resumable(self) -> bool:
         """Whether `resume` could go on with the job."""
-        return self.checkpoint is not None and self.state in RESUMABLE
+        return may("resume", self.state, saved=self.checkpoint is not None)
+
+    def why_not(self, verb: Verb) -> str:
+        """See verbs.why_not."""
+        return why_not(verb, self.state, saved=self.checkpoint is not None)
 
     @property
     def rests(self) -> bool:

@@ -13,4 +13,3 @@ GOING: frozenset[State] = frozenset({"running", "saving", "moving"})  # it holds
 ENDED: frozenset[State] = frozenset({"done", "failed", "stopped"})
 LEFT: frozenset[State] = ENDED | {"released"}  # its worker said so, and is gone
 OVER: frozenset[State] = LEFT | {"lost"}  # nobody trains it
-RESUMABLE: frozenset[State] = frozenset({"released", "failed", "stopped", "lost"})  # where there is a checkpoint

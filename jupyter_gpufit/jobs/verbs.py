@@ -1,15 +1,15 @@
-"""What can be asked of a job: each verb in its words, and the states in which it may be; for all fronts; pure.
+"""What can be asked of a job: each verb in its words, and the table of when; for all fronts and the worker; pure.
 
-The worker asks the same again: between a front's look and its question the job may have gone on.
+A front asks before it offers a verb, and the worker asks the same again: between the two the job may have gone on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from .record import Record
-from .state import BEFORE, GOING, OVER
+from .state import BEFORE, OVER, State
 
 Verb = Literal["checkpoint", "release", "move", "resume", "stop"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
@@ -33,32 +33,51 @@ WORDS: dict[Verb, VerbWords] = {
     "stop": VerbWords("Stop", "Stop a Job", "Interrupt it; what was not saved is lost.", "stopped"),
 }
 
-
-def why_not(verb: Verb, record: Record) -> str:
-    """Why this cannot be done with a job of this record, as far as that tells; half a sentence; empty: it can."""
-    match verb:
-        case "resume":
-            return _why_not_resumed(record)
-        case "stop":
-            return f"it is {record.state}." if record.state in OVER else ""
-    return _why_not_saved(verb, record)
+May = Literal[
+    "yes",
+    "saved",  # where there is a checkpoint
+    "later",  # in another state of this run: its button is there, and greyed
+    "no",  # it has no button
+]
 
 
-def _why_not_saved(verb: Verb, record: Record) -> str:
-    if record.state in GOING and not (verb != "checkpoint" and record.state == "moving"):
+def _rows(*may: May) -> Mapping[Verb, May]:
+    return dict(zip(VERBS, may, strict=True))
+
+
+MAY: Mapping[State, Mapping[Verb, May]] = {
+    # fmt: off
+    #                    checkpoint release  move     resume   stop
+    "estimating": _rows("later", "saved", "later", "no", "yes"),
+    "queued": _rows("later", "saved", "later", "no", "yes"),
+    "starting": _rows("later", "saved", "later", "no", "yes"),
+    "running": _rows("yes", "yes", "yes", "no", "yes"),
+    "saving": _rows("yes", "yes", "yes", "no", "yes"),
+    "moving": _rows("yes", "later", "later", "no", "yes"),
+    "released": _rows("no", "no", "no", "saved", "no"),
+    "done": _rows("no", "no", "no", "no", "no"),
+    "failed": _rows("no", "no", "no", "saved", "no"),
+    "stopped": _rows("no", "no", "no", "saved", "no"),
+    "lost": _rows("no", "no", "no", "saved", "no"),
+    # fmt: on
+}
+
+
+def may(verb: Verb, state: State, *, saved: bool) -> bool:
+    """Whether it can be done with a job in this state, with a checkpoint or without, as far as that tells."""
+    return MAY[state][verb] == "yes" or (saved and MAY[state][verb] == "saved")
+
+
+def why_not(verb: Verb, state: State, *, saved: bool) -> str:
+    """Why it cannot: half a sentence; empty: it can."""
+    if may(verb, state, saved=saved):
         return ""
-    if verb == "release" and record.checkpoint is not None and record.state in BEFORE:
-        return ""
-    if record.state in OVER:
-        return f"it does not run: it is {record.state}."
-    if record.state in BEFORE:
-        return f"it is {record.state}, so there is nothing to save yet (gpufit stop ends it)."
-    return f"it is {record.state}."
-
-
-def _why_not_resumed(record: Record) -> str:
-    if record.state == "done":
+    if verb == "resume" and state == "done":
         return "it has ended well."
-    if record.state not in OVER:
-        return f"it is {record.state}."
-    return "" if record.checkpoint is not None else f"it is {record.state}, and left no checkpoint."
+    if verb == "resume" and state in OVER:
+        return f"it is {state}, and left no checkpoint."
+    if verb in ("checkpoint", "release", "move") and state in OVER:
+        return f"it does not run: it is {state}."
+    if verb in ("checkpoint", "release", "move") and state in BEFORE:
+        return f"it is {state}, so there is nothing to save yet (gpufit stop ends it)."
+    return f"it is {state}."

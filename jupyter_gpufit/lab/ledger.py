@@ -26,7 +26,6 @@ from typing import Literal
 
 from .locks import Lock, LockList, lock_for_life, lock_on, unlock
 from .owner import held_by_owner, pid_view, started, this_process, uid_of
-from .pause import gpufit_test_pause
 from .record import LONGEST, Claim, Hold, Request, Ticket, TicketWriter, UnreadHold, decode, device_mark, encode
 
 Kind = Literal["q", "c"]  # a ticket (in the queue), a claim
@@ -95,7 +94,6 @@ class Published:
             return
         fd, self.fd = self.fd, -1
         os.close(fd)
-        gpufit_test_pause(f"{self.id[0]}:closed")
         if _is_dead(self.path):
             with suppress(OSError):
                 self.path.unlink()
@@ -116,7 +114,6 @@ def publish(lab: Path, request: Request, hold: Hold | None = None) -> Published:
             raise
     finally:
         os.close(directory)
-    gpufit_test_pause(f"{kind}:linked")
     return Published(lab / name, fd)
 
 
@@ -126,13 +123,10 @@ def _nonce_with_marks(hold: Hold) -> str:
 
 
 def _fill(fd: int, kind: Kind, request: Request, hold: Hold | None) -> None:
-    gpufit_test_pause(f"{kind}:created")
     writer = replace(this_process(), write_lock=lock_for_life(fd))
     os.write(fd, encode(request, writer, hold))
-    gpufit_test_pause(f"{kind}:written")
     # Against the umask; and before the link, since a later change would move the time by which it is ordered.
     os.fchmod(fd, 0o644)
-    gpufit_test_pause(f"{kind}:locked")
 
 
 @dataclass(frozen=True, order=True)

@@ -27,7 +27,6 @@ from .directory import Lab
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
 from .ledger import MOST_TICKETS, LedgerLook, Published, is_exhausted, publish, sweep
 from .mutex import clock_moved, lab_mutex
-from .pause import gpufit_test_pause
 from .place import Space, refuse_impossible, rooms
 from .policy import load_policy
 from .reasons import Waiting, explain
@@ -216,7 +215,6 @@ class _Queueing:
     async def _publish(self) -> Held | None:
         try:
             async with lab_mutex(self.lab.path, patience=self.patience, name_holder=not self.mutex_kept):
-                gpufit_test_pause("mutex")
                 file = self._take()
                 # Somebody may have gone on without the mutex, while it was not to be had.
                 return self._hold(file) if file is not None and self._is_first(file, before=file.since) else None

@@ -1,4 +1,4 @@
-"""The notebook's side of a job: start it, follow it, show what it says. What travels there and back: travel.py."""
+"""The notebook's side of a job: start it, follow it, show what it says. What travels there and back: variables.py."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING
 import anyio
 from IPython.core.interactiveshell import InteractiveShell
 
-from ..actions import resume, run_jobs, table, texts
-from ..actions.ask import asked, running_job
-from ..actions.clean import clean
-from ..actions.commands import CELL_VERBS
-from ..actions.release import release
+from ..actions import resume, run_jobs, table
+from ..actions.commands import check_place
+from ..actions.deeds import ANSWERS, WISHES
 from ..actions.request import request_for
 from ..actions.status import StatusReader
 from ..devices.here import read_devices_async
-from ..engine.local import Spare, Started
+from ..engine import Spare, Started
 from ..errors import BadOption, GpufitError, VersionDiffers, first_of
-from ..examine.findings import as_json, as_text
 from ..jobs.events import Event, Failure, Note, StateChange
 from ..jobs.follow import Interrupts, Leaving, follow
 from ..jobs.job import Job
@@ -61,9 +58,7 @@ class Notebook:
         self, options: argparse.Namespace, line: str, cell: str | None, interrupts: Interrupts, leaving: Leaving
     ) -> None:
         """One command."""
-        if (options.verb in CELL_VERBS) != (cell is not None):
-            wanted = "on top of a cell: %%gpufit" if cell is None else "on a line of its own: %gpufit"
-            raise BadOption(f"{options.verb} goes {wanted} {options.verb}")
+        check_place(options.verb, "line" if cell is None else "cell")
         run_jobs.check(options, self.settings)
         self._variables.let_go()  # a terminal may have resumed or cleaned what they were kept for
         match options.verb:
@@ -76,38 +71,15 @@ class Notebook:
             case "attach":
                 job, paths = chosen_job(self.settings, options.job)
                 await self._attach(job, paths, interrupts, leaving, again=options.again, widget=options.widget)
-            case "stop":
-                async for word in run_jobs.stop(self.settings, options.job):
-                    self._say(word)
-            case "jobs" | "status" | "queue" | "history":
-                if options.verb == "status" and options.watch:
-                    raise BadOption("--watch needs a terminal: gpufit status --watch")
-                self._say(await aside(lambda: texts.answer(options, self.settings, self._status)))
-            case "checkpoint" if options.show:
-                self._say(texts.show_checkpoint(self.settings, options.job, in_json=options.json))
-            case "checkpoint" | "move":
-                job, paths = running_job(self.settings, options.job)
-                to = options.to if options.verb == "move" else ""
-                await self._say_all(asked(job, paths, options.verb, to), interrupts)
-            case "release":
-                await self._say_all(release(self.settings, options.job, insist=options.insist), interrupts)
             case "resume":
                 await self._resume(options, interrupts, leaving)
-            case "run":
-                raise BadOption("run goes into a terminal: gpufit run -- python train.py")
-            case "clean":
-                for word in await aside(lambda: list(clean(self.settings, options.jobs, resumable=options.all))):
-                    self._say(word)
-                self._variables.let_go()
             case "kernel":
                 self._say(self.cuda.words())
-            case "doctor":
-                from ..examine.user import examine
-
-                found = await aside(lambda: examine(options.wait))
-                self._say(as_json(found) if options.json else as_text(found))
-            case "lab":
-                raise BadOption("lab goes in a terminal: gpufit lab check")
+            case verb if verb in ANSWERS:
+                self._say(await aside(lambda: ANSWERS[verb](options, self.settings, self._status)))
+                self._variables.let_go()  # of what was cleaned
+            case verb:
+                await self._say_all(WISHES[verb](options, self.settings), interrupts)
 
     # Train ----------------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from ..actions.possible import Can, Target
 from ..actions.status import ClaimView, RoomView, TicketView
 from ..jobs import live
 from ..jobs.record import LastCheckpoint
-from ..jobs.state import BEFORE, GOING, LEFT, OVER, RESUMABLE, STATES, State
-from ..jobs.verbs import WORDS, Verb
+from ..jobs.state import BEFORE, GOING, LEFT, OVER, STATES, State
+from ..jobs.verbs import MAY, WORDS, May, Verb
 from . import wire
 
 TARGET = Path(__file__).parents[2] / "labextension" / "src" / "words" / "schema.ts"
@@ -48,7 +48,6 @@ _SETS: Mapping[str, tuple[frozenset[State], str]] = {
     "GOING": (GOING, "It holds its device, and its cell runs."),
     "LEFT": (LEFT, "Its worker said how it left."),
     "OVER": (OVER, "Nobody trains it."),
-    "RESUMABLE": (RESUMABLE, "With a checkpoint, it can go on."),
 }
 
 _ABOUT = """\
@@ -239,7 +238,7 @@ def typescript() -> str:
     interfaces = [_interface(name, cls) for name, cls in classes().items()]
     kinds = "".join(f"\n  | {name_of(cls)}" for cls in MESSAGES)
     message = f"/** What comes over the WebSocket. */\nexport type Message ={kinds};\n"
-    return "\n".join([head, *interfaces, message, _words(), _states()])
+    return "\n".join([head, *interfaces, message, _words(), _may(), _states()])
 
 
 def _words() -> str:
@@ -252,6 +251,20 @@ def _words() -> str:
         "/** The verbs, in the words that every front has for them. */\nexport const WORDS = {\n"
         + ",\n".join(lines)
         + "\n};\n\n/** What can be asked of a job. */\nexport type Verb = keyof typeof WORDS;\n"
+        + "export const VERBS = Object.keys(WORDS) as Verb[];\n"
+    )
+
+
+def _may() -> str:
+    """The table of when."""
+    rows = (
+        f"  {state}: {{\n" + ",\n".join(f"    {verb}: '{may}'" for verb, may in row.items()) + "\n  }"
+        for state, row in MAY.items()
+    )
+    kinds = " | ".join(f"'{may}'" for may in get_args(May))
+    return (
+        "/** When it can be: saved: with a checkpoint; later: its button is greyed; no: it has none. */\n"
+        f"export const MAY: Record<Job['state'], Record<Verb, {kinds}>> = {{\n" + ",\n".join(rows) + "\n};\n"
     )
 
 

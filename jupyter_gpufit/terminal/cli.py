@@ -11,10 +11,7 @@ from collections.abc import AsyncIterator
 import anyio
 
 from ..actions import commands, run_jobs, texts
-from ..actions.ask import asked, running_job
-from ..actions.clean import clean
-from ..actions.release import release
-from ..actions.resume import resume
+from ..actions.deeds import ANSWERS, WISHES
 from ..actions.status import StatusReader
 from ..errors import BadOption, GpufitError, first_of
 from ..examine.findings import Finding, as_json, as_text, healthy
@@ -48,39 +45,23 @@ def main() -> None:
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
+    commands.check_place(options.verb, "terminal")
     run_jobs.check(options, settings)
     match options.verb:
-        case "train":
-            raise BadOption("train goes on top of a notebook cell: %%gpufit train")
         case "run":
             return _run_command(options, settings)
         case "estimate":
             _estimate(options, settings)
         case "status" if options.watch:
             _watch(options, settings)
-        case "jobs" | "status" | "queue" | "history":
-            _print(texts.answer(options, settings))
-        case "release":
-            anyio.run(_print_all, release(settings, options.job, insist=options.insist))
-        case "checkpoint" if options.show:
-            _print(texts.show_checkpoint(settings, options.job, in_json=options.json))
-        case "checkpoint" | "move":
-            job, paths = running_job(settings, options.job)
-            to = options.to if options.verb == "move" else ""
-            return _interruptible(asked(job, paths, options.verb, to))
-        case "resume":
-            return _interruptible(resume(settings, options.job, options.gpu, options.memory))
         case "attach":
             return anyio.run(_attach, options.job, settings)
-        case "stop":
-            anyio.run(_print_all, run_jobs.stop(settings, options.job))
-        case "clean":
-            for word in clean(settings, options.jobs, resumable=options.all):
-                _print(word)
-        case "kernel":
-            raise BadOption("kernel goes in a notebook: %gpufit kernel")
         case "lab":
             return _lab(options, settings)
+        case verb if verb in ANSWERS:
+            _print(ANSWERS[verb](options, settings, StatusReader()))
+        case verb:
+            return _interruptible(WISHES[verb](options, settings))
     return 0
 
 
@@ -156,7 +137,7 @@ def _watch(options: argparse.Namespace, settings: Settings) -> None:
     reader = StatusReader()
     try:
         while True:
-            _show(texts.answer(options, settings, reader))
+            _show(texts.status(options, settings, reader))
             time.sleep(WATCH_EVERY)
     except KeyboardInterrupt:
         _print("")

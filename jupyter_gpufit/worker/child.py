@@ -13,25 +13,22 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import anyio
 
 from ..actions.stop import is_being_stopped
 from ..errors import GpufitError, LeavesAlready, NotNow, first_of
 from ..estimate.tracing.trace import import_what_traces
-from ..jobs.events import CouldNotSave, Failure, Note, ProgressMark, Saved
+from ..jobs.events import CouldNotSave, Failure, Note, Saved
 from ..jobs.handover import KEPT, Handover, kept, receive
 from ..jobs.job import Job
-from ..jobs.live import Memory
 from ..jobs.paths import JobPaths, socket_path
-from ..jobs.protocol import Answer, Waking, Wish
+from ..jobs.protocol import Answer, Question
 from ..jobs.record import LastCheckpoint, read_record, unlock
 from ..jobs.result import descriptors
 from ..settings import load_settings
@@ -46,11 +43,6 @@ from .legacy import Legacy
 from .lifecycle import Asked, Close, Event, Interrupt, Life, Over, Reached, Settled, Tell, after, told
 from .main_thread import MainThread
 
-if TYPE_CHECKING:
-    from .on_device import Meter
-    from .telling import Telling
-
-TICK = 1.0  # seconds between two marks of progress
 LEAVE_PATIENCE = 10.0  # seconds for threads and libraries to end once everything is written
 
 
@@ -87,7 +79,7 @@ def _import_what_takes_long() -> None:
 
 
 def _what_can_wait() -> list[Callable[[], None]]:
-    from .interrupted import make_ready
+    from .tracebacks import make_ready
 
     return [import_what_traces, make_ready] if _estimates() else [make_ready]
 
@@ -198,6 +190,8 @@ class Worker:
         os._exit(0)
 
     async def _life(self) -> Finished | Released:
+        from .vitals import watch
+
         self._before_the_cell = anyio.CancelScope()
         self._legacy.begin()
         path, remark = socket_path(self.settings, self.job.id), runtime_of(self.settings).remark
@@ -208,7 +202,7 @@ class Worker:
             group.start_soon(lambda: serve(path, self, self._legacy.followers, started=listening))
             await listening.wait()
             self.account.reachable(str(path))
-            group.start_soon(self._mark_progress)
+            group.start_soon(watch, self.training, self.account, self.machine.points)
             outcome = await self._train()
             self._end(outcome)
             while isinstance(outcome, Released) and await self._is_woken():
@@ -270,49 +264,17 @@ class Worker:
         self.account.output.put(Failure(type(error).__name__, str(error), (f"{type(error).__name__}: {error}",)))
         return Finished("failed", str(error))
 
-    async def _mark_progress(self) -> None:
-        from .telling import Telling
-
-        last, telling = (0, 0), Telling(self.account.output.log, self.machine.points)
-        said = False
-        while True:
-            await anyio.sleep(TICK)
-            meter = self.training.meter
-            if meter is None or not self.training.life.runs:
-                continue
-            try:
-                last = self._mark(meter, telling, last)
-            except OSError:  # the cell has all descriptors in use, say: it trains on, and the next look may do
-                if not said:
-                    traceback.print_exc(file=self.account.output.log)
-                said = True
-
-    def _mark(self, meter: Meter, telling: Telling, last: tuple[int, int]) -> tuple[int, int]:
-        now = self.training.steps.step, meter.used()
-        self.training.pace.take(time.monotonic(), now[0])
-        memory = Memory(used=now[1], peak=meter.peak(), estimate=self.training.handover.foreseen)
-        live, metrics = telling.look(now[0], self.training.pace, memory)
-        if metrics is not None:
-            self.account.output.put(metrics)
-        if now != last:
-            self.account.output.put(ProgressMark(*now, memory.peak, self.training.pace.words()))
-        self.account.far(now[0], live)
-        return now
-
-    def _mark_last_progress(self) -> None:
-        if (meter := self.training.meter) is not None and not self.training.silent:
-            with suppress(OSError):
-                self.account.output.put(ProgressMark(self.training.steps.step, meter.used(), meter.peak()))
-
     def _settled(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
         """A checkpoint is durable, or came to nothing."""
         self.account.saved(event, last)
         self._take(Settled(event.why, isinstance(event, Saved)))
 
     def _end(self, outcome: Finished | Released) -> None:
+        from .vitals import mark_last
+
         if self.training.life.has_ended:
             return
-        self._mark_last_progress()
+        mark_last(self.training, self.account)
         self._take(Over(outcome, suspended=self.machine.rest is not None))
         if self.training.life.phase == "resting":
             unlock(self._lock)  # for everybody else it is a released job like any other
@@ -332,12 +294,12 @@ class Worker:
         self._end(Finished("stopped", "ended on request"))
         os._exit(1)
 
-    async def ask(self, verb: Wish | Waking, to: str) -> Answer:
+    async def ask(self, verb: Question, to: str) -> Answer:
         """Have the job saved: what will happen, or why not."""
-        from . import wishes, woken
+        from . import rest, wishes
 
         if verb == "resume" or verb == "dismiss":
-            return woken.answer(self.training, self.machine.rest, self.account, self._lock, verb, to)
+            return rest.answer(self.training, self.machine.rest, self.account, self._lock, verb, to)
         try:
             account = self.account
             return await wishes.answer(self.training, self.machine.saver, verb, to, account.record, account.journal.seq)

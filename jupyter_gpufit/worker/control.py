@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import SocketAttribute, UNIXSocketStream
 
-from ..jobs.protocol import PROTOCOL, Answer, Waking, Wish, WorkerRequest
+from ..jobs.protocol import PROTOCOL, WORKER_VERBS, Answer, Question, WorkerRequest
 
 LONGEST_REQUEST = 64 << 10  # bytes
 MOST_CLIENTS = 128  # at once; each takes a descriptor, of which the cell wants some, too
@@ -34,7 +34,7 @@ class Controlled(Protocol):
     def result(self) -> tuple[list[int], list[int]] | None: ...
     def collected(self) -> None: ...
     async def outcome(self) -> dict[str, Any]: ...  # once there is one
-    async def ask(self, verb: Wish | Waking, to: str) -> Answer: ...
+    async def ask(self, verb: Question, to: str) -> Answer: ...
     def answered(self) -> None: ...  # what was asked may now end this very socket
     def defect(self, error: Exception) -> None: ...  # of ours: to be noted where its user can find it
 
@@ -130,6 +130,8 @@ def _decode(line: bytes) -> WorkerRequest | Answer:
         request = WorkerRequest.decode(line)
     except (ValueError, KeyError, TypeError):
         return Answer(False, "the request cannot be read")
+    if request.verb not in WORKER_VERBS:
+        return Answer(False, f"there is no verb {request.verb!r}")
     if request.protocol != PROTOCOL:
         return Answer(False, f"protocol {request.protocol} was asked for and this worker speaks {PROTOCOL}")
     return request
@@ -151,15 +153,13 @@ async def _answer(client: UNIXSocketStream, worker: Controlled, request: WorkerR
         case "collected":
             await client.send(Answer(True).encode())
             worker.collected()
-        case "checkpoint" | "release" | "move" | "resume" | "dismiss":
-            await client.send((await worker.ask(request.verb, request.to)).encode())
-            worker.answered()
         case "outcome":
             await client.send(Answer(True, data=await worker.outcome()).encode())
         case "collect":
             await _send_result(client, worker.result())
-        case _:
-            await client.send(Answer(False, f"there is no verb {request.verb!r}").encode())
+        case verb:
+            await client.send((await worker.ask(verb, request.to)).encode())
+            worker.answered()
 
 
 async def _send_result(client: UNIXSocketStream, result: tuple[list[int], list[int]] | None) -> None:

@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -18,14 +17,13 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ..actions.request import request_for
-from ..checkpoint.files import newest_listed
 from ..errors import CannotGoOn, CannotSuspend, ClaimGone, GpufitError
 from ..estimate.asking import for_job
 from ..estimate.need import Needed
 from ..graph import receive
 from ..graph.wire import split
 from ..jobs.events import StateChange, Why
-from ..jobs.handover import Handover, HeldClaim, become, note_start, noted_start
+from ..jobs.handover import Handover, HeldClaim, become, note_start
 from ..jobs.job import Job
 from ..lab import Granted, Lab, Request, Waiting, adopt, claim, open_lab
 from ..lab.holder import keep
@@ -35,15 +33,14 @@ from ..surroundings import generators, modes
 from ..surroundings import travel as surroundings
 from ..system.trust import check_trusted
 from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
-from .children import end_children
-from .descriptors import have_some_of_our_own
 from .gaps import Gaps
+from .growth import Growth, larger_start
 from .keeping import CellKeeps
 from .lifecycle import CellLeft, CellRuns, Delayed
 from .main_thread import MainThread
 from .on_device import on_device
-from .outgrown import Outgrowing
 from .points import Points
+from .process import end_children, have_descriptors
 from .rest import Rest, begin_rest, say_if_it_cannot
 from .saving import Saver, Settled, labels
 from .share import Share
@@ -65,7 +62,7 @@ class WorkerMachine:
         self.rest: Rest | None = None  # while it is suspended
         self._estimated: for_job.Found = None
         self._cell: Future[Finished | Outgrown] | None = None  # it runs, or stands still, in the main thread
-        self._outgrowing: Outgrowing | None = None
+        self._growth: Growth | None = None
         self._left: HeldClaim | None = None  # by a training that goes on elsewhere
         training.shell.on_rewritten = self._preflight
 
@@ -163,9 +160,7 @@ class WorkerMachine:
         if self.rest is not None:
             await self._end_rest(self.rest, granted)
         outcome: Outcome | None = None
-        outgrowing = self._outgrowing = self._outgrowing or Outgrowing(
-            training, job, for_job.allowed_for(job, training.devices)
-        )
+        growth = self._growth = self._growth or Growth(training, job, for_job.allowed_for(job, training.devices))
         try:
             async with anyio.create_task_group() as group:
 
@@ -177,11 +172,11 @@ class WorkerMachine:
                 await group.start(leave)
                 training.take(CellRuns())
                 group.start_soon(self.gaps.watch)
-                group.start_soon(Share(training, outgrowing).watch)
+                group.start_soon(Share(training, growth).watch)
                 if self._cell is None:
                     if training.settings.driver_suspend:
                         group.start_soon(say_if_it_cannot, training)
-                    self._cell = self.main.start(lambda: self._run(job, granted, outgrowing))
+                    self._cell = self.main.start(lambda: self._run(job, granted, growth))
                 else:
                     self.saver.stay()
                 outcome = await asyncio.wrap_future(self._cell)
@@ -203,25 +198,25 @@ class WorkerMachine:
             self._left = HeldClaim(granted.claim.id, fcntl.fcntl(granted.fds[0], fcntl.F_DUPFD_CLOEXEC, 3))
         return outcome
 
-    def _run(self, job: Job, granted: Granted, outgrowing: Outgrowing) -> Finished | Outgrown:
+    def _run(self, job: Job, granted: Granted, growth: Growth) -> Finished | Outgrown:
         training = self.training
         mine = os.getpid()
-        training.shell.goes_on = outgrowing.takes
+        training.shell.goes_on = growth.takes
         training.pace = for_job.pace_of(self._estimated, granted.devices[0])
         with on_device(granted) as training.meter, training.steps.counting(), remembered():
             key = self._open(job)
-            outgrowing.begin()
+            growth.begin()
             left = self._run_cell(job)
             if os.getpid() != mine:
                 os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
             training.program.leave()
-            have_some_of_our_own()
-            if outgrowing.outcome is None:
+            have_descriptors()
+            if growth.outcome is None:
                 self._pack_result()
                 training.ended = _finished(left)
             for_job.learn_from(job, key, self._estimated, granted, left, training.meter.took, training.settings)
         training.output.flush()
-        return outgrowing.outcome or _finished(left)
+        return growth.outcome or _finished(left)
 
     def _open(self, job: Job) -> str:
         """Fill the namespace; the key under which is learned what the cell took, from its start only."""
@@ -311,7 +306,7 @@ class WorkerMachine:
         training = self.training
         interrupted = self.main.interrupted
         kept = replace(training.handover, memory=list(training.memory.fds), left=self._left, interrupted=interrupted)
-        handover = self._moved(kept, left) if isinstance(left, Moved) else self._outgrown(kept, left)
+        handover = self._moved(kept, left) if isinstance(left, Moved) else larger_start(training, kept, left)
         training.output.stop()
         try:
             become(handover, training.process_env)
@@ -321,22 +316,6 @@ class WorkerMachine:
     def _moved(self, handover: Handover, moved: Moved) -> Handover:
         claim = HeldClaim(moved.to.claim.id, moved.to.fds[0])
         return replace(handover, path=list(sys.path), resumes=True, repeats=False, claim=claim)
-
-    def _outgrown(self, handover: Handover, left: Outgrown) -> Handover:
-        """From its newest checkpoint or, where there is none, from its start."""
-        training = self.training
-        training.note(left.words)
-        needed, why = left.needed.memory, left.needed.reason
-        outgrew = max(handover.outgrew, training.granted.claim.request.needed or 0)
-        start = replace(handover, claim=None, needed=needed, why=why, outgrew=outgrew)
-        resumes = newest_listed(training.paths.checkpoints) is not None
-        alive = time.time() if resumes else 0.0
-        with suppress(OSError):  # on a full disk, a later resume guesses again
-            noted = noted_start(training.paths)
-            note_start(training.paths, replace(noted, needed=needed, why=why, outgrew=outgrew, alive_until=alive))
-        if not resumes:
-            return start
-        return replace(start, path=list(sys.path), resumes=True, repeats=True, alive_until=alive)
 
 
 def _finished(left: BaseException | None) -> Finished:

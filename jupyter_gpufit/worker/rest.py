@@ -1,8 +1,9 @@
 """A released training that stays, suspended by the driver: on the host, off its device, until somebody resumes it.
 
-The main thread stands at its safe point, the control thread goes on answering. The job's lock is given up, so that for
-everybody else this is a released job like any other: whoever takes it over, from here or from another machine, finds
-nothing in the way, and this process ends once it sees that. Not covered: a training with processes of its own.
+The main thread stands at its safe point, the control thread goes on answering: whoever would have it go on, or end.
+The job's lock is given up, so that for everybody else this is a released job like any other: whoever takes it over,
+from here or from another machine, finds nothing in the way, and this process ends once it sees that. Not covered: a
+training with processes of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import gc
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import anyio
 import psutil
@@ -18,11 +20,16 @@ import psutil
 from ..checkpoint.staging import free_memory
 from ..errors import CannotSuspend, GpufitError
 from ..jobs.epoch import current_epoch
+from ..jobs.handover import note_start, noted_start
+from ..jobs.protocol import Answer, Waking
+from ..jobs.record import lock
 from ..lab import Granted
 from ..snapshot.libraries import trackers
 from ..suspend.decide import KEPT_FREE, LeftAsleep, is_elsewhere, way_back, why_not
 from ..suspend.driver import Driver
+from ..suspend.waking import GoOn, of_a_worker
 from ..units import format_bytes, format_duration
+from .account import Account
 from .lifecycle import Asked
 from .on_device import for_torch
 from .training import Training
@@ -95,6 +102,40 @@ class Rest:
         if self._driver is not None:
             self._driver.close()
             self._driver = None
+
+
+def answer(training: Training, rest: Rest | None, account: Account, fd: int, verb: Waking, to: str) -> Answer:
+    """Go on (resume) or end (dismiss); `fd`: of the job's lock, which a resting worker does not hold."""
+    if rest is None or training.life.phase != "resting":
+        return Answer(False, f"it is {account.record.state}. To follow it: %gpufit attach {training.name}")
+    if verb == "dismiss":
+        training.take(Asked("dismiss"))
+        return Answer(True)
+    try:
+        why = _begin_again(training, account, fd, GoOn.from_json(to))
+        if not why:
+            rest.prepare(training)
+    except (GpufitError, OSError, ValueError) as error:
+        why = str(error)
+    training.take(Asked("dismiss" if why else "resume"))
+    return Answer(False, why, {"ends": True}) if why else Answer(True)
+
+
+def _begin_again(training: Training, account: Account, fd: int, wanted: GoOn) -> str:
+    """Take the job up once more, as its next epoch; or why this process cannot."""
+    mine = of_a_worker(training.settings)
+    if others := [name for name, value in wanted.settings.items() if value != mine.get(name)]:
+        return f"other settings hold here ({', '.join(others)})"
+    lock(fd, training.name)
+    if current_epoch(training.paths) != account.record.epoch:
+        return "another worker has gone on with it since"
+    told: dict[str, Any] = {"needed": wanted.needed, "why": wanted.why, "outgrew": wanted.outgrew}
+    note_start(training.paths, replace(noted_start(training.paths), **told))
+    account.begin_again()
+    training.epoch = account.record.epoch
+    told |= {"gpu": wanted.gpu, "resumes": True, "repeats": False, "claim": None, "left": None}
+    training.handover = replace(training.handover, **told)  # it queues again, as any resumed job
+    return ""
 
 
 async def say_if_it_cannot(training: Training) -> None:

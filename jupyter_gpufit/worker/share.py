@@ -1,7 +1,7 @@
 """A claim that was guessed too large becomes smaller while the training runs, and larger again where it must.
 
 A failed estimate, or one that was far too high, so costs others a minute and not hours. It is done only to a training
-that could go on if the smaller claim were wrong, from a checkpoint or from its start (see outgrown), and never to a
+that could go on if the smaller claim were wrong, from a checkpoint or from its start (see growth), and never to a
 number of the user's own.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import replace
 import anyio
 
 from ..errors import DeviceError
-from ..estimate.reckoning.share import Growth, less, more
+from ..estimate.reckoning.share import Intake, less, more
 from ..jobs.handover import note_start, noted_start
 from ..lab import resize
 from ..units import format_bytes
-from .outgrown import Outgrowing
+from .growth import Growth
 from .training import Training
 
 EVERY = 0.5  # seconds between two looks at what it takes
@@ -27,15 +27,15 @@ EVERY = 0.5  # seconds between two looks at what it takes
 class Share:
     """What a training holds of its device."""
 
-    def __init__(self, training: Training, outgrowing: Outgrowing) -> None:
-        self._training, self._outgrowing = training, outgrowing
-        self._course = Growth()
+    def __init__(self, training: Training, growth: Growth) -> None:
+        self._training, self._growth = training, growth
+        self._intake = Intake()
         self._shrunk = self._said_full = False
 
     async def watch(self) -> None:
         """While the cell runs."""
         training, after = self._training, self._training.settings.shrink_after
-        if after <= 0 or self._outgrowing.is_users_own or len(training.granted.devices) > 1:
+        if after <= 0 or self._growth.is_users_own or len(training.granted.devices) > 1:
             return
         began = time.monotonic()
         while True:
@@ -44,26 +44,26 @@ class Share:
                 continue
             now, step = time.monotonic() - began, training.steps.step
             used = training.meter.used() + training.context()
-            self._course = self._course.seen(max(used, training.meter.peak() + training.context()), now, step)
+            self._intake = self._intake.seen(max(used, training.meter.peak() + training.context()), now, step)
             with suppress(DeviceError):
                 if self._shrunk:
                     await self._grow(used)
-                if self._course.is_in_its_stride(now, step, after):
+                if self._intake.is_in_its_stride(now, step, after):
                     await self._shrink(step)
 
     async def _shrink(self, step: int) -> None:
         training, granted = self._training, self._training.granted
         assert training.meter is not None
         took = await anyio.to_thread.run_sync(training.meter.took)
-        course = replace(self._course, peak=max(self._course.peak, took.measured))
-        wanted = less(granted.bytes, course, granted.devices[0].total, on_slot=self._on_slot)
-        if wanted is None or not await anyio.to_thread.run_sync(self._outgrowing.goes_on_from):
+        intake = replace(self._intake, peak=max(self._intake.peak, took.measured))
+        wanted = less(granted.bytes, intake, granted.devices[0].total, on_slot=self._on_slot)
+        if wanted is None or not await anyio.to_thread.run_sync(self._growth.goes_on_from):
             return
         held = "all" if granted.alone else format_bytes(granted.bytes)
         if await self._hold(wanted):
             self._shrunk = True
             training.note(
-                f"{training.name} took {format_bytes(course.peak)} at the most, and holds {format_bytes(wanted)} of"
+                f"{training.name} took {format_bytes(intake.peak)} at the most, and holds {format_bytes(wanted)} of"
                 f" {granted.devices[0].label} from now on instead of {held}; others may use the rest. If it needs more"
                 " it takes more again."
             )
@@ -73,7 +73,7 @@ class Share:
         wanted = more(granted.bytes, used, on_slot=self._on_slot)
         if wanted is None or granted.alone:
             return
-        self._course = self._course.was_wrong()
+        self._intake = self._intake.was_wrong()
         if await self._hold(wanted) or await self._hold(None):
             self._said_full = False
             holds = "all" if granted.alone else format_bytes(granted.bytes)
@@ -85,7 +85,7 @@ class Share:
             self._training.note(
                 f"{self._training.name} may need more than the {format_bytes(granted.bytes)} that it holds, and others"
                 f" have the rest of {granted.devices[0].label}. If it runs out, it goes on with more by itself,"
-                f" {self._outgrowing.goes_on_from()}."
+                f" {self._growth.goes_on_from()}."
             )
 
     async def _hold(self, needed: int | None) -> bool:

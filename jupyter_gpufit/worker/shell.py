@@ -27,7 +27,7 @@ from traitlets.config import Config
 from ..jobs.events import Clear, Display, Event, Failure, Result
 from ..program import Program
 from . import tqdm_notebook
-from .interrupted import quickly
+from .tracebacks import quickly
 
 Emit = Callable[[Event], None]
 INLINE = "matplotlib_inline.backend_inline"

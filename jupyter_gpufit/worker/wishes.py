@@ -11,7 +11,6 @@ from ..devices.here import read_devices_async
 from ..errors import LeavesAlready, NotNow
 from ..jobs.protocol import Answer, Wish
 from ..jobs.record import Record
-from ..jobs.verbs import why_not
 from ..lab import Granted, Waiting, claim_now, open_lab
 from ..train import Moved, Released
 from .lifecycle import Asked, refusal
@@ -21,7 +20,7 @@ from .training import Training
 
 async def answer(training: Training, saver: Saver, wish: Wish, to: str, record: Record, after: int) -> Answer:
     """Have it done: what will happen, and its number in the journal `after` what stands there now."""
-    if why := why_not(wish, record):  # the front asked the same, of a record that may be old
+    if why := record.why_not(wish):  # the front asked the same, of a record that may be old
         raise NotNow(training.name, why)
     _check(training, wish)
     data: dict[str, Any] = {"epoch": record.epoch, "after": after}

@@ -37,10 +37,10 @@ def test_a_mistake_gets_one_sentence_and_never_ends_the_process(line: str, words
 
 def test_checkpoint_saves_a_job_or_shows_what_was_saved() -> None:
     options = parse_line("checkpoint bert")
-    assert (options.show, options.job) == (False, "bert")
+    assert (options.verb, options.job) == ("checkpoint", "bert")
     options = parse_line("checkpoint show bert --json")
-    assert (options.show, options.job, options.json) == (True, "bert", True)
-    assert parse_line("checkpoint").job == "" and parse_line("checkpoint show").show
+    assert (options.verb, options.job, options.json) == ("checkpoint show", "bert", True)
+    assert parse_line("checkpoint").job == "" and parse_line("checkpoint show").job == ""
     for line in ("checkpoint bert gpt", "checkpoint bert --json", "checkpoint show bert gpt"):
         with pytest.raises(BadOption, match="checkpoint takes one job"):
             parse_line(line)

@@ -17,7 +17,7 @@ import pytest
 
 from jupyter_gpufit.actions import resume
 from jupyter_gpufit.actions.clean import clean
-from jupyter_gpufit.actions.status import read_jobs
+from jupyter_gpufit.actions.status import StatusReader
 from jupyter_gpufit.actions.table import jobs as table_of
 from jupyter_gpufit.checkpoint.layout import lay_out
 from jupyter_gpufit.checkpoint.manifest import About
@@ -34,7 +34,6 @@ from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, read_record, take_lock, write_record
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
-from jupyter_gpufit.jobs.verbs import why_not
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.identity import ProcessId
 from jupyter_gpufit.units import GiB
@@ -69,7 +68,7 @@ def a_job(settings: Settings, name: str, state: State, checkpoint: LastCheckpoin
 def test_a_job_with_a_checkpoint_that_does_not_run_can_be_resumed(
     state: State, checkpoint: LastCheckpoint | None, why: str
 ) -> None:
-    found = why_not("resume", Record(state=state, since=0.0, checkpoint=checkpoint))
+    found = Record(state=state, since=0.0, checkpoint=checkpoint).why_not("resume")
     assert why in found and bool(why) == bool(found)
 
 
@@ -218,11 +217,11 @@ def test_cleaning_spares_what_waits_to_be_resumed(settings: Settings) -> None:
     assert [word.split()[0] for word in removed] == ["done", "failed", "2"]
     assert stay.startswith("3 that can be resumed stay: released, stopped, lost. To remove one: gpufit clean NAME")
     assert [word.split()[0] for word in clean(settings, ["released"])] == ["released", "1"]
-    assert [job.name for job in read_jobs(settings)] == ["stopped", "lost"]
+    assert [job.name for job in StatusReader().jobs(settings)] == ["stopped", "lost"]
     with pytest.raises(BadOption, match="either"):
         list(clean(settings, ["stopped"], resumable=True))
     assert [word.split()[0] for word in clean(settings, [], resumable=True)] == ["stopped", "lost", "2"]
-    assert not read_jobs(settings)
+    assert not StatusReader().jobs(settings)
 
 
 def test_a_release_between_two_looks_is_no_loss(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,14 +279,14 @@ def test_a_job_whose_worker_is_about_to_end_is_cleaned_when_it_has(
 def test_the_list_of_jobs_says_what_is_saved_and_how_to_go_on(settings: Settings) -> None:
     a_job(settings, "bert", "stopped")
     a_job(settings, "gpt", "done", None)
-    listed = table_of(read_jobs(settings), 1e9 + 120)
+    listed = table_of(StatusReader().jobs(settings), 1e9 + 120)
     assert "step 1,204, 2 min ago" in listed and "`gpufit resume bert` goes on" in listed
     assert "resume gpt" not in listed and "exact" not in listed
 
 
 def test_a_checkpoint_from_which_nothing_goes_on_to_the_bit_is_marked(settings: Settings) -> None:
     a_job(settings, "bert", "released", replace(SAVED, exact=False))
-    assert "step 1,204 (not exact to the bit), 2 min ago" in table_of(read_jobs(settings), 1e9 + 120)
+    assert "step 1,204 (not exact to the bit), 2 min ago" in table_of(StatusReader().jobs(settings), 1e9 + 120)
     words = anyio.run(resume.prepare, settings, "").words(1e9 + 60)
     assert "goes on from step 1,204 (not exact to the bit), saved 1 min ago" in words
 
@@ -304,5 +303,5 @@ def test_a_checkpoint_from_which_nothing_goes_on_to_the_bit_is_marked(settings: 
     ],
 )
 def test_what_can_be_asked_of_a_job(verb: str, state: State, why: str) -> None:
-    found = why_not(verb, Record(state=state, since=0.0, checkpoint=SAVED))  # type: ignore[arg-type]
+    found = Record(state=state, since=0.0, checkpoint=SAVED).why_not(verb)  # type: ignore[arg-type]
     assert why in found and bool(why) == bool(found)

@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_gpufit.actions import status as status_module
 from jupyter_gpufit.actions import table
-from jupyter_gpufit.actions.status import Status, StatusReader, read_status
+from jupyter_gpufit.actions.status import Status, StatusReader
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.live import Live, Progress
 from jupyter_gpufit.jobs.paths import JobPaths
@@ -42,18 +42,18 @@ def wait(settings: Settings, name: str, needed: int | None = None, count: int = 
 
 
 def test_an_empty_lab(settings: Settings) -> None:
-    status = read_status(settings)
+    status = StatusReader().read(settings)
     assert [room.free for room in status.rooms] == [4 * GiB, 4 * GiB]
     assert (status.claims, status.queue, status.jobs, status.problem) == ((), (), (), "")
     assert "Claims are private to you" in status.remarks[0]
 
 
 def test_who_holds_what_and_who_waits_why(settings: Settings) -> None:
-    read_status(settings)  # makes the lab
+    StatusReader().read(settings)  # makes the lab
     held = hold(settings, "bert", "cpu:0", bytes=3 * GiB, alone=False)
     waits = wait(settings, "both", count=2)
     behind = wait(settings, "small", needed=1 * GiB)
-    status = read_status(settings)
+    status = StatusReader().read(settings)
     [claim] = status.claims
     assert (claim.name, claim.devices, claim.bytes, claim.alone, claim.mine) == (
         "bert",
@@ -79,9 +79,9 @@ def test_who_holds_what_and_who_waits_why(settings: Settings) -> None:
 
 
 def test_its_json_has_what_programs_read(settings: Settings) -> None:
-    read_status(settings)
+    StatusReader().read(settings)
     held = hold(settings, "bert", "cpu:1")
-    record = json.loads(read_status(settings).to_json())
+    record = json.loads(StatusReader().read(settings).to_json())
     assert {"devices", "claims", "queue", "jobs", "problem", "remarks", "time"} == set(record)
     assert [device["room"]["free"] for device in record["devices"]] == [4 * GiB, 0]
     assert record["claims"][0]["devices"] == ["cpu:1"]
@@ -94,10 +94,10 @@ def test_devices_that_cannot_be_read_do_not_hide_the_rest(settings: Settings, mo
     def fail(settings: Settings) -> None:
         raise NoDevice("the driver is not loaded.")
 
-    read_status(settings)
+    StatusReader().read(settings)
     held = hold(settings, "bert", "cpu:1")
     monkeypatch.setattr(status_module, "read_devices", fail)
-    status = read_status(settings)
+    status = StatusReader().read(settings)
     assert "the driver is not loaded" in status.problem
     assert [claim.name for claim in status.claims] == ["bert"]
     assert "bert" in table.status(status) and "the driver is not loaded" in table.status(status)
@@ -107,7 +107,7 @@ def test_devices_that_cannot_be_read_do_not_hide_the_rest(settings: Settings, mo
 def test_a_lab_that_cannot_be_read_does_not_hide_the_devices(settings: Settings) -> None:
     Path(settings.lab).mkdir(mode=0o777)
     Path(settings.lab).chmod(0o777)  # anybody could remove anybody's claims
-    status = read_status(settings)
+    status = StatusReader().read(settings)
     assert len(status.devices) == 2 and "cannot be the lab" in status.problem
     assert "cpu:0" in table.status(status) and "cannot be the lab" in table.status(status)
     assert [device["label"] for device in status.to_record()["devices"]] == ["cpu:0", "cpu:1"]
@@ -133,9 +133,9 @@ def test_a_job_that_has_ended_is_read_once_and_again_when_it_goes_on(
 
 
 def test_a_neighbours_words_are_one_line_without_control_characters(settings: Settings) -> None:
-    read_status(settings)
+    StatusReader().read(settings)
     held = hold(settings, "\x1b[2Jbert\nroot", "cpu:1")
-    assert "\x1b" not in table.status(read_status(settings))
+    assert "\x1b" not in table.status(StatusReader().read(settings))
     held.drop()
 
 

@@ -9,11 +9,13 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import anyio
 
 from jupyter_gpufit.devices.device import Device
-from jupyter_gpufit.lab import Lab, Request, claim
+from jupyter_gpufit.lab import Lab, Request, claim, ledger, queue
 
 PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 
@@ -107,13 +109,52 @@ def start(players: list[Player], part: Part, *, uid: int | None = None, pause: s
     orders, commands = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.environ["GPUFIT_TEST_PAUSE"] = pause
+        if pause:
+            _stop_at(pause)
         _play(part, Stage(out, orders), uid)
     os.close(out)
     os.close(orders)
     player = Player(pid, heard, commands)
     players.append(player)
     return player
+
+
+def _stop_at(point: str) -> None:
+    """Have this process stop itself between two steps of the ledger or the queue: before the next one's function."""
+    kind, _, step = point.rpartition(":")
+
+    def stops(function: Callable[..., Any], of_kind: Callable[..., bool] = lambda *_: True) -> Callable[..., Any]:
+        def stopping(*arguments: Any, **named: Any) -> Any:
+            if of_kind(*arguments):
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return function(*arguments, **named)
+
+        return stopping
+
+    def by_path(path: Path, *_: object) -> bool:
+        return path.name.startswith(kind)
+
+    match step:
+        case "created":
+            ledger._fill = stops(ledger._fill, lambda fd, made, *_: made == kind)
+        case "written":
+            fill = ledger._fill
+
+            def fills(fd: int, made: Any, *rest: Any) -> None:
+                os.fchmod = stops(chmod, lambda *_: made == kind)
+                fill(fd, made, *rest)
+
+            chmod, ledger._fill = os.fchmod, fills  # type: ignore[assignment]
+        case "locked":
+            os.link = stops(os.link, lambda source, name, *_: name.startswith(kind))
+        case "linked":
+            ledger.Published = stops(ledger.Published, by_path)  # type: ignore[assignment, misc]
+        case "closed":
+            ledger._is_dead = stops(ledger._is_dead, by_path)
+        case "mutex":
+            queue._Queueing._take = stops(queue._Queueing._take)  # type: ignore[method-assign]
+        case _:
+            raise AssertionError(point)
 
 
 def _play(part: Part, stage: Stage, uid: int | None) -> None:

@@ -20,7 +20,7 @@ from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.suspend.decide import LeftAsleep
 from jupyter_gpufit.suspend.waking import GoOn, of_a_worker
 from jupyter_gpufit.testing import fake_device
-from jupyter_gpufit.worker import woken
+from jupyter_gpufit.worker import rest
 from jupyter_gpufit.worker.lifecycle import Event, Life, after
 from jupyter_gpufit.worker.rest import Rest
 from jupyter_gpufit.worker.training import Training
@@ -62,7 +62,7 @@ class Stage:
 
     def ask(self, lock: int, verb: Waking = "resume", settings: Settings = HERE) -> Answer:
         wanted = GoOn("cpu:1", 5, "needs 5 bytes", 3, of_a_worker(settings))
-        return woken.answer(cast(Any, self), self.rest, cast(Any, self), lock, verb, wanted.to_json())
+        return rest.answer(cast(Any, self), self.rest, cast(Any, self), lock, verb, wanted.to_json())
 
 
 @pytest.fixture

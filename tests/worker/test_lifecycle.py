@@ -18,7 +18,6 @@ from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.protocol import Wish
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record
 from jupyter_gpufit.jobs.state import ENDED, GOING, LEFT, STATES
-from jupyter_gpufit.jobs.verbs import why_not
 from jupyter_gpufit.lab import Granted
 from jupyter_gpufit.testing import FakeMachine, fake_device, fake_grant
 from jupyter_gpufit.train import Finished, Moved, Outcome, Outgrown, Released, Report, train
@@ -145,7 +144,7 @@ def test_each_state_but_lost_is_told_and_the_table_has_every_phase() -> None:
 def test_the_worker_refuses_what_the_fronts_refuse(wish: Wish, phase: Phase) -> None:
     """A permission is one function; the table knows besides what a front cannot see."""
     record = Record(state=told(phase), since=0.0, checkpoint=LastCheckpoint(3, 0.0, 1))
-    if why_not(wish, record):
+    if record.why_not(wish):
         return  # the worker asks this first: wishes.py
     if refusal(in_phase(phase), wish) is not None:
         assert phase not in (*OVER, "begun", "estimating", "queued", "starting", "running", "saving")

@@ -17,7 +17,7 @@ LEAST = 64 * MiB
 
 
 @dataclass(frozen=True)
-class Growth:
+class Intake:
     """What was seen of a training since it runs."""
 
     peak: int = 0  # bytes it took at the most, context included
@@ -25,13 +25,13 @@ class Growth:
     step: int = 0  # and in which step that was
     steady: float = 1.0  # how much longer than usual it must not grow, before it is believed
 
-    def seen(self, peak: int, now: float, step: int) -> Growth:
+    def seen(self, peak: int, now: float, step: int) -> Intake:
         """One more look at it; what malloc and allocators wobble by is no growth."""
         if peak <= self.peak * 1.01:
             return self
         return replace(self, peak=peak, grew=now, step=step)
 
-    def was_wrong(self) -> Growth:
+    def was_wrong(self) -> Intake:
         """It shrank too early."""
         return replace(self, steady=self.steady * LESS_OFTEN)
 
@@ -52,9 +52,9 @@ def enough(peak: int, *, on_slot: bool) -> int:
     return max(round(peak * (1 + (RESERVE_ON_SLOT if on_slot else RESERVE))), least)
 
 
-def less(held: int, course: Growth, total: int, *, on_slot: bool) -> int | None:
+def less(held: int, intake: Intake, total: int, *, on_slot: bool) -> int | None:
     """What to hold instead of `held` bytes of a device of `total`; None: it is not worth it."""
-    wanted = enough(course.peak, on_slot=on_slot)
+    wanted = enough(intake.peak, on_slot=on_slot)
     return wanted if held - wanted >= WORTH * total else None
 
 

@@ -12,21 +12,17 @@ import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { GpufitModel } from '../model/model';
 import { contentsPath } from '../model/paths';
-import { Job, Verb, WORDS } from '../words/schema';
+import { Job, Verb, VERBS, WORDS } from '../words/schema';
 import { hasEnded } from '../words/states';
 import { deviceWords, formatDuration, stepWords } from '../words/units';
 
 const CATEGORY = 'GPUs and jobs';
 type Arguments = ReadonlyPartialJSONObject; // {job: its id, to: a device}; without a job, the user is asked
 
-const LABELS: Record<Verb | 'log', string> = {
-  checkpoint: WORDS.checkpoint.command,
-  release: WORDS.release.command,
-  move: WORDS.move.command,
-  resume: WORDS.resume.command,
-  stop: WORDS.stop.command,
-  log: 'Open the Log of a Job'
-};
+const LABELS: Record<string, string> = Object.fromEntries([
+  ...VERBS.map(verb => [verb, WORDS[verb].command]),
+  ['log', 'Open the Log of a Job']
+]);
 
 export function addCommands(options: {
   app: JupyterFrontEnd;

@@ -284,6 +284,88 @@ export const WORDS = {
 
 /** What can be asked of a job. */
 export type Verb = keyof typeof WORDS;
+export const VERBS = Object.keys(WORDS) as Verb[];
+
+/** When it can be: saved: with a checkpoint; later: its button is greyed; no: it has none. */
+export const MAY: Record<Job['state'], Record<Verb, 'yes' | 'saved' | 'later' | 'no'>> = {
+  estimating: {
+    checkpoint: 'later',
+    release: 'saved',
+    move: 'later',
+    resume: 'no',
+    stop: 'yes'
+  },
+  queued: {
+    checkpoint: 'later',
+    release: 'saved',
+    move: 'later',
+    resume: 'no',
+    stop: 'yes'
+  },
+  starting: {
+    checkpoint: 'later',
+    release: 'saved',
+    move: 'later',
+    resume: 'no',
+    stop: 'yes'
+  },
+  running: {
+    checkpoint: 'yes',
+    release: 'yes',
+    move: 'yes',
+    resume: 'no',
+    stop: 'yes'
+  },
+  saving: {
+    checkpoint: 'yes',
+    release: 'yes',
+    move: 'yes',
+    resume: 'no',
+    stop: 'yes'
+  },
+  moving: {
+    checkpoint: 'yes',
+    release: 'later',
+    move: 'later',
+    resume: 'no',
+    stop: 'yes'
+  },
+  released: {
+    checkpoint: 'no',
+    release: 'no',
+    move: 'no',
+    resume: 'saved',
+    stop: 'no'
+  },
+  done: {
+    checkpoint: 'no',
+    release: 'no',
+    move: 'no',
+    resume: 'no',
+    stop: 'no'
+  },
+  failed: {
+    checkpoint: 'no',
+    release: 'no',
+    move: 'no',
+    resume: 'saved',
+    stop: 'no'
+  },
+  stopped: {
+    checkpoint: 'no',
+    release: 'no',
+    move: 'no',
+    resume: 'saved',
+    stop: 'no'
+  },
+  lost: {
+    checkpoint: 'no',
+    release: 'no',
+    move: 'no',
+    resume: 'saved',
+    stop: 'no'
+  }
+};
 
 /** Nothing of the job has run yet. */
 export const BEFORE = new Set<string>([
@@ -311,14 +393,6 @@ export const LEFT = new Set<string>([
 export const OVER = new Set<string>([
   'released',
   'done',
-  'failed',
-  'stopped',
-  'lost'
-]);
-
-/** With a checkpoint, it can go on. */
-export const RESUMABLE = new Set<string>([
-  'released',
   'failed',
   'stopped',
   'lost'

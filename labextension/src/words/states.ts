@@ -1,9 +1,8 @@
 /** What a job's state means to who reads it: whether it has ended, what may be offered, what it is called; pure. */
 
-import { GOING, Job, OVER, RESUMABLE, Status, Verb, WORDS } from './schema';
+import { GOING, Job, MAY, OVER, Status, Verb, VERBS } from './schema';
 import { deviceWords, ordinal, stepWords } from './units';
 
-const VERBS = Object.keys(WORDS) as Verb[];
 const BECOMES = { resume: 'resuming', stop: 'stopping' };
 
 export function hasEnded({ state }: Job): boolean {
@@ -17,15 +16,12 @@ export function hasRun({ state }: Job): boolean {
 
 /** The verbs that have a button at all; whether one can be pressed now, the server says. */
 export function offered({ state }: Pick<Job, 'state'>): Verb[] {
-  if (OVER.has(state)) {
-    return RESUMABLE.has(state) ? ['resume'] : [];
-  }
-  return VERBS.filter(verb => verb !== 'resume');
+  return VERBS.filter(verb => MAY[state][verb] !== 'no');
 }
 
 /** Its state; or what the server is about to make of it, since a worker takes a moment to start, and to end. */
 export function shownState({ state, under_way }: Job): string {
-  const verb = RESUMABLE.has(state) ? 'resume' : 'stop';
+  const verb = MAY[state].resume === 'no' ? 'stop' : 'resume';
   return under_way.includes(verb) && state !== 'done' ? BECOMES[verb] : state;
 }
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpufit.estimate.reckoning.for_resume import SLOT_LEAST
-from jupyter_gpufit.estimate.reckoning.share import Growth, enough, less, more
+from jupyter_gpufit.estimate.reckoning.share import Intake, enough, less, more
 from jupyter_gpufit.units import GiB, MiB
 
 TOTAL = 24 * GiB
 
 
 def test_it_is_in_its_stride_after_enough_time_and_steps_without_growth() -> None:
-    course = Growth().seen(2 * GiB, now=5, step=3)
+    course = Intake().seen(2 * GiB, now=5, step=3)
 
     assert not course.is_in_its_stride(now=64, step=1000, after=60)
     assert not course.is_in_its_stride(now=66, step=80, after=60)
@@ -22,21 +22,21 @@ def test_it_is_in_its_stride_after_enough_time_and_steps_without_growth() -> Non
 
 
 def test_what_grew_late_is_watched_as_long_again() -> None:
-    course = Growth().seen(GiB, now=1, step=1).seen(2 * GiB, now=500, step=400)
+    course = Intake().seen(GiB, now=1, step=1).seen(2 * GiB, now=500, step=400)
 
     assert not course.is_in_its_stride(now=900, step=4000, after=60)
     assert course.is_in_its_stride(now=1000, step=4000, after=60)
 
 
 def test_without_an_optimizer_it_takes_ten_times_as_long() -> None:
-    course = Growth().seen(GiB, now=1, step=0)
+    course = Intake().seen(GiB, now=1, step=0)
 
     assert not course.is_in_its_stride(now=590, step=0, after=60)
     assert course.is_in_its_stride(now=601, step=0, after=60)
 
 
 def test_after_it_was_wrong_it_waits_longer() -> None:
-    course = Growth().seen(GiB, now=0, step=0).was_wrong()
+    course = Intake().seen(GiB, now=0, step=0).was_wrong()
 
     assert not course.is_in_its_stride(now=200, step=399, after=60)
     assert not course.is_in_its_stride(now=300, step=399, after=60)
@@ -44,7 +44,7 @@ def test_after_it_was_wrong_it_waits_longer() -> None:
 
 
 def test_wobbling_is_no_growth() -> None:
-    course = Growth().seen(GiB, now=1, step=1)
+    course = Intake().seen(GiB, now=1, step=1)
 
     assert course.seen(GiB + 5 * MiB, now=100, step=100) == course
 
@@ -59,11 +59,11 @@ def test_wobbling_is_no_growth() -> None:
     ],
 )
 def test_it_holds_less_where_others_gain_by_it(held: int, peak: int, wanted: int | None) -> None:
-    assert less(held, Growth(peak=peak), TOTAL, on_slot=False) == wanted
+    assert less(held, Intake(peak=peak), TOTAL, on_slot=False) == wanted
 
 
 def test_on_a_slot_it_keeps_the_least_that_one_needs() -> None:
-    assert less(4 * GiB, Growth(peak=10 * MiB), 4 * GiB, on_slot=True) == SLOT_LEAST
+    assert less(4 * GiB, Intake(peak=10 * MiB), 4 * GiB, on_slot=True) == SLOT_LEAST
 
 
 @given(st.integers(0, TOTAL), st.booleans())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from jupyter_gpufit.worker import children
+from jupyter_gpufit.worker import process
 
 pytestmark = pytest.mark.slow
 
@@ -29,12 +29,12 @@ def test_a_child_that_may_not_be_ended_spares_no_other(monkeypatch: pytest.Monke
 
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(children, "PATIENCE", 0.1)
+            patched.setattr(process, "PATIENCE", 0.1)
             # Not all of this process's, which other tests may have started.
             patched.setattr(psutil.Process, "children", lambda _, recursive: [started(another_users), started(ours)])
             for verb in ("terminate", "kill"):
                 patched.setattr(psutil.Process, verb, refused(getattr(psutil.Process, verb)))
-            children.end_children()
+            process.end_children()
         ours.wait(60)
         assert another_users.poll() is None
     finally:

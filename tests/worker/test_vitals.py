@@ -17,7 +17,7 @@ from jupyter_gpufit.worker import copies
 from jupyter_gpufit.worker.main_thread import MainThread
 from jupyter_gpufit.worker.metrics import Reading
 from jupyter_gpufit.worker.points import Points
-from jupyter_gpufit.worker.telling import Telling
+from jupyter_gpufit.worker.vitals import Vitals
 
 MEMORY = Memory(used=1, peak=2, estimate=3)
 
@@ -46,9 +46,9 @@ class Program:
     at_safe_point: Callable[[], None]
 
 
-def telling(sampled: Any, program: Program | None = None) -> Telling:
+def telling(sampled: Any, program: Program | None = None) -> Vitals:
     points = Points(program or Program(), MainThread(), io.StringIO)
-    return Telling(io.StringIO(), points, _sampler=sampled)
+    return Vitals(io.StringIO(), points, _sampler=sampled)
 
 
 def test_does_not_look_while_the_program_is_being_saved() -> None:

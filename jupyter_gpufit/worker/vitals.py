@@ -5,16 +5,25 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+import anyio
 
 from ..estimate.reckoning.pace import Pace
-from ..jobs.events import Metrics
+from ..jobs.events import Metrics, ProgressMark
 from ..jobs.live import Live, Memory, finite
 from .copies import Copies
 from .loops import Course
 from .metrics import SampledCurve, Sampler
 from .points import Points
+
+if TYPE_CHECKING:
+    from .account import Account
+    from .training import Training
+
+EVERY = 1.0  # seconds between two looks
 
 
 def _of_main_thread() -> Sampler:
@@ -24,7 +33,7 @@ def _of_main_thread() -> Sampler:
 
 
 @dataclass
-class Telling:
+class Vitals:
     """Looks at the main thread from the control thread; see metrics, loops and variables for how."""
 
     log: IO[str]  # where a defect of ours is told
@@ -74,6 +83,43 @@ class Telling:
             return live, None
         self._told = values
         return live, Metrics(step, values)
+
+
+async def watch(training: Training, account: Account, points: Points) -> None:
+    """Note how it is, for as long as its cell runs."""
+    vitals, last, said = Vitals(account.output.log, points), (0, 0), False
+    while True:
+        await anyio.sleep(EVERY)
+        if training.meter is None or not training.life.runs:
+            continue
+        try:
+            last = _mark(training, account, vitals, last)
+        except OSError:  # the cell has all descriptors in use, say: it trains on, and the next look may do
+            if not said:
+                traceback.print_exc(file=account.output.log)
+            said = True
+
+
+def _mark(training: Training, account: Account, vitals: Vitals, last: tuple[int, int]) -> tuple[int, int]:
+    meter = training.meter
+    assert meter is not None
+    now = training.steps.step, meter.used()
+    training.pace.take(time.monotonic(), now[0])
+    memory = Memory(used=now[1], peak=meter.peak(), estimate=training.handover.foreseen)
+    live, metrics = vitals.look(now[0], training.pace, memory)
+    if metrics is not None:
+        account.output.put(metrics)
+    if now != last:
+        account.output.put(ProgressMark(*now, memory.peak, training.pace.words()))
+    account.far(now[0], live)
+    return now
+
+
+def mark_last(training: Training, account: Account) -> None:
+    """How far it came."""
+    if (meter := training.meter) is not None and not training.silent:
+        with suppress(OSError):
+            account.output.put(ProgressMark(training.steps.step, meter.used(), meter.peak()))
 
 
 def _rounded(value: float | None) -> float | None:

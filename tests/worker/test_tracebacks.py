@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from IPython.core import ultratb
 
-from jupyter_gpufit.worker.interrupted import quickly, stretches
+from jupyter_gpufit.worker.tracebacks import quickly, stretches
 
 CELL = """class Stops:
     def __str__(self): raise KeyboardInterrupt

@@ -7,8 +7,11 @@ they meant, and a whole device is all there is: then the cell fails, as it would
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import xxhash
 
@@ -18,6 +21,7 @@ from ..estimate.asking.for_job import ran_out
 from ..estimate.reckoning.for_resume import larger
 from ..graph import GraphMemory
 from ..graph.wire import split
+from ..jobs.handover import Handover, note_start, noted_start
 from ..jobs.job import Job
 from ..train import Outgrown
 from ..units import format_bytes
@@ -25,7 +29,7 @@ from .training import Training
 
 
 @dataclass
-class Outgrowing:
+class Growth:
     """One run's."""
 
     training: Training
@@ -73,6 +77,22 @@ class Outgrowing:
         if (newest := newest_listed(self.training.paths.checkpoints)) is not None:
             return f"from its checkpoint at step {newest.about.step:,}"
         return "from its start" if self._given and self._given == _digest(self.training.memory) else ""
+
+
+def larger_start(training: Training, handover: Handover, left: Outgrown) -> Handover:
+    """As what the next image goes on: from its newest checkpoint or, where there is none, from its start."""
+    training.note(left.words)
+    needed, why = left.needed.memory, left.needed.reason
+    outgrew = max(handover.outgrew, training.granted.claim.request.needed or 0)
+    start = replace(handover, claim=None, needed=needed, why=why, outgrew=outgrew)
+    resumes = newest_listed(training.paths.checkpoints) is not None
+    alive = time.time() if resumes else 0.0
+    with suppress(OSError):  # on a full disk, a later resume guesses again
+        noted = noted_start(training.paths)
+        note_start(training.paths, replace(noted, needed=needed, why=why, outgrew=outgrew, alive_until=alive))
+    if not resumes:
+        return start
+    return replace(start, path=list(sys.path), resumes=True, repeats=True, alive_until=alive)
 
 
 def _digest(memory: GraphMemory) -> str:
