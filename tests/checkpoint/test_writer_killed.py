@@ -1,4 +1,4 @@
-"""The process that writes, killed at 100 random moments: what was acknowledged loads, and nothing broken is offered."""
+"""The process that writes, killed at random moments: what was acknowledged loads, and nothing broken is offered."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from jupyter_gpufit.units import MiB
 from tests.checkpoint.snapshots import about, assert_is, training, writing
 from tests.people import PATIENCE
 
-pytestmark = pytest.mark.slow  # half a minute
-
-KILLS = 100
 SIZE = 2 * MiB  # bytes
 
 
-def test_no_acknowledged_checkpoint_is_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills", [pytest.param(25, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.soak)]
+)
+def test_no_acknowledged_checkpoint_is_lost(tmp_path: Path, kills: int) -> None:
     directory = tmp_path / "checkpoints"
     chance = random.Random(11)
     refused, half_written, usual = 0, 0, 0.05  # usual: seconds of a save
     with writing(directory) as writer:
-        for step in range(0, 2 * KILLS, 2):
+        for step in range(0, 2 * kills, 2):
             writer.save(training(step, SIZE), about(step)).result(PATIENCE)  # now the process is there
             acknowledged = step
             snapshot = training(step + 1, SIZE)
@@ -54,8 +54,8 @@ def test_no_acknowledged_checkpoint_is_lost(tmp_path: Path) -> None:
             with found.opened as opened:
                 assert acknowledged <= opened.about.step <= step + 1
                 assert_is(opened, snapshot if opened.about.step > step else training(step, SIZE))
-    told = f"{refused} of {KILLS} kills before the acknowledgement, {half_written} with files half-written"
-    assert refused > KILLS // 10 and half_written, f"{told}: the test tested little"
+    told = f"{refused} of {kills} kills before the acknowledgement, {half_written} with files half-written"
+    assert refused > kills // 10 and half_written, f"{told}: the test tested little"
 
 
 def _kill(process: subprocess.Popen[bytes], begun: threading.Event, moment: float) -> None:

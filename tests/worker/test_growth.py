@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import gpufit, jobs, kill_workers
-from tests.kernels import Kernel, environment, running_kernel
+from tests.command_line import gpufit, jobs
+from tests.kernels import Kernel, environment
 
 pytestmark = pytest.mark.slow
 
@@ -35,10 +34,8 @@ def env(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def notebook(env: dict[str, str], home: Path) -> Iterator[Kernel]:
-    with running_kernel(env, home) as kernel:
-        yield kernel
-    kill_workers(home)
+def notebook(kernel: Kernel, no_worker_outlives_its_test: None) -> Kernel:
+    return kernel
 
 
 def _as_one_cell(kernel: Kernel) -> None:
