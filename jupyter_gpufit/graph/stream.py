@@ -12,18 +12,17 @@ import gc
 import io
 import pickle
 import sys
-import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import cloudpickle
 
 from ..errors import CannotArrive
 from .code import names_used
+from .deep import InPython, is_deep
 from .ids import id_of, in_place_of, stored_ids
 from .kind import Kind, Reduced, kind_of
 from .modules import Here, dictionaries, met
@@ -33,7 +32,6 @@ from .sources import Source, source_of
 from .spans import Recorder
 from .unavailable import unavailable
 
-T = TypeVar("T")
 Namespace = dict[str, Any]
 
 # These names are IPython's own; every shell has its own.
@@ -116,7 +114,10 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
             return self.refuse(obj, f"{a_thing(obj)}, which cannot be copied to another process ({error}).")
 
     def dump(self, obj: Any) -> None:
-        pickle.Pickler.dump(self, obj)  # cloudpickle's own would hide the RecursionError, for which there is a remedy
+        if is_deep():
+            InPython(self, self.stream, self._take_buffer).dump(obj)
+        else:  # cloudpickle's own would hide the RecursionError, for which there is a remedy
+            pickle.Pickler.dump(self, obj)
 
     def anchor(self, there: Sequence[Here]) -> None:
         """Begin the stream with objects that the other process has, and finds by itself."""
@@ -278,25 +279,3 @@ def without_collecting() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def deeply(call: Callable[[], T]) -> T:
-    """Run `call` where 100,000 linked objects fit: pickling recurses in C, on a stack of a fixed size."""
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(call())
-        except BaseException as error:
-            done.set_exception(error)
-
-    limit, size = sys.getrecursionlimit(), threading.stack_size(512 << 20)
-    sys.setrecursionlimit(max(limit, 400_000))
-    try:
-        thread = threading.Thread(target=run, name="gpufit-deep")
-        thread.start()
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-        threading.stack_size(size)
-    return done.result()
