@@ -12,28 +12,26 @@ import gc
 import io
 import pickle
 import sys
-import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import cloudpickle
 
 from ..errors import CannotArrive
 from .code import names_used
+from .deep import InPython, is_deep
 from .ids import id_of, in_place_of, stored_ids
 from .kind import Kind, Reduced, kind_of
-from .modules import Here, dictionaries, met
+from .modules import Here, dictionaries, may_hold_one, met
 from .opening import Opener
 from .refusals import stays
 from .sources import Source, source_of
 from .spans import Recorder
 from .unavailable import unavailable
 
-T = TypeVar("T")
 Namespace = dict[str, Any]
 
 # These names are IPython's own; every shell has its own.
@@ -116,7 +114,10 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
             return self.refuse(obj, f"{a_thing(obj)}, which cannot be copied to another process ({error}).")
 
     def dump(self, obj: Any) -> None:
-        pickle.Pickler.dump(self, obj)  # cloudpickle's own would hide the RecursionError, for which there is a remedy
+        if is_deep():
+            InPython(self, self.stream, self._take_buffer).dump(obj)
+        else:  # cloudpickle's own would hide the RecursionError, for which there is a remedy
+            pickle.Pickler.dump(self, obj)
 
     def anchor(self, there: Sequence[Here]) -> None:
         """Begin the stream with objects that the other process has, and finds by itself."""
@@ -141,11 +142,15 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
         `came`: objects that have a number anyway.
         """
+        with self.stream.getbuffer() as written:
+            modules = may_hold_one(written)
+        if around is None and not modules:
+            return []  # to copy the memo takes longer than to write it
         known = self.memo.copy()
         for obj in (*(one for one, _, _ in there), *came):
             known.pop(id(obj), None)
         # Modules' first: much of what was written is only in them.
-        return met(known) or ([] if around is None else around.standing(known))
+        return (met(known) if modules else []) or ([] if around is None else around.standing(known))
 
     def beside(self) -> GraphPickler:
         """One that knows what this one has written, to try out what can be: a stream cannot take anything back."""
@@ -278,25 +283,3 @@ def without_collecting() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def deeply(call: Callable[[], T]) -> T:
-    """Run `call` where 100,000 linked objects fit: pickling recurses in C, on a stack of a fixed size."""
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(call())
-        except BaseException as error:
-            done.set_exception(error)
-
-    limit, size = sys.getrecursionlimit(), threading.stack_size(512 << 20)
-    sys.setrecursionlimit(max(limit, 400_000))
-    try:
-        thread = threading.Thread(target=run, name="gpufit-deep")
-        thread.start()
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-        threading.stack_size(size)
-    return done.result()

@@ -30,9 +30,10 @@ from typing import Any
 from ..checkpoint.values import Snapshot
 from ..errors import CannotSave, NotHere
 from ..graph import Arrival
+from ..graph.deep import deeply
 from ..graph.modules import Here
 from ..graph.paths import where
-from ..graph.stream import Namespace, Refusal, a_thing, deeply, is_the_shells, without_collecting
+from ..graph.stream import Namespace, Refusal, a_thing, is_the_shells, without_collecting
 from ..graph.travel.arrival import _HISTORY
 from ..graph.wire import seal, split
 from ..program.libraries.texts import PREFIX

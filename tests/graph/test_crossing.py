@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_gpufit.errors import CannotArrive, NoRoomToTravel
-from jupyter_gpufit.graph import GraphMemory, Reply, bring_into, receive, ship
+from jupyter_gpufit.graph import GraphMemory, Reply, bring_into, deep, receive, ship
 from jupyter_gpufit.graph.wire import split
 
 from .crossing import Worker, cross_here, defined, notebook
@@ -342,6 +342,24 @@ def test_what_is_known_by_its_id_is_known_on_either_side() -> None:
         id(namespace["chosen"]): "chosen",
         id(namespace["new"]): "new",
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_python", [False, True], ids=["in C", "in Python"])
+def test_a_long_chain_crosses_with_whatever_else_there_is(in_python: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deep, "_LIMITED", in_python or deep._LIMITED)  # as with Python 3.12 and 3.13
+    monkeypatch.setattr(deep, "_LIMIT", 1_000_000)
+    namespace = notebook(
+        "import numpy as np\nclass Node: pass\nfirst = last = Node()\n"
+        "for _ in range(20_000):\n    last.next = Node()\n    last = last.next\n"
+        "last.held = [np.zeros(2000), {'a': {1, 2}, 'b': b'x', 'f': lambda: 1}, Node, bytearray(b'y')]\n"
+        "known, array = {id(last)}, last.held[0]\n"
+    )
+    last, array = namespace["last"], namespace["array"]
+
+    cross_here(namespace, "assert known == {id(last)}; array += 1; last.next = first; last.held[1]['g'] = last")
+
+    assert last.next is namespace["first"] and array[0] == 1 and last.held[1]["g"] is last
 
 
 def test_a_reply_takes_the_place_of_the_one_of_a_failed_try() -> None:

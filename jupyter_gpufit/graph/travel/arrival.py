@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import CannotArrive
+from ..deep import deeply
 from ..kind import Kind, kind_of, no_state, unchanged
 from ..memory import GraphMemory
 from ..modules import Here
@@ -24,7 +25,6 @@ from ..stream import (
     Namespace,
     Refusal,
     a_thing,
-    deeply,
     is_the_shells,
     origins_by_id,
     without_collecting,

@@ -201,7 +201,7 @@ for e in range(2):
 del held, same, thing
 """
     assert rewritten(text).log == plain(text).log == [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
-    assert at_points(text) == 5  # also with the held one: where a call makes it, it is one that can be saved
+    assert at_points(text) == 7  # also with the held one, and in it: where a call makes it, it is one that can be saved
 
 
 @pytest.mark.slow
