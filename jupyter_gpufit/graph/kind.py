@@ -84,7 +84,12 @@ _FAMILIES = (
     "kinds.archived",
     "kinds.instances",
 )
-_OF_LIBRARIES = {"torch": "kinds.tensors", "numpy": "kinds.arrays", "pandas": "kinds.frames"}
+_OF_LIBRARIES = {
+    "torch": "kinds.tensors",
+    "torch.utils.tensorboard": "kinds.writers",
+    "numpy": "kinds.arrays",
+    "pandas": "kinds.frames",
+}
 
 
 def kind_of(cls: type, known: dict[type, Kind]) -> Kind:

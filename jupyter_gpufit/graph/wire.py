@@ -61,6 +61,7 @@ _HOMES: dict[
         ),
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
+    "writers": ("graph.kinds.writers", "make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Matches"),
     "generators": ("program.running.generators", "create expressed prime"),

@@ -170,7 +170,10 @@ def reduce_file(obj: Any, pickler: Pickler) -> Reduced:
         if obj in (getattr(sys, name), getattr(sys, f"__{name}__")) or _writes_to(obj, name):
             return find_stream, (name,)
     if obj.closed and isinstance(obj, io.TextIOWrapper | io.BufferedIOBase | io.RawIOBase):
-        return make_closed_file, (isinstance(obj, io.TextIOWrapper), getattr(obj, "name", ""))
+        buffer = getattr(obj, "buffer", obj)
+        kind = next((one.__name__ for one in _BUFFERS if isinstance(buffer, one)), "")
+        is_text = isinstance(obj, io.TextIOWrapper)
+        return make_closed_file, (kind, is_text, getattr(obj, "name", ""), str(getattr(obj, "mode", "r")))
     return pickler.refuse(obj, "an open file, whose position belongs to this process. Open it inside the cell.")
 
 
@@ -183,10 +186,14 @@ def find_stream(name: str) -> Any:
     return getattr(sys, name)
 
 
-def make_closed_file(text: bool, name: Any) -> Any:
-    raw = io.FileIO(os.devnull)
+def make_closed_file(kind: str, text: bool, name: Any, mode: str) -> Any:
+    """`kind`: of open()'s classes; empty for another's, of which it is only known that it is closed."""
+    raw: Any = io.FileIO(os.devnull, mode.replace("x", "w").replace("t", "") if kind else "r")
     raw.name = name
-    file = io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8") if text else io.BufferedReader(raw)
+    file: Any = getattr(io, kind or "BufferedReader")(raw) if kind != "FileIO" else raw
+    if text:
+        file = io.TextIOWrapper(file, encoding="utf-8")
+        file.mode = mode
     file.close()
     return file
 
@@ -195,6 +202,7 @@ def reduce_method(obj: MethodType, pickler: Pickler) -> Reduced:
     return MethodType, (obj.__func__, obj.__self__)
 
 
+_BUFFERS = (io.BufferedRandom, io.BufferedWriter, io.BufferedReader, io.FileIO)
 _DICT_VIEWS: dict[type, str] = {
     type(getattr(one, name)()): name for one in (_NOTHING, OrderedDict()) for name in ("keys", "values", "items")
 }

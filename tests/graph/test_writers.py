@@ -1,0 +1,49 @@
+"""TensorBoard's writers of an earlier cell."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.libraries import need
+
+from .crossing import cross_here, notebook
+
+pytestmark = pytest.mark.slow
+BEFORE = """
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter("runs")
+writer.add_scalar("loss", 2.0, 0)
+"""
+CELL = """
+writer.add_scalar("loss", 1.0, 1)
+writer.flush()
+made = type(writer)("others")
+"""
+
+
+def test_what_the_cell_writes_stands_beside_what_the_notebook_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    namespace = notebook(BEFORE)
+    writer = namespace["writer"]
+
+    returned = cross_here(namespace, CELL).returned
+
+    assert not returned.left_behind and namespace["writer"] is writer and writer.log_dir == "runs"
+    namespace["made"].add_scalar("of the notebook", 1.0)
+    for one in (writer, namespace["made"]):
+        one.close()
+    assert _scalars(tmp_path / "runs") == [("loss", 0), ("loss", 1)]
+    assert _scalars(tmp_path / "others") == [("of the notebook", 0)]
+
+
+def _scalars(directory: Path) -> list[tuple[str, int]]:
+    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader").EventFileLoader
+    assert "tensorflow" not in sys.modules
+    events = [event for file in directory.iterdir() for event in loader(str(file)).Load()]
+    return sorted((value.tag, event.step) for event in events for value in event.summary.value)
