@@ -90,7 +90,6 @@ class Asked:
 class Delayed:
     """A wish waits for its safe point."""
 
-    why: Why
     words: str
 
 
@@ -232,8 +231,8 @@ def after(life: Life, event: Event) -> tuple[Life, tuple[Effect, ...]]:
     match event:
         case Reached(change):
             return replace(following, device=change.device), (Tell(change),)
-        case Delayed(why, words):
-            return following, (_tell("moving" if why == "move" else "saving", words, life.device),)
+        case Delayed(words):
+            return following, (_tell(told(phase), words, life.device),)
         case Settled():
             return following, (_tell("running", "", life.device),)
         case Asked("interrupt"):

@@ -288,7 +288,7 @@ class WorkerMachine:
         if why == "automatic":
             training.note(f"The automatic checkpoint is {words}")
         else:
-            training.take(Delayed(why, words))
+            training.take(Delayed(words))
 
     async def _end_rest(self, rest: Rest, granted: Granted) -> None:
         """Bring the suspended training back; where that cannot be, go on from the disk on what is held now."""

@@ -55,7 +55,7 @@ EVENTS: tuple[Event, ...] = (
     *(Reached(StateChange(state, device="0")) for state in ("estimating", "queued", "starting", "running")),
     CellRuns(),
     *(Asked(verb, to="1", place=SAVED) for verb in get_args(Verb)),
-    *(Delayed(why, "waiting") for why in get_args(Why)),
+    Delayed("waiting"),
     *(Settled(why, durable) for why in get_args(Why) for durable in (True, False)),
     *(CellLeft(outcome) for outcome in (*OUTCOMES, None)),
     *(Over(outcome, suspended) for outcome in OUTCOMES[:4] for suspended in (False, True)),
@@ -81,22 +81,32 @@ TAKEN = {phase: [one for one in EVENTS if after(in_phase(phase), one) != (in_pha
 @given(some.data())
 def test_any_order_of_events(data: some.DataObject) -> None:
     life = in_phase(data.draw(some.sampled_from(("begun", "arriving"))))
-    read = told(life.phase)  # by everybody
     for _ in range(data.draw(some.integers(1, 40))):
-        event = data.draw(some.sampled_from((*EVENTS, *TAKEN[life.phase] * 2)))
-        following, effects = after(life, event)
-        for effect in effects:
-            read = effect.change.state if isinstance(effect, Tell) else read
-            read = effect.state if isinstance(effect, Close) else read
-        if life.phase == "resting" and following.phase == "begun":
-            read = "starting"  # noted with the next epoch, under the job's lock
-        assert read == told(following.phase) or following.phase in ("ending", "outgrown")
-        if life.phase in OVER:
-            assert (following, effects) == (life, ())
-        if isinstance(event, Asked):
-            is_told_or_done(life, event.verb, following, effects)
-        holds_what_it_claimed(DEVICES.get(life.phase, 0), DEVICES.get(following.phase, 0), event, following)
-        life = following
+        life = keeps_its_promises(life, data.draw(some.sampled_from((*EVENTS, *TAKEN[life.phase] * 2))))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_event_in_every_phase(phase: Phase) -> None:
+    for event in EVENTS:
+        keeps_its_promises(in_phase(phase), event)
+
+
+def keeps_its_promises(life: Life, event: Event) -> Life:
+    """What follows."""
+    following, effects = after(life, event)
+    read = told(life.phase)  # by everybody
+    for effect in effects:
+        read = effect.change.state if isinstance(effect, Tell) else read
+        read = effect.state if isinstance(effect, Close) else read
+    if life.phase == "resting" and following.phase == "begun":
+        read = "starting"  # noted with the next epoch, under the job's lock
+    assert read == told(following.phase) or following.phase in ("ending", "outgrown"), (life, event)
+    if life.phase in OVER:
+        assert (following, effects) == (life, ())
+    if isinstance(event, Asked):
+        is_told_or_done(life, event.verb, following, effects)
+    holds_what_it_claimed(DEVICES.get(life.phase, 0), DEVICES.get(following.phase, 0), event, following)
+    return following
 
 
 def is_told_or_done(life: Life, verb: Verb, following: Life, effects: Sequence[Effect]) -> None:
