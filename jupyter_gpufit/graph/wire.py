@@ -57,6 +57,7 @@ _HOMES: dict[
         "graph.kinds.tensors",
         (
             "fill_generator fill_loader fill_storage fill_tensor find_default_generator make_device_tensor make_event"
+            " make_flowing"
             " make_generator make_meta make_optimizer make_storage make_stream make_tensor make_typed"
         ),
     ),

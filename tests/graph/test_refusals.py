@@ -96,6 +96,31 @@ def test_refuses_a_tensor_with_a_live_graph_only() -> None:
 
 
 @pytest.mark.slow
+def test_takes_a_tensor_whose_gradient_flows_to_where_nobody_looks() -> None:
+    """And refuses it where somebody does, or where a second backward must fail."""
+    namespace = notebook(
+        "import torch\nx = torch.ones(3, 1, requires_grad=True).double()\nleaf = torch.ones(2, requires_grad=True)\n"
+        "looked = leaf.double()\nfails = torch.ones(2, requires_grad=True).exp()"
+    )
+
+    cross_here(
+        namespace,
+        """
+(x ** 2).sum().backward()
+(x ** 2).sum().backward()
+gradient = torch.autograd.grad((x ** 3).sum(), x)[0]
+kind = x.is_leaf, x.requires_grad, x.tolist()""",
+        "x",
+        "torch",
+    )
+    assert namespace["kind"] == (False, True, [[1.0], [1.0], [1.0]])
+    assert namespace["gradient"].tolist() == [[3.0]] * 3
+    for name in ("looked", "fails"):
+        with pytest.raises(CannotTravel, match="live autograd graph"):
+            ship([name], namespace)
+
+
+@pytest.mark.slow
 def test_refuses_a_position_in_a_loader() -> None:
     namespace = notebook("from torch.utils.data import DataLoader\nx = iter(DataLoader([1, 2]))")
 

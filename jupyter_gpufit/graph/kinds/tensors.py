@@ -1,7 +1,7 @@
 """Tensors: what they look like is in the graph, and their bytes are in the memory beside it.
 
 Loaded only where torch is. Autograd graphs do not travel: a tensor with a live one is refused on the way in, and
-everything arrives as a leaf.
+everything arrives as a leaf, but for tensors whose graph nobody can tell from another one (see flowing).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ...devices import sides
 from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
 from ..refusals import why_not
+from .flowing import flowing, flows_nowhere
 from .instances import INSTANCE, attributes, fill_instance, instance_state, make, reduce_generic
 
 _OF_TORCH = (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
@@ -61,7 +62,8 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
                 f"a tensor on {t.device}, in the kernel's own process. Move it to the CPU first, with .cpu();"
                 " the cell can move it to its GPU.",
             )
-        if not pickler.back and t.grad_fn is not None and has_live_graph(t):
+        flows = not pickler.back and t.grad_fn is not None and has_live_graph(t)
+        if flows and t.grad_fn is not None and not (is_plain(t) and flows_nowhere(t)):
             return pickler.refuse(
                 t,
                 f"a tensor that is part of a live autograd graph ({t.grad_fn.name()}), which cannot be copied."
@@ -71,6 +73,8 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
             return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
         if is_plain(t):
             state = tensor_state(t)
+            if flows:
+                return make_flowing, (type(t), state[1], state[2]), state, None, None, fill_tensor
             if sides.on_device(state[1]):
                 return make_device_tensor, (type(t), state[1], state[2]), state, None, None, fill_tensor
             return make_tensor, (type(t), t.dtype), state, None, None, fill_tensor
@@ -87,6 +91,15 @@ def make_device_tensor(cls: type, storage: torch.UntypedStorage, looks: tuple[An
     with _untouched():
         made = sides.here.tensor(storage, *looks)
         return made if cls is torch.Tensor else sides.here.as_class(cls, made)
+
+
+def make_flowing(cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...]) -> torch.Tensor:
+    """Of its size at once, since a gradient has that of what was made."""
+    with _untouched():
+        made = sides.here.tensor(storage, *looks)
+        t = flowing(made)
+        t.data = made
+        return t if cls is torch.Tensor else sides.here.as_class(cls, t)
 
 
 def make_meta(

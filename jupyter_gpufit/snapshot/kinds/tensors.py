@@ -18,8 +18,9 @@ from torch.utils.data import DataLoader
 
 from ...devices import sides
 from ...graph.kind import Kind, Pickler, Reduced
+from ...graph.kinds.flowing import flows_nowhere
 from ...graph.kinds.instances import make_instance, reduce_generic, reduce_instance
-from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_meta
+from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta
 from ...graph.opening import Opener
 from ...graph.refusals import why_not
 from ...program import Program
@@ -62,6 +63,9 @@ def reduce_tensor(t: torch.Tensor, pickler: SnapshotPickler) -> Reduced:
             if (parts := parts_with(t)) is not None:
                 same = pickler.parts.setdefault(t.grad_fn, parts)  # one object for all outputs of one node
                 return operator.getitem, (same, t.output_nr), dict(t.__dict__) or None, None, None, fill_attributes
+            if is_plain(t) and flows_nowhere(t):
+                made = type(t), t.untyped_storage(), (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
+                return make_flowing, made, dict(t.__dict__) or None, None, None, fill_attributes
             if not (isinstance(pickler.program, Program) and pickler.program.is_unread(t)):
                 raise _live(t, computed_by)
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:

@@ -1,0 +1,60 @@
+"""A tensor from which gradients flow on to where nobody looks: `x = torch.rand(9, requires_grad=True).to(device)`.
+
+The leaf behind it is held by autograd alone, and no node on the way has saved a value. So nobody can tell its graph
+from another one that ends in a leaf of its own, and that one is made where it arrives. Physics-informed networks and
+attacks on images begin like this.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+import torch
+
+
+def flows_nowhere(t: torch.Tensor) -> bool:
+    """Whether a backward through the tensor's live graph leaves nothing that anybody could see."""
+    if t.retains_grad or t._backward_hooks:
+        return False
+    todo, seen = [t.grad_fn], set()
+    while todo:
+        node: Any = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, torch.autograd.function.BackwardCFunction) or any(map(_is_saved, _saved(node))):
+            return False
+        if hasattr(node, "variable") and _references(node) > _of_nobody():
+            return False
+        todo += [following for following, _ in node.next_functions]
+    return True
+
+
+def _saved(node: Any) -> list[Any]:
+    return [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+
+
+def _is_saved(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or (isinstance(value, (tuple, list)) and any(map(_is_saved, value)))
+
+
+def _references(node: Any) -> int:
+    leaf = node.variable
+    return sys.getrefcount(leaf) + len(leaf._backward_hooks or ())
+
+
+@functools.cache
+def _of_nobody() -> int:
+    """How many a leaf has that only autograd holds."""
+    with torch.enable_grad():
+        t: Any = torch.ones(1, device="cpu", requires_grad=True).clone()
+    return _references(t.grad_fn.next_functions[0][0])
+
+
+def flowing(like: torch.Tensor) -> torch.Tensor:
+    """A tensor that looks so, and from which gradients flow on into a leaf of its own; its values are to come."""
+    hidden = like.new_empty(()).expand(like.size()).detach().requires_grad_()
+    with torch.enable_grad():
+        return hidden.clone(memory_format=torch.preserve_format)
