@@ -132,7 +132,8 @@ class CutLoops(ast.NodeTransformer):
             return node  # whose else-branch a `break` would skip
         leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
         target = ast.Name("__gpufit_turn__", ast.Store())
-        loop = ast.For(target, _call_cut(ast.Constant(None)), [leave, *node.body], [])
+        endless = ast.copy_location(ast.Constant(None), node.test)  # whose line is the loop's, from Python 3.13 on
+        loop = ast.For(target, _call_cut(endless), [leave, *node.body], [])
         ast.fix_missing_locations(ast.copy_location(leave, node.test))
         return ast.fix_missing_locations(ast.copy_location(loop, node))
 
