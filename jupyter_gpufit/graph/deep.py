@@ -62,7 +62,7 @@ class InPython(pickle._Pickler):
         self._asked = pickler
         self.dispatch_table = pickler.dispatch_table
         if (persistent_id := getattr(pickler, "persistent_id", None)) is not None:
-            self.persistent_id = persistent_id
+            vars(self)["persistent_id"] = persistent_id
         whole = pickle._Pickler.save_reduce  # type: ignore[attr-defined]
 
         def save_reduce(*args: Any, **options: Any) -> None:
