@@ -7,6 +7,7 @@ found among what has been written, which is thrown away then, and written once m
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Container, Iterator
 from importlib import import_module
@@ -22,6 +23,11 @@ def dictionaries() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, module in list(sys.modules.items()):
         if isinstance(module, ModuleType) and name not in _OF_THE_PROCESS:
             yield name, vars(module)
+
+
+def may_hold_one(stream: memoryview) -> bool:
+    """Whether a pickle stream has a name in it that each module has."""
+    return re.search(rb"__spec__", stream) is not None
 
 
 def met(written: Container[int]) -> list[Here]:

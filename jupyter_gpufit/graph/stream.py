@@ -25,7 +25,7 @@ from .code import names_used
 from .deep import InPython, is_deep
 from .ids import id_of, in_place_of, stored_ids
 from .kind import Kind, Reduced, kind_of
-from .modules import Here, dictionaries, met
+from .modules import Here, dictionaries, may_hold_one, met
 from .opening import Opener
 from .refusals import stays
 from .sources import Source, source_of
@@ -142,11 +142,15 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
         `came`: objects that have a number anyway.
         """
+        with self.stream.getbuffer() as written:
+            modules = may_hold_one(written)
+        if around is None and not modules:
+            return []  # to copy the memo takes longer than to write it
         known = self.memo.copy()
         for obj in (*(one for one, _, _ in there), *came):
             known.pop(id(obj), None)
         # Modules' first: much of what was written is only in them.
-        return met(known) or ([] if around is None else around.standing(known))
+        return (met(known) if modules else []) or ([] if around is None else around.standing(known))
 
     def beside(self) -> GraphPickler:
         """One that knows what this one has written, to try out what can be: a stream cannot take anything back."""
