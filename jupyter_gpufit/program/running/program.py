@@ -237,6 +237,8 @@ class Program:
 
     def can_be_left(self) -> bool:
         """Whether all that runs could be, as far as is known without looking at what it holds."""
+        if os.getpid() != self._pid:
+            return False
         try:
             activations(sys._getframe(1), self._unit_of.get, self.namespace)
         except NotHere:
