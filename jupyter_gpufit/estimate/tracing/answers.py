@@ -24,6 +24,8 @@ _TO_HOST = 256 * MiB  # up to here a copy to the CPU is a real tensor, so that p
 
 
 def _item(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    if (known := books.known.of(args[0])) is not None:
+        return known.item()
     books.notes["value guessed for .item()"] += 1
     dtype = args[0].dtype
     wanted = branches.wanted()
@@ -52,6 +54,8 @@ def _copy(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _nonzero(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    if (known := books.known.of(args[0])) is not None:
+        return books.new(args[0], (int(known.count_nonzero()), known.dim()), torch.int64, "nonzero")
     books.notes["upper bound: nonzero"] += 1
     return books.new(args[0], (args[0].numel(), args[0].dim()), torch.int64, "nonzero")
 
@@ -124,12 +128,16 @@ def _index(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     t, indices, *rest = args
     if not any(i is not None and i.dtype == torch.bool for i in indices):
         return books.compute(func, args, kwargs)
-    books.notes["upper bound: mask"] += 1
+    masks = [i for i in indices if i is not None and i.dtype == torch.bool]
+    known = [books.known.of(mask) for mask in masks]
+    if any(values is None for values in known):
+        books.notes["upper bound: mask"] += 1
+    taken = [m.numel() if of is None else int(of.count_nonzero()) for m, of in zip(masks, known, strict=True)]
     counted: list[Any] = []
     with books.fake:
         for i in indices:
             if i is not None and i.dtype == torch.bool:
-                counted += [torch.empty((i.numel(),), dtype=torch.int64, device=t.device)] * i.dim()
+                counted += [torch.empty((taken.pop(0),), dtype=torch.int64, device=t.device)] * i.dim()
             else:
                 counted.append(i)
     return books.compute(func, (t, counted, *rest), kwargs)

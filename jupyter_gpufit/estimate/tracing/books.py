@@ -25,6 +25,7 @@ from ..reckoning.record import GROUPED, Kind, Phase
 from .entries import BookEntry
 from .flops import flops_of
 from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes, is_grouped
+from .known import KnownValues
 
 aten = torch.ops.aten
 _COPY = aten._to_copy.default
@@ -59,6 +60,7 @@ class Books(TorchDispatchMode):
         self.flops = 0  # of the model: what is computed again in backward is not counted again
         self._blocks: dict[int, tuple[weakref.ref[Any], int]] = {}  # by the storage's address
         self._with_workspace: set[str] = set()
+        self.known = KnownValues()
 
     # Blocks
 
@@ -133,6 +135,10 @@ class Books(TorchDispatchMode):
         if (hidden := hidden_bytes(name, args)) > 0:
             self.remove(self.add(hidden, name, "workspace"))
         self._record(func, name, first, args, out)
+        if func is _COPY and not on_stand_in(first) and on_stand_in(out):
+            self.known.arrived(first, out)
+        else:
+            self.known.follow(func, args, kwargs, out)
         return out
 
     def _shapes_of(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -1,0 +1,75 @@
+"""Values that are known although they are on the stand-in: what came from the host, and what is computed of that alone.
+
+How many graphs a batch has, how long its longest sequence is, which rows a mask takes: shapes follow from these, and a
+guess would make the cell fail where it does not. Numbers with a fraction are left out: there are many, and no shape
+follows from them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ...cuda.stand_in.device import on_stand_in
+
+MOST = 1 << 20  # elements that are worth computing
+_NAME = "_gpufit_known"
+_HOST = torch.device("cpu")
+
+
+class KnownValues:
+    """By the tensor; forgotten for all that share its memory once somebody writes there."""
+
+    def __init__(self) -> None:
+        self._written: set[int] = set()  # storages
+
+    def of(self, t: Any) -> torch.Tensor | None:
+        """A tensor in the host's memory."""
+        if not isinstance(t, FakeTensor) or t.untyped_storage()._cdata in self._written:
+            return None
+        found: torch.Tensor | None = t.__dict__.get(_NAME)
+        return found
+
+    def arrived(self, t: Any, out: Any) -> None:
+        """A tensor of the host's was copied to the stand-in."""
+        if isinstance(t, FakeTensor) or t.is_floating_point() or t.is_complex() or t.numel() > MOST:
+            return
+        with no_dispatch():
+            self._keep(out, t.to(out.dtype, copy=True))
+
+    def follow(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """Compute what is known of a result."""
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if func._schema.is_mutable:
+            self._written.update(t.untyped_storage()._cdata for t in tensors if on_stand_in(t))
+        elif tensors and on_stand_in(out) and out.numel() <= MOST and all(map(self._is_known, tensors)):
+            if torch.Tag.nondeterministic_seeded not in func.tags:
+                self._compute(func, args, kwargs, out)
+
+    def _is_known(self, t: torch.Tensor) -> bool:
+        if isinstance(t, FakeTensor):
+            return self.of(t) is not None
+        return t.numel() <= MOST and not t.is_floating_point() and not t.is_complex()
+
+    def _compute(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        def here(value: Any) -> Any:
+            if isinstance(value, torch.device):
+                return _HOST
+            return self.of(value) if isinstance(value, FakeTensor) else value
+
+        try:
+            with no_dispatch():
+                found = func(*tree_map(here, args), **tree_map(here, kwargs))
+        except Exception:  # an operator that is not there on the CPU
+            return
+        if isinstance(found, torch.Tensor) and found.shape == out.shape and found.dtype == out.dtype:
+            self._keep(out, found)
+
+    def _keep(self, out: Any, value: torch.Tensor) -> None:
+        if out._base is None:
+            self._written.discard(out.untyped_storage()._cdata)  # another one's, that stood at this address
+        out.__dict__[_NAME] = value

@@ -1,0 +1,56 @@
+"""Values that decide about shapes are known in a trace where they came from the host."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.estimate.traced import peak_by_kind, traced
+
+pytestmark = pytest.mark.slow
+
+GRAPHS = """
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(2):
+    batch = torch.arange(64).repeat_interleave(4).cuda()
+    size = int(batch.max()) + 1
+    pooled = torch.zeros(size, 8, device="cuda").index_add(0, batch, net(torch.randn(256, 8).cuda()))
+    loss = torch.nn.functional.cross_entropy(pooled, torch.zeros(64, dtype=torch.long).cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+MASK = """
+import torch
+net = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(2):
+    x, mask = torch.randn(4096, 1024).cuda(), (torch.arange(4096) < 16).cuda()
+    {change}
+    rows = x[mask] if step else x[mask.nonzero().squeeze(1)]
+    assert len(rows) == {rows}, rows.shape
+    net(rows).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_shape_that_follows_from_numbers_of_the_host() -> None:
+    trace = traced(GRAPHS)
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert "value guessed for .item()" not in trace.notes
+
+
+def test_the_rows_that_a_mask_takes() -> None:
+    trace = traced(MASK.format(change="", rows=16))
+
+    assert (trace.status, trace.error) == ("completed", "")
+    assert peak_by_kind(trace)["activation"] < 4096 * 1024
+
+
+def test_what_is_written_to_on_the_device_is_known_no_more() -> None:
+    trace = traced(MASK.format(change="mask.view(-1)[:8] = torch.rand(8, device='cuda') > 0.5", rows=4096))
+
+    assert (trace.status, trace.error) == ("completed", "")
+    assert trace.notes["upper bound: mask"]
