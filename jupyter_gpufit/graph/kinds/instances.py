@@ -11,6 +11,7 @@ import copyreg
 import functools
 import hashlib
 import pickle
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from importlib import import_module
@@ -120,7 +121,30 @@ def fill_instance(obj: Any, state: tuple[Any, ...]) -> None:
     set_attributes(obj, (own[0], own[1]))
 
 
+def own_name(obj: Any) -> str | None:
+    """The name by which a module holds a callable that says so itself, as functions do: what a decorator made of one.
+
+    Such a one goes by its name: a dispatcher's lock, or what it has compiled, is each process's own.
+    """
+    if not callable(obj):
+        return None
+    try:
+        name, module = obj.__qualname__, obj.__module__
+        if type(name) is not str or module == "__main__":
+            return None
+        found = functools.reduce(getattr, name.split("."), sys.modules[module])
+    except Exception:  # whatever it answers that is not one
+        return None
+    return name if found is obj else None
+
+
+def instance_mark(obj: Any) -> Any:
+    return None if own_name(obj) else instance_state(obj)
+
+
 def reduce_instance(obj: Any, pickler: Pickler) -> Reduced:
+    if (name := own_name(obj)) is not None:
+        return name
     state = instance_state(obj)
     shared = _held_by_class(type(obj), state[1])
     return *make(obj, pickler), state if shared is None else (*state, shared), None, None, fill_instance
@@ -140,7 +164,7 @@ def _dicts_of(cls: type) -> tuple[str, ...]:
     return tuple(name for name, value in vars(cls).items() if type(value) is dict and not name.startswith("__"))
 
 
-INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance)
+INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance, mark=instance_mark)
 
 
 # A class with a __getstate__ of its own: used where the raw attributes lead to what cannot travel.
@@ -267,6 +291,8 @@ def reduced(obj: Any, pickler: Pickler | None = None) -> Any:
 
 
 def reduce_generic(obj: Any, pickler: Pickler) -> Reduced:
+    if (name := own_name(obj)) is not None:
+        return name
     found = reduced(obj, pickler)
     if not isinstance(found, str):
         return found
@@ -288,7 +314,7 @@ def generic_state(obj: Any) -> Any:
 
 def generic_mark(obj: Any) -> Any:
     """A digest of the state, which is made anew at every look and so has no identity."""
-    state = generic_state(obj)
+    state = None if own_name(obj) else generic_state(obj)
     if state is None:
         return None
     try:
