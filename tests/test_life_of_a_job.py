@@ -177,8 +177,8 @@ def test_a_disk_that_is_full_at_the_start_is_said_and_no_job_seems_to_start(
 
 def test_a_defect_of_ours_ends_the_worker_along_with_its_claim(kernel: Kernel) -> None:
     sent = kernel.send(
-        "%%gpufit train --name broken\nimport os, time, jupyter_gpufit.worker.child\n"
-        "jupyter_gpufit.worker.child.Memory = None\nprint('worker', os.getpid())\nwhile True: time.sleep(0.02)\n"
+        "%%gpufit train --name broken\nimport os, time, jupyter_gpufit.worker.vitals\n"
+        "jupyter_gpufit.worker.vitals.Memory = None\nprint('worker', os.getpid())\nwhile True: time.sleep(0.02)\n"
     )
     pid = int(kernel.until(sent, "worker ").stdout.split()[1])
     assert "jupyter_gpufit itself failed" in kernel.finish(sent).traceback

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...cuda.surface.answers import Answers
-from ...cuda.surface.asker import asked_by_torch
 from ...cuda.surface.replace import cuda_replacements, or_real
 from ...devices.card import Card
 from .books import Books
@@ -50,7 +50,8 @@ class TraceAnswers(Answers):
 
     def current_accelerator(self, check_available: bool = False) -> torch.device | None:
         # Only torch's own code may learn that it is the stand-in.
-        return _REAL(check_available) if asked_by_torch() else super().current_accelerator()
+        asker = sys._getframe(1).f_globals.get("__name__", "")
+        return _REAL(check_available) if asker.startswith("torch.") else super().current_accelerator()
 
 
 _REAL: Callable[..., torch.device | None] = torch.accelerator.current_accelerator
