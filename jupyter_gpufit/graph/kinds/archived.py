@@ -98,13 +98,13 @@ def _are_values(found: tuple[Any, ...]) -> bool:
 
 
 def reduce_archived(obj: Any, pickler: Pickler) -> Reduced:
-    if not _goes_by_values(obj) and not holds_refused(obj, pickler):
+    if not _goes_by_values(obj) and not holds_refused(obj, pickler, stored=False):
         return *make(obj, pickler), ("as it is", *instance_state(obj)), None, None, fill_archived
     return reduce_generic(obj, pickler)
 
 
 def archived_state(obj: Any) -> Any:
-    if not _goes_by_values(obj) and not holds_refused(obj):
+    if not _goes_by_values(obj) and not holds_refused(obj, stored=False):
         return "as it is", *instance_state(obj)
     found = reduced(obj)
     if isinstance(found, str):

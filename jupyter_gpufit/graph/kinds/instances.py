@@ -171,7 +171,12 @@ INSTANCE = Kind(reduce=reduce_instance, state=instance_state, fill=fill_instance
 MANY = 1000  # objects looked at: what a getstate leaves out is near
 
 
-def holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
+def holds_refused(obj: Any, pickler: Pickler | None = None, *, stored: bool = True) -> bool:
+    """Whether what cannot travel is near in its attributes.
+
+    Also a named tuple, where they could be `stored` instead: matplotlib's objects, found by that, are drawn anew from
+    what they store, and not from their attributes.
+    """
     # Those found to hold nothing such in this crossing, so that a chain is not walked from each link.
     clean = pickler.clean if pickler else set()
     if id(obj) in clean:
@@ -187,7 +192,9 @@ def holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
             if id(value) in own or id(value) in seen or id(value) in clean:
                 continue
             kind = pickler.kind(type(value)) if pickler else kind_of(type(value), known)
-            if (pickler.stays(value) if pickler else stays(value)) or (kind is GENERIC and _knows_no_way(type(value))):
+            if (pickler.stays(value) if pickler else stays(value)) or (
+                kind is GENERIC and _knows_no_way(type(value), named_tuples=not stored)
+            ):
                 return True
             if kind is STORABLE:
                 met.append(value)
@@ -219,15 +226,14 @@ def holds_refused(obj: Any, pickler: Pickler | None = None) -> bool:
     return False
 
 
-def _knows_no_way(cls: type) -> bool:
-    """Whether it is a class written in C that did not think of pickle."""
+def _knows_no_way(cls: type, *, named_tuples: bool) -> bool:
+    """Whether it is a class written in C that did not think of pickle; `named_tuples` did."""
     return (
         cls.__reduce_ex__ is _OBJECT.__reduce_ex__
         and cls.__reduce__ is _OBJECT.__reduce__
         and cls.__getstate__ is _OBJECT.__getstate__
         and cls not in copyreg.dispatch_table
-        and not hasattr(cls, "__getnewargs__")  # as a named tuple has it
-        and not hasattr(cls, "__getnewargs_ex__")
+        and not (named_tuples and (hasattr(cls, "__getnewargs__") or hasattr(cls, "__getnewargs_ex__")))
         and not is_plain(cls)
     )
 
