@@ -25,6 +25,7 @@ class Pickler(Protocol):
     back: bool  # it is the way back
     on_device: bool  # whether anything was met that is of the notebook's own `cuda`
     clean: set[int]  # ids of objects that lead to nothing that cannot travel
+    made_anew: set[int]  # ids of tensors that a module computes again before anybody needs their graph
 
     @property
     def dispatch_table(self) -> Any: ...

@@ -85,6 +85,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.sources: dict[str, Source] = {}
         self.kinds: dict[type, Kind] = {}
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel
+        self.made_anew: set[int] = set()  # ids of tensors that a module computes again before each forward
         self._globals: dict[str, dict[int, str]] = {}
 
     passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError)  # not an object's fault

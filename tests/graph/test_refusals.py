@@ -121,6 +121,28 @@ kind = x.is_leaf, x.requires_grad, x.tolist()""",
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm"])
+def test_takes_a_weight_that_its_module_computes_before_each_forward(norm: str) -> None:
+    setup = f"""
+import torch
+torch.manual_seed(0)
+net = torch.nn.utils.{norm}(torch.nn.Linear(3, 2))
+x = torch.ones(1, 3)
+before = net(x).sum()"""
+    namespace, expected = notebook(setup), notebook(setup)
+    assert namespace["net"].weight.grad_fn is not None
+    cell = "net(x).pow(2).sum().backward()\ngradients = [p.grad.clone() for p in net.parameters()]"
+    exec(cell, expected)
+
+    cross_here(namespace, cell, "net", "x")
+
+    assert len(namespace["gradients"]) == len(expected["gradients"]) > 1
+    for found, wanted in zip(namespace["gradients"], expected["gradients"], strict=True):
+        assert found.equal(wanted)
+
+
+@pytest.mark.slow
 def test_refuses_a_position_in_a_loader() -> None:
     namespace = notebook("from torch.utils.data import DataLoader\nx = iter(DataLoader([1, 2]))")
 

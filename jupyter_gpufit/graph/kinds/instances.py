@@ -93,6 +93,8 @@ def set_attributes(obj: Any, state: Attributes) -> None:
 def make(obj: Any, pickler: Pickler) -> tuple[Any, tuple[Any, ...]]:
     """How to make an object to be filled: by name where a module holds it (a sentinel compared by `is`), else empty."""
     cls = type(obj)
+    if (hooks := (_own(obj, "__dict__", None) or {}).get("_forward_pre_hooks")) is not None:
+        pickler.made_anew |= _made_before_forward(vars(obj), hooks)
     name = pickler.name_in_module(obj, cls.__module__)
     return (make_instance, (cls,)) if name is None else (find_in_module, (cls.__module__, name))
 
@@ -148,6 +150,12 @@ def reduce_instance(obj: Any, pickler: Pickler) -> Reduced:
     state = instance_state(obj)
     shared = _held_by_class(type(obj), state[1])
     return *make(obj, pickler), state if shared is None else (*state, shared), None, None, fill_instance
+
+
+def _made_before_forward(own: dict[str, Any], hooks: Any) -> set[int]:
+    """What hooks compute of a module's parameters: each says its name, as torch's weight and spectral norms do."""
+    names = [getattr(hook, "name", None) for hook in hooks.values()] if isinstance(hooks, dict) else []
+    return {id(own[name]) for name in names if isinstance(name, str) and name in own}
 
 
 def _held_by_class(cls: type, own: Any) -> tuple[type, str] | None:

@@ -62,7 +62,8 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
                 f"a tensor on {t.device}, in the kernel's own process. Move it to the CPU first, with .cpu();"
                 " the cell can move it to its GPU.",
             )
-        flows = not pickler.back and t.grad_fn is not None and has_live_graph(t)
+        to_come = id(t) in pickler.made_anew
+        flows = not pickler.back and not to_come and t.grad_fn is not None and has_live_graph(t)
         if flows and t.grad_fn is not None and not (is_plain(t) and flows_nowhere(t)):
             return pickler.refuse(
                 t,
