@@ -257,7 +257,7 @@ def _go_on(kernel: Kernel, program: Program, home: Path, trial: Trial) -> _Seen 
 def _saved(home: Path, trial: Trial) -> str:
     """Have the job saved and killed; why not, if not."""
     until = time.monotonic() + PATIENCE
-    while (record := _record(home)) is None or record.state in BEFORE:
+    while (record := _record(home)) is None or record.state in {*BEFORE, "lost"}:  # lost: a job that nobody has begun
         if time.monotonic() > until:
             return "it never began"
         time.sleep(0.05)  # the state is in a file of another process
