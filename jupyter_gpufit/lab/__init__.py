@@ -4,16 +4,16 @@ Whom that trusts, and how far: docs/trust.md.
 
 record   what a ticket and a claim say            order    whose turn comes when (pure)
 owner    whose file is it, and is it still held   turn     may I start now (pure)
-ledger   the files: publish, read, drop           waiting  why not, in words
-lab      the directory, and can it be trusted     watch    sleeping until something changes
+ledger   the files: publish, read, drop           reasons  why not, in words
+directory   where it is, and can it be trusted     watch    sleeping until something changes
 mutex    one claims at a time                     queue    all of it in time: `claim`
-policy, usage   what fairness rests on            granted  what one has when one's turn has come
+policy, usage   what fairness rests on            grant    what one has when one's turn has come
 wishes   who would like what another holds        holder   what it does while it holds
 processes   who holds it, before a signal is sent     locks    what is locked on a file, and how that is seen
 room     who fills the lab                        digest   a record of use, made shorter
 resize   holding less of a device than before, or more again
 debts    what users owe for turns that they let go, from one job to the next
-passing  who could start and does not             view     the whole of it, for a status to show
+stalled  who could start and does not             view     the whole of it, for a status to show
 """
 
 from .directory import Lab, open_lab

@@ -22,7 +22,7 @@ EVERY = 5.0  # seconds between two looks
 
 
 class Rewrites(Protocol):
-    """A program that learns which functions take long: cell.resumable's."""
+    """A program that learns which functions take long: program's."""
 
     def took_long(self, code: CodeType, seconds: float) -> bool:
         """Note that a function takes that long; whether from its next call on it can be left midway."""

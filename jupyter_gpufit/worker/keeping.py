@@ -25,7 +25,7 @@ from .saving import Durable, NotReady, labels
 from .training import Training
 
 MOST_OF_TIME = 0.03  # of a training's time that checkpoints which nobody asked for may stop it
-REWRITING = "4"  # of cell/resumable: raised when a place in a cell is called otherwise than before
+REWRITING = "4"  # of program/: raised when a place in a cell is called otherwise than before
 
 if TYPE_CHECKING:
     from ..checkpoint.values import Snapshot

@@ -37,7 +37,7 @@ Nest = tuple[Loop, ...]  # outermost first
 
 
 def nest_of(frames: Sequence[Any]) -> Nest:
-    """The loops of these activations (cell.resumable's Frames), outermost first."""
+    """The loops of these activations (program's Frames), outermost first."""
     return tuple(loop for frame in frames for loop in _loops(frame))
 
 

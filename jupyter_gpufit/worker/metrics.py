@@ -36,7 +36,7 @@ _BETWEEN_WORDS = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])|(?<=[a-z])\d+$")
 _LOSS = frozenset({"loss", "losses"})
 _OURS = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {_OURS})
-_FRAME = "_gf_f"  # in which rewritten code keeps its loops, see cell.resumable
+_FRAME = "_gf_f"  # in which rewritten code keeps its loops, see program/
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from .main_thread import MainThread
 
 
 class Stops(Protocol):
-    """A program that can be stopped at its safe points: cell.resumable's."""
+    """A program that can be stopped at its safe points: program's."""
 
     pending: bool
     at_safe_point: Callable[[], None]

@@ -31,10 +31,6 @@ class KernelCuda:
         self._expected: Expected | None = None
         self._context = ""  # what the kernel held of a GPU before we came
 
-    @property
-    def is_stand_in(self) -> bool:
-        return self._settings.kernel_cuda == "stand-in" and not self._context
-
     def begin(self) -> None:
         """Imports nothing heavy."""
         if self._settings.kernel_cuda == "stand-in":
