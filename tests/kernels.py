@@ -25,6 +25,7 @@ class Ran:
     stdout: str = ""
     stderr: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
+    written: list[tuple[str, str]] = field(default_factory=list)  # each passage, with its stream, as a front joins them
     result: dict[str, Any] | None = None
     ename: str = ""
     evalue: str = ""
@@ -111,13 +112,18 @@ class Kernel:
 def _take(ran: Ran, message: dict[str, Any]) -> bool:
     """Add a message to what was shown; True when the cell is idle."""
     content = message["content"]
+    if message["msg_type"] == "stream":
+        name, text = content["name"], content["text"]
+        before = ran.written.pop()[1] if ran.written and ran.written[-1][0] == name else ""
+        ran.written.append((name, before + text))
     match message["msg_type"]:
         case "stream" if content["name"] == "stdout":
             ran.stdout += content["text"]
         case "stream":
             ran.stderr += content["text"]
         case "display_data" | "update_display_data":
-            ran.displays.append(content["data"] | {"transient": content.get("transient", {})})
+            is_update = message["msg_type"] == "update_display_data"
+            ran.displays.append(content["data"] | {"transient": content.get("transient", {}), "update": is_update})
         case "execute_result":
             ran.result = content["data"]
         case "error":

@@ -202,7 +202,7 @@ class Notebook:
         after: int = 0,
         card: JobCard | None = None,
     ) -> None:
-        show = NotebookShow(self.shell, job, self._said, has_card=card is not None)
+        show = NotebookShow(self.shell, job, paths, self._said, has_card=card is not None)
         variables = self._variables.of(job, paths)
         variables.expect(show)
         try:

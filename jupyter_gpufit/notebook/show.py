@@ -20,12 +20,14 @@ from ..jobs.events import (
     Text,
 )
 from ..jobs.job import Job
+from ..jobs.journal import JournalReader
 from ..jobs.words import StatusLine, told
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
 
     from ..jobs.follow import Show
+    from ..jobs.paths import JobPaths
 
 
 def cell_failed(failure: Failure) -> CellFailed:
@@ -63,14 +65,19 @@ def wants_card(setting: str, option: bool | None, *, apart: bool) -> bool:
 class NotebookShow:
     """Shows events as output of the running cell, with one status line that changes in place."""
 
-    def __init__(self, shell: InteractiveShell, job: Job, said: set[str], *, has_card: bool = False) -> None:
+    def __init__(
+        self, shell: InteractiveShell, job: Job, paths: JobPaths, said: set[str], *, has_card: bool = False
+    ) -> None:
         self._shell = shell
+        self._paths = paths
         self._has_card = has_card  # it says the same while it lives; the notebook's file keeps how it ended
         self._said = said  # in this kernel, of what need be said once
         self._job = job
         self._status = StatusLine(job)
         self._display_id = f"gpufit-{job.id}-{time.monotonic_ns()}"
         self._begun = False
+        self._stream = ""  # what was written to last
+        self._here: set[str] = set()  # displays that stand in this cell, by their display_id
         self.failure: Failure | None = None
 
     def __call__(self, event: Event, when: float | None = None) -> None:
@@ -78,8 +85,11 @@ class NotebookShow:
             self._show_status()
         match event:
             case Text(name, text):
-                (sys.stdout if name == "stdout" else sys.stderr).write(text)
+                self._write(name, text)
             case Display(data, metadata, transient, update):
+                if update and self._stood_elsewhere(transient.get("display_id")):
+                    update = False
+                self._here.add(transient.get("display_id", ""))
                 self._shell.display_pub.publish(data, metadata, transient=transient, update=update)
             case Result(data, metadata):
                 _show_result(self._shell, data, metadata)
@@ -89,6 +99,25 @@ class NotebookShow:
                 self.failure = event  # raised by the magic at the end, so that it is this cell's error
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
                 self._publish(words, {})
+
+    def _write(self, name: str, text: str) -> None:
+        """Write to the stream of that name, behind what was written to the other: a kernel sends each when it likes."""
+        streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+        if self._stream not in ("", name):
+            streams[self._stream].flush()
+        self._stream = name
+        streams[name].write(text)
+
+    def _stood_elsewhere(self, name: str | None) -> bool:
+        """Whether the job showed this display before a resume: there it may be gone, so that it comes here, too."""
+        if name is None or name in self._here:
+            return False
+        reader = JournalReader(self._paths.journal, only=frozenset({"display"}))
+        try:
+            shown = [entry.event for entry in reader.read() if isinstance(entry.event, Display)]
+        finally:
+            reader.close()
+        return any(event.transient.get("display_id") == name and not event.update for event in shown)
 
     def _show_status(self) -> None:
         self._publish(self._status.line(), {"display_id": self._display_id}, update=self._begun)
@@ -108,22 +137,36 @@ class WidgetShow:
         self._said = said
         self._job = job
         self._status = StatusLine(job)
+        self._places: dict[str, int] = {}  # of displays that may change, among the outputs
 
     def __call__(self, event: Event, when: float | None = None) -> None:
         self._status.take(event, when or time.time())
         match event:
             case Text(name, text):
                 (self._output.append_stdout if name == "stdout" else self._output.append_stderr)(text)
-            case Display(data, metadata) | Result(data, metadata):
-                self._output.outputs += ({"output_type": "display_data", "data": data, "metadata": metadata},)
+            case Display(data, metadata, transient):
+                self._display(data, metadata, transient.get("display_id"))
+            case Result(data, metadata):
+                self._display(data, metadata, None)
             case Clear():
-                self._output.outputs = ()
+                self._output.outputs, self._places = (), {}
             case Failure(_, _, traceback):
                 self._output.append_stderr("\n".join(traceback) + "\n")
             case StateChange():
                 self._output.append_stderr(f"{self._status.line()}\n")
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
                 self._output.append_stderr(f"{words}\n")
+
+    def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
+        shown = {"output_type": "display_data", "data": data, "metadata": metadata}
+        outputs = list(self._output.outputs)
+        if (at := self._places.get(name or "")) is not None:
+            outputs[at] = shown
+        else:
+            if name:
+                self._places[name] = len(outputs)
+            outputs.append(shown)
+        self._output.outputs = tuple(outputs)
 
 
 def _is_news(event: Event, said: set[str]) -> bool:
