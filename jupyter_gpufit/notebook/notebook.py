@@ -245,12 +245,10 @@ class Notebook:
         """A card under the cell, where one is wanted. Made now, never at load: a kernel's restart leaves it a ruin."""
         if not wants_card(self.settings.widget, option, apart=apart) or not hasattr(self.shell, "kernel"):
             return None
-        from IPython.display import display
-
         from .card import JobCard
 
         card = JobCard(job, paths, self.settings)
-        display(card.box)
+        card.show()
         return card
 
     def _follow_apart(self, job: Job, paths: JobPaths, after: int = 0, card: JobCard | None = None) -> None:
@@ -258,12 +256,9 @@ class Notebook:
 
         Its variables come with `attach`.
         """
-        from IPython.display import display
         from ipywidgets import Output
 
-        output = Output()
-        display(output)
-        show = WidgetShow(output, job, self._said)
+        show = WidgetShow(Output(), job, self._said)
         show(Note(f"{job.name} goes on by itself. Its output, and its variables at the end: %gpufit attach {job.name}"))
         shown = with_card(show, card)
 

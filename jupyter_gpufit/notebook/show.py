@@ -22,6 +22,7 @@ from ..jobs.events import (
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.words import StatusLine, told
+from .saved import html_of, publish_widget
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
@@ -70,7 +71,7 @@ class NotebookShow:
     ) -> None:
         self._shell = shell
         self._paths = paths
-        self._has_card = has_card  # it says the same while it lives; the notebook's file keeps how it ended
+        self._has_card = has_card  # it says the same, also in the notebook's file
         self._said = said  # in this kernel, of what need be said once
         self._job = job
         self._status = StatusLine(job)
@@ -81,7 +82,7 @@ class NotebookShow:
         self.failure: Failure | None = None
 
     def __call__(self, event: Event, when: float | None = None) -> None:
-        if self._status.take(event, when or time.time()) and (self._status.ended or not self._has_card):
+        if self._status.take(event, when or time.time()) and not self._has_card:
             self._show_status()
         match event:
             case Text(name, text):
@@ -130,7 +131,7 @@ class NotebookShow:
 
 
 class WidgetShow:
-    """Shows events in an ipywidgets Output, from whichever thread; for a detached cell."""
+    """Shows a detached cell's events in an ipywidgets Output, which it puts under the cell; from whichever thread."""
 
     def __init__(self, output: Any, job: Job, said: set[str]) -> None:
         self._output = output
@@ -138,6 +139,8 @@ class WidgetShow:
         self._job = job
         self._status = StatusLine(job)
         self._places: dict[str, int] = {}  # of displays that may change, among the outputs
+        self._name = f"gpufit-output-{job.id}-{time.monotonic_ns()}"
+        self._publish(update=False)
 
     def __call__(self, event: Event, when: float | None = None) -> None:
         self._status.take(event, when or time.time())
@@ -154,8 +157,13 @@ class WidgetShow:
                 self._output.append_stderr("\n".join(traceback) + "\n")
             case StateChange():
                 self._output.append_stderr(f"{self._status.line()}\n")
+                self._publish(update=True)
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
                 self._output.append_stderr(f"{words}\n")
+
+    def _publish(self, *, update: bool) -> None:
+        outputs = self._output.outputs
+        publish_widget(self._output, self._name, text=self._status.line(), html=html_of(outputs), update=update)
 
     def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
         shown = {"output_type": "display_data", "data": data, "metadata": metadata}

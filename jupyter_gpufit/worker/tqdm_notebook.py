@@ -81,7 +81,7 @@ elif __name__ == NAME:
             """A display is nowhere in the way of what is printed."""
 
         def _publish(self, msg: str | None, colour: str) -> None:
-            said = self.format_dict
+            said = {**self.format_dict, "colour": None}  # which text knows eight of, and warns of others
             text = msg if msg is not None else self.format_meter(**said)
             marked = (said["bar_format"] or "{l_bar}<bar/>{r_bar}").replace("{bar}", "<bar/>")
             line = msg if msg is not None else self.format_meter(**{**said, "bar_format": marked})
@@ -91,7 +91,7 @@ elif __name__ == NAME:
         def _html(self, left: str, bar: bool, right: str, colour: str) -> str:
             ended = 'value="1" max="1"' if colour else ""  # of a bar that does not know its total
             full = f'value="{self.n}" max="{self.total}"' if self.total else ended
-            accent = escape(self.colour or colour or "var(--jp-brand-color1, #1976d2)")
+            accent = escape((colour if colour == BAD else self.colour) or colour or "var(--jp-brand-color1, #1976d2)")
             drawn = f'<progress {full} style="width:14em;accent-color:{accent}"></progress>' if bar else ""
             return (
                 '<div style="font-family:var(--jp-code-font-family, monospace);white-space:pre-wrap">'
