@@ -82,7 +82,7 @@ class JobCard:
 
     def _publish(self, *, update: bool) -> None:
         look = self._head.value + self._pictures.value
-        publish_widget(self.box, self._still, text=self._line.line(), html=look, update=update)
+        publish_widget(self.box, self._still, text=self._line.line(), html=look, mark=self._line.mark, update=update)
 
     def draw(self) -> None:
         """Show what is known now."""

@@ -121,13 +121,21 @@ class NotebookShow:
         return any(event.transient.get("display_id") == name and not event.update for event in shown)
 
     def _show_status(self) -> None:
-        self._publish(self._status.line(), {"display_id": self._display_id}, update=self._begun)
+        name = {"display_id": self._display_id}
+        self._publish(self._status.line(), name, update=self._begun, metadata=self._status.mark)
         self._begun = True
 
-    def _publish(self, text: str, transient: dict[str, str], *, update: bool = False) -> None:
+    def _publish(
+        self,
+        text: str,
+        transient: dict[str, str],
+        *,
+        update: bool = False,
+        metadata: dict[str, dict[str, str]] | None = None,
+    ) -> None:
         shown = f'<div style="opacity:.7;font-size:90%">{html.escape(text)}</div>'
         data = {"text/plain": text, "text/html": shown}
-        self._shell.display_pub.publish(data, {}, transient=transient, update=update)
+        self._shell.display_pub.publish(data, metadata or {}, transient=transient, update=update)
 
 
 class WidgetShow:
@@ -163,7 +171,8 @@ class WidgetShow:
 
     def _publish(self, *, update: bool) -> None:
         outputs = self._output.outputs
-        publish_widget(self._output, self._name, text=self._status.line(), html=html_of(outputs), update=update)
+        line, mark = self._status.line(), self._status.mark
+        publish_widget(self._output, self._name, text=line, html=html_of(outputs), mark=mark, update=update)
 
     def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
         shown = {"output_type": "display_data", "data": data, "metadata": metadata}

@@ -202,7 +202,7 @@ class Worker:
             group.start_soon(lambda: serve(path, self, self._legacy.followers, started=listening))
             await listening.wait()
             self.account.reachable(str(path))
-            group.start_soon(watch, self.training, self.account, self.machine.points)
+            group.start_soon(watch, self.training, self.account, self.machine.points, self._legacy.followers)
             outcome = await self._train()
             self._end(outcome)
             while isinstance(outcome, Released) and await self._is_woken():
