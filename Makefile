@@ -24,8 +24,10 @@ $(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wi
 demo: $(VENV)/installed  ## train the example notebook on two CPU slots and show what it shows
 	GPUFIT_DEVICES=cpu:2x4GiB $(BIN)/python examples/run.py examples/01_train_a_cell.ipynb
 
+# One more than there are processors: a third of the time of a test is waiting for processes that begin and end.
+SIDE_BY_SIDE ?= $(shell echo $$(($$(nproc) + 1)))
 test: $(VENV)/installed lint panel  ## everything, also what CI runs
-	$(PYTEST) -m "not soak" -n 2 --dist loadfile
+	$(PYTEST) -m "not soak" -n $(SIDE_BY_SIDE) --dist loadfile
 
 # A gigabyte of libraries, whose tests `make test` skips, loudly, where nobody has installed them.
 $(VENV)/libraries: $(VENV)/installed

@@ -14,7 +14,7 @@ from tests.command_line import gpufit, jobs, typing
 from tests.held_training import CELL, DIGEST, SET_UP, started
 from tests.kernels import TIMEOUT, Kernel
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
+pytestmark = [pytest.mark.slow(10), pytest.mark.usefixtures("no_worker_outlives_its_test")]
 
 
 def test_a_checkpoint_changes_nothing_and_can_be_looked_at(

@@ -13,7 +13,7 @@ from tests.kernels import environment
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(14)
 @pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_an_example_runs_and_shows_its_result(notebook: Path, tmp_path: Path) -> None:
     ran = subprocess.run(

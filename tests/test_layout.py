@@ -32,7 +32,7 @@ FLOORS = (  # from the ground up
     {"actions"},
     {"worker"},
     {"notebook", "terminal", "server"},
-    {""},  # the package itself: what IPython and Jupyter load
+    {"", "__main__"},  # the package itself: what IPython and Jupyter load, and Python runs
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 TORCH = (

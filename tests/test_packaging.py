@@ -37,6 +37,13 @@ def test_importing_the_package_imports_no_front_and_no_torch() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "[]\n"
 
 
+@pytest.mark.slow
+def test_the_package_runs_as_the_command() -> None:
+    said = subprocess.check_output([sys.executable, "-m", "jupyter_gpufit", "--version"], text=True, cwd=ROOT)
+
+    assert said == f"{jupyter_gpufit.__version__}\n"
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel and the sdist of this checkout, with the panel as it was last built."""

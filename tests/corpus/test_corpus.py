@@ -1,6 +1,7 @@
 """Programs as people write them: the same under the magic as plain, estimated, and resumed to the bit.
 
-A tenth of them runs every time, the rest with `make soak`. Those by other people are tried with bench/corpus.py.
+A tenth of them runs every time, the rest with `make soak`, where each run has a kernel of its own. Those by other
+people are tried with bench/corpus.py.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.corpus.program import Program, read_all
-from tests.corpus.trial import try_program
+from tests.corpus.trial import try_program, try_quickly
 
 PROGRAMS = read_all(Path(__file__).parent / "programs")
 # Cheap ones, as unlike as possible: a loop in functions, closures and generators, a class with callbacks, `break` out
@@ -20,7 +21,7 @@ EVERY_TIME = ("digits_cnn", "nested_bars_closures", "trainer_class", "reinforce"
 
 
 def _marks(program: Program) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.slow] if program.name in EVERY_TIME else [pytest.mark.slow, pytest.mark.soak]
+    return [pytest.mark.slow(25)] if program.name in EVERY_TIME else [pytest.mark.slow, pytest.mark.soak]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,8 @@ def test_runs_the_same_is_estimated_and_resumes_to_the_bit(program: Program, tmp
             'pip install --constraint constraints.txt --editable ".[corpus]"'
         )
 
-    trial = try_program(program, tmp_path)
+    every_time = program.name in EVERY_TIME
+    trial = try_quickly(program, tmp_path, whole=True) if every_time else try_program(program, tmp_path)
 
     assert (trial.plain, trial.same, trial.estimate) == ("", "", "")
     assert trial.ended_first or trial.resumed == ""  # a fast machine may be done before it is asked

@@ -57,6 +57,10 @@ class Trial:
 
 
 ENDED = "ended before it could be saved"
+SEEDS = """import random, numpy, torch
+random.seed(0); numpy.random.seed(0); torch.manual_seed(0)
+del random, numpy, torch
+"""
 
 
 @dataclass
@@ -88,13 +92,16 @@ def try_program(program: Program, home: Path, *, estimate: bool = True, resume: 
     return trial
 
 
-def try_quickly(program: Program, home: Path) -> Trial:
+def try_quickly(program: Program, home: Path, *, whole: bool = False) -> Trial:
     """Try all of it in two kernels: once without us; and estimated, killed in its loop and resumed in one.
 
-    What then ends as it did without us was the same under the magic, too. Otherwise `try_program` tells where it went
-    apart.
+    What then ends as it did without us was the same under the magic, too. With `whole` it also runs there without a
+    kill, and is to print the same; and whatever generators it leaves unseeded begin alike, so that one run without us
+    tells what it does. Where anything went apart, `try_program` tells what.
     """
     trial = Trial(program.name)
+    if whole:
+        program = replace(program, before=(SEEDS, *program.before))
     try:
         first = _once(program, home, trial)
     except _Broken as error:
@@ -106,11 +113,20 @@ def try_quickly(program: Program, home: Path) -> Trial:
         try:
             _setup(kernel, program)
             _ask_estimate(kernel, program, trial)
-            seen = _go_on(kernel, program, home / "ours", trial)
+            if whole:
+                seen = _trained(kernel, program, "%%gpufit train --name whole\n")
+                if _difference(replace(expected, says=True), seen):
+                    return try_program(program, home)
+                _setup(kernel, program)
+            went_on = _go_on(kernel, program, home / "ours", trial)
         except (_Broken, AssertionError):
             return try_program(program, home)
-    if isinstance(seen, str) or trial.estimate:
+    if whole and went_on == ENDED:
+        trial.resumed = went_on
+        return trial
+    if isinstance(went_on, str) or trial.estimate:
         return try_program(program, home)
+    seen = went_on
     if found := _difference(expected, seen):
         first, second = (_run(program, home / f"anew-{number}", ours=True) for number in (1, 2))
         unsure = {place.split(":")[0].split("[")[0] for place in differences(first.digest, second.digest)}
@@ -276,10 +292,11 @@ def _saved(home: Path, trial: Trial) -> str:
 
 
 def _record(home: Path) -> Record | None:
-    """Of the only job of this home, once it is there."""
+    """Of the job that is to be killed, once it is there."""
     with suppress(OSError):
-        for _, paths in all_jobs(Settings(data=str(home / ".local/share/gpufit"))):
-            return read_record(paths)
+        for job, paths in all_jobs(Settings(data=str(home / ".local/share/gpufit"))):
+            if job.name == NAME:
+                return read_record(paths)
     return None
 
 
@@ -291,12 +308,17 @@ def _gpufit(env: Mapping[str, str], *arguments: str) -> subprocess.CompletedProc
 def _run(program: Program, home: Path, magic: str = "", *, ours: bool = False) -> _Seen:
     with _kernel(home, ours=ours) as kernel:
         _setup(kernel, program)
-        began = time.monotonic()
-        ran = _check(kernel, magic + program.train)
-        taken = time.monotonic() - began
-        for cell in program.after:
-            _check(kernel, cell)
-        return _Seen(read_digest(kernel.check(CALL).stdout), ran, taken)
+        return _trained(kernel, program, magic)
+
+
+def _trained(kernel: Kernel, program: Program, magic: str) -> _Seen:
+    """What a program that is set up comes to."""
+    began = time.monotonic()
+    ran = _check(kernel, magic + program.train)
+    taken = time.monotonic() - began
+    for cell in program.after:
+        _check(kernel, cell)
+    return _Seen(read_digest(kernel.check(CALL).stdout), ran, taken)
 
 
 def _setup(kernel: Kernel, program: Program) -> None:

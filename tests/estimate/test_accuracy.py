@@ -6,7 +6,7 @@ import pytest
 
 from tests.estimate.published import ROWS, WORST, Row, error, misses, table
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(8)
 
 QUICK = [row for row in ROWS if row.quick]
 

@@ -109,6 +109,7 @@ for step in range(400):
 """
 
 
+@pytest.mark.slow(30)
 def test_a_cell_that_outgrows_its_estimate_gets_more_by_itself_and_a_whole_device_next_time(
     kernel: Kernel, home: Path
 ) -> None:

@@ -55,7 +55,7 @@ def witness(shared_lab: Lab) -> Iterator[Witness]:
     beside.unlink()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(35)
 def test_hostile_users_hold_honest_ones_up_little(
     shared_lab: Lab, witness: Witness, players: list[Player], monkeypatch: pytest.MonkeyPatch
 ) -> None:

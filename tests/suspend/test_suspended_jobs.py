@@ -17,7 +17,7 @@ from tests.command_line import gpufit, jobs, typing
 from tests.held_training import CELL, DIGEST, SET_UP, started
 from tests.kernels import TIMEOUT, Kernel, environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
+pytestmark = [pytest.mark.slow(10), pytest.mark.usefixtures("no_worker_outlives_its_test")]
 
 FAKE_CUDA = Path(__file__).resolve().parents[1] / "fake_cuda"
 

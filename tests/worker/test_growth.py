@@ -9,7 +9,7 @@ import pytest
 from tests.command_line import gpufit, jobs
 from tests.kernels import Kernel, environment
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(12)
 
 SET_UP = (
     "import os, time, torch\ntorch.manual_seed(1); net = torch.nn.Linear(4, 1)\n"

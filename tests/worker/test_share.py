@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels import Kernel, environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
+pytestmark = [pytest.mark.slow(10), pytest.mark.usefixtures("no_worker_outlives_its_test")]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""Which names of the notebook a cell reads, binds and changes, found without running it.
+"""Which names of the notebook a cell reads and binds, found without running it.
 
-Attributes and what library code does are not looked into; a method call counts as a change of its object.
+Attributes and what library code does are not looked into.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ class CellNames:
 
     reads: Mapping[str, int]  # may be read, builtins included, wherever in the cell
     writes: Mapping[str, int]  # may be bound or deleted
-    mutates: Mapping[str, int]  # whose object is visibly changed: x.a = 1, x[0] = 1, x += 1, x.method()
     needs: Mapping[str, int]  # of the reads, those that may see a value from before the cell
     certain: Mapping[str, int]  # of the needs, those that every run comes to
-    has_star_import: bool
     imports: frozenset[str]  # packages
     dynamic: bool  # runs text, or touches the namespace as a whole
 
@@ -44,10 +42,8 @@ def names_of(source: str) -> CellNames:
     return CellNames(
         reads=_first_lines((use.name, use.line) for use in reads),
         writes=writes,
-        mutates=_mutated(tree, {(use.name, use.line) for use in reads}),
         needs=_first_lines((use.name, use.line) for use in reads if use.name not in replaced.get(use.offset, ())),
         certain=certain_reads(tree, writes),
-        has_star_import=any(isinstance(node, ast.alias) and node.name == "*" for node in ast.walk(tree)),
         imports=frozenset(_imported(tree)),
         dynamic=not names_read.isdisjoint(WHOLE_NAMESPACE) or any(map(_is_bare_vars, ast.walk(tree))),
     )
@@ -82,29 +78,6 @@ def _compiled(source: str) -> tuple[ast.Module, CodeType]:
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         # Without dont_inherit, this module's future imports would hold for the cell.
         return tree, compile(tree, "<cell>", "exec", flags=flags, dont_inherit=True, optimize=0)
-
-
-def _mutated(tree: ast.Module, reads: Collection[tuple[str, int]]) -> dict[str, int]:
-    """The roots of what is assigned into or called upon, where `reads` says that the name is the notebook's."""
-    roots = filter(None, map(_mutated_root, ast.walk(tree)))
-    return _first_lines((root.id, root.lineno) for root in roots if (root.id, root.lineno) in reads)
-
-
-def _mutated_root(node: ast.AST) -> ast.Name | None:
-    match node:
-        case ast.AugAssign(target=ast.Name() as name):
-            return name  # a list or tensor grows or changes in place
-        case ast.Call(func=ast.Attribute() as chain):
-            return _root(chain)
-        case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
-            return _root(node)
-    return None
-
-
-def _root(chain: ast.expr) -> ast.Name | None:
-    while isinstance(chain, ast.Attribute | ast.Subscript):
-        chain = chain.value
-    return chain if isinstance(chain, ast.Name) else None
 
 
 def imported_by(text: str) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels import Kernel
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(8)
 
 SETUP = """
 import torch

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels import Kernel
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(16)
 
 SETUP = """
 import os, time, torch
