@@ -13,7 +13,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_cell_that_is_refused_before_there_is_a_job_is_not_waited_for(tmp_path: Path) -> None:
-    refused = Program("refused", ("import socket; line = socket.socket()",), "open_as = line.fileno()", ("line.close()",))
+    refused = Program(
+        "refused", ("import socket; line = socket.socket()",), "open_as = line.fileno()", ("line.close()",)
+    )
 
     trial = try_program(refused, tmp_path, estimate=False)
 
