@@ -7,7 +7,7 @@ import queue
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,16 @@ class Kernel:
             if wanted in ran.stdout + ran.stderr + ran.shown:
                 return ran
         raise AssertionError(f"the cell ended without {wanted!r}: {ran}")
+
+    def replied(self, sent: str, timeout: float) -> bool:
+        """Whether a started cell has come to its end, waiting for that so many seconds at the most."""
+        until = time.monotonic() + timeout
+        with suppress(queue.Empty):
+            while True:
+                reply = self.client.get_shell_msg(timeout=max(0.01, until - time.monotonic()))
+                if reply["parent_header"].get("msg_id") == sent:
+                    return True
+        return False
 
     def interrupt(self) -> None:
         self.manager.interrupt_kernel()
