@@ -26,75 +26,93 @@ REPEAT = 5
 READS = 5.0  # seconds between two cells: as a person reads
 SETUP = {
     "a CNN": (
-        "import numpy as np, torch, torch.nn as nn, torch.nn.functional as F\n"
-        "from torch.utils.data import DataLoader, TensorDataset\n"
-        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
-        "images = torch.randn(2000, 1, 28, 28); labels = torch.randint(10, (2000,))\n"
-        "loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)\n",
-        "class Net(nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)\n"
-        "        self.drop, self.fc1, self.fc2 = nn.Dropout(0.25), nn.Linear(9216, 128), nn.Linear(128, 10)\n"
-        "    def forward(self, x):\n"
-        "        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)\n"
-        "        return self.fc2(self.drop(F.relu(self.fc1(torch.flatten(x, 1)))))\n"
-        "model = Net().to(device)\n"
-        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n",
+        """
+import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+device = "cuda" if torch.cuda.is_available() else "cpu"
+""",
+        """
+images, labels = torch.randn(2000, 1, 28, 28), torch.randint(10, (2000,))
+loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
+""",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
+        self.drop, self.fc1, self.fc2 = nn.Dropout(0.25), nn.Linear(9216, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
+        return self.fc2(self.drop(F.relu(self.fc1(torch.flatten(x, 1)))))
+
+model = Net().to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+""",
     ),
     "a GPT": (
-        "import math, numpy as np, torch, torch.nn as nn, torch.nn.functional as F\n"
-        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
-        "block_size, n_embd, n_head, n_layer, vocab = 128, 192, 6, 6, 65\n",
-        "data = torch.from_numpy(np.random.randint(0, vocab, 1_000_000))\n"
-        "def get_batch(size=16):\n"
-        "    at = torch.randint(len(data) - block_size, (size,))\n"
-        "    x = torch.stack([data[i:i + block_size] for i in at])\n"
-        "    y = torch.stack([data[i + 1:i + 1 + block_size] for i in at])\n"
-        "    return x.to(device), y.to(device)\n",
-        "class Block(nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.ln1, self.ln2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)\n"
-        "        self.qkv, self.out = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)\n"
-        "        self.mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))\n"
-        "    def forward(self, x):\n"
-        "        B, T, C = x.shape\n"
-        "        q, k, v = (t.view(B, T, n_head, C // n_head).transpose(1, 2)"
-        " for t in self.qkv(self.ln1(x)).split(C, dim=2))\n"
-        "        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
-        "        x = x + self.out(y.transpose(1, 2).reshape(B, T, C))\n"
-        "        return x + self.mlp(self.ln2(x))\n"
-        "class GPT(nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.tok, self.pos = nn.Embedding(vocab, n_embd), nn.Embedding(block_size, n_embd)\n"
-        "        self.blocks = nn.Sequential(*[Block() for _ in range(n_layer)])\n"
-        "        self.ln, self.head = nn.LayerNorm(n_embd), nn.Linear(n_embd, vocab)\n"
-        "    def forward(self, idx, targets):\n"
-        "        x = self.tok(idx) + self.pos(torch.arange(idx.shape[1], device=idx.device))\n"
-        "        logits = self.head(self.ln(self.blocks(x)))\n"
-        "        return logits, F.cross_entropy(logits.view(-1, vocab), targets.view(-1))\n"
-        "model = GPT().to(device)\n"
-        "optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)\n",
+        """
+import math, numpy as np, torch, torch.nn as nn, torch.nn.functional as F
+device = "cuda" if torch.cuda.is_available() else "cpu"
+block_size, n_embd, n_head, n_layer, vocab = 128, 192, 6, 6, 65
+""",
+        """
+data = torch.from_numpy(np.random.randint(0, vocab, 1_000_000))
+
+def get_batch(size=16):
+    at = torch.randint(len(data) - block_size, (size,))
+    x = torch.stack([data[i:i + block_size] for i in at])
+    y = torch.stack([data[i + 1:i + 1 + block_size] for i in at])
+    return x.to(device), y.to(device)
+""",
+        """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)
+        self.qkv, self.out = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)
+        self.mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))
+
+    def forward(self, x):
+        B, T, C = x.shape
+        parts = self.qkv(self.ln1(x)).split(C, dim=2)  # 3 of (B, T, C)
+        q, k, v = (part.view(B, T, n_head, C // n_head).transpose(1, 2) for part in parts)  # (B, H, T, C/H)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(B, T, C))
+        return x + self.mlp(self.ln2(x))
+
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tok, self.pos = nn.Embedding(vocab, n_embd), nn.Embedding(block_size, n_embd)
+        self.blocks = nn.Sequential(*[Block() for _ in range(n_layer)])
+        self.ln, self.head = nn.LayerNorm(n_embd), nn.Linear(n_embd, vocab)
+
+    def forward(self, idx, targets):
+        x = self.tok(idx) + self.pos(torch.arange(idx.shape[1], device=idx.device))
+        logits = self.head(self.ln(self.blocks(x)))
+        return logits, F.cross_entropy(logits.view(-1, vocab), targets.view(-1))
+
+model = GPT().to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+""",
     ),
 }
 CELL = {
-    "a CNN": (
-        "print('the first line of {anew}')\n"
-        "for epoch in range(1):\n"
-        "    for x, y in loader:\n"
-        "        loss = F.cross_entropy(model(x.to(device)), y.to(device))\n"
-        "        optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
-        "        break\n"
-    ),
-    "a GPT": (
-        "print('the first line of {anew}')\n"
-        "for step in range(1):\n"
-        "    x, y = get_batch()\n"
-        "    logits, loss = model(x, y)\n"
-        "    optimizer.zero_grad(); loss.backward(); optimizer.step()\n"
-    ),
+    "a CNN": """
+print("the first line of {anew}")
+for x, y in loader:
+    loss = F.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    break
+""",
+    "a GPT": """
+print("the first line of {anew}")
+for step in range(1):
+    x, y = get_batch()
+    logits, loss = model(x, y)
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+""",
 }
 
 
