@@ -193,7 +193,9 @@ def _end(running: Running) -> int:
 def _told(found: dict[str, Any], seconds: float) -> Trace:
     blocks = tuple(TracedStorage(*row) for row in found.pop("blocks", ()))
     changes = tuple(Change(*row) for row in found.pop("changes", ()))
-    return Trace(**{"status": "died"} | found, blocks=blocks, changes=changes, seconds=seconds)
+    read = found.pop("read", None)
+    read = None if read is None else tuple(map(tuple, read))
+    return Trace(**{"status": "died"} | found, blocks=blocks, changes=changes, seconds=seconds, read=read)
 
 
 def _how(status: int, log: str) -> str:
