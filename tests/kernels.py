@@ -157,6 +157,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
         "GPUFIT_DEVICES": "cpu:2x2GiB",
+        "GPUFIT_SPARE_WORKER": "never",  # each would take what the tests need of the machine
         "GPUFIT_SHRINK_AFTER": "0",  # on a busy machine any cell would come so far
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **more,

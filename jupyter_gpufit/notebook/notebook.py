@@ -47,7 +47,7 @@ class Notebook:
     def __init__(self, shell: InteractiveShell, settings: Settings) -> None:
         self.shell = shell
         self.settings = settings
-        self.spare = Spare()
+        self.spare = Spare(settings.spare_worker)
         self.cuda = KernelCuda(shell, settings, self._say)
         self._variables = AllVariables(shell.user_ns)
         self._started: dict[str, Started] = {}
@@ -138,14 +138,10 @@ class Notebook:
         after: int = 0,
     ) -> None:
         card = self._card(job, paths, options.widget, apart=options.detach)
-        try:
-            if options.detach:
-                self._follow_apart(job, paths, after, card)
-            else:
-                await self._follow(job, paths, interrupts, leaving, after=after, card=card)
-        finally:
-            if self.settings.spare_worker:
-                self.spare.prepare()  # now, not earlier: importing torch would have slowed the cell down
+        if options.detach:
+            self._follow_apart(job, paths, after, card)
+        else:
+            await self._follow(job, paths, interrupts, leaving, after=after, card=card)
 
     # Estimate -------------------------------------------------------------------------------------------------------
 
