@@ -22,7 +22,7 @@ class Settings:
     lab: str = ""  # the shared directory; empty: /run/gpufit where it exists, else a private one
     data: str = ""  # where jobs live; empty: ~/.local/share/gpufit
     runtime: str = ""  # where sockets live; empty: $XDG_RUNTIME_DIR/gpufit or /tmp/gpufit-<uid>
-    spare_worker: bool = False  # keep a worker with torch imported, so that a cell starts at once
+    spare_worker: str = "auto"  # whether a worker with torch imported waits beside a kernel: "auto", "always", "never"
     journal_limit: int = 256 * MiB  # bytes of output kept per job
     estimate_limit: float = 20.0  # seconds that a training may wait for its estimate; 0: none, it claims a whole device
     shrink_after: float = 60.0  # seconds after which a claim that was too large becomes smaller; 0: it never does
@@ -59,6 +59,7 @@ def load_settings(env: Mapping[str, str] = os.environ, path: Path | None = None)
 def _with(settings: Settings, name: str, value: object, source: str) -> Settings:
     wanted = type(getattr(settings, name))
     try:
+        value = _FORMER.get(name, {}).get(str(value).lower(), value)
         if name in _CHOICES and str(value) not in _CHOICES[name]:
             raise ValueError(f"{value!r} is not one of {', '.join(_CHOICES[name])}.")
         return replace(settings, **{name: _READ[wanted](value)})
@@ -68,12 +69,14 @@ def _with(settings: Settings, name: str, value: object, source: str) -> Settings
 
 def _read_bool(value: object) -> bool:
     word = str(value).lower()
-    if word not in ("1", "true", "yes", "on", "0", "false", "no", "off", ""):
+    if word not in _YES + _NO:
         raise ValueError(f"{value!r} is neither true nor false.")
-    return word in ("1", "true", "yes", "on")
+    return word in _YES
 
 
-_CHOICES = {"kernel_cuda": ("stand-in", "real")}
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+_CHOICES = {"kernel_cuda": ("stand-in", "real"), "spare_worker": ("auto", "always", "never")}
+_FORMER = {"spare_worker": dict.fromkeys(_YES, "always") | dict.fromkeys(_NO, "never")}  # as it was written once
 _READ: dict[type, Callable[[object], Any]] = {
     str: str,
     bool: _read_bool,

@@ -19,6 +19,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The package is compiled once, and not again in each of the hundreds of processes that the tests start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["GPUFIT_SPARE_WORKER"] = "never"  # of kernels within this process
 
 # How long an example takes says something about the machine only, and a run that fails must fail again when repeated.
 hypothesis.settings.register_profile(

@@ -7,7 +7,7 @@ import queue
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ class Ran:
     stdout: str = ""
     stderr: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
+    written: list[tuple[str, str]] = field(default_factory=list)  # each passage, with its stream, as a front joins them
     result: dict[str, Any] | None = None
     ename: str = ""
     evalue: str = ""
@@ -87,6 +88,16 @@ class Kernel:
                 return ran
         raise AssertionError(f"the cell ended without {wanted!r}: {ran}")
 
+    def replied(self, sent: str, timeout: float) -> bool:
+        """Whether a started cell has come to its end, waiting for that so many seconds at the most."""
+        until = time.monotonic() + timeout
+        with suppress(queue.Empty):
+            while True:
+                reply = self.client.get_shell_msg(timeout=max(0.01, until - time.monotonic()))
+                if reply["parent_header"].get("msg_id") == sent:
+                    return True
+        return False
+
     def interrupt(self) -> None:
         self.manager.interrupt_kernel()
 
@@ -111,13 +122,18 @@ class Kernel:
 def _take(ran: Ran, message: dict[str, Any]) -> bool:
     """Add a message to what was shown; True when the cell is idle."""
     content = message["content"]
+    if message["msg_type"] == "stream":
+        name, text = content["name"], content["text"]
+        before = ran.written.pop()[1] if ran.written and ran.written[-1][0] == name else ""
+        ran.written.append((name, before + text))
     match message["msg_type"]:
         case "stream" if content["name"] == "stdout":
             ran.stdout += content["text"]
         case "stream":
             ran.stderr += content["text"]
         case "display_data" | "update_display_data":
-            ran.displays.append(content["data"] | {"transient": content.get("transient", {})})
+            is_update = message["msg_type"] == "update_display_data"
+            ran.displays.append(content["data"] | {"transient": content.get("transient", {}), "update": is_update})
         case "execute_result":
             ran.result = content["data"]
         case "error":
@@ -141,6 +157,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
         "GPUFIT_DEVICES": "cpu:2x2GiB",
+        "GPUFIT_SPARE_WORKER": "never",  # each would take what the tests need of the machine
         "GPUFIT_SHRINK_AFTER": "0",  # on a busy machine any cell would come so far
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **more,

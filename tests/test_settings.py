@@ -19,7 +19,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
 
     settings = load_settings({"GPUFIT_DEVICES": "cpu:2x4GiB", "GPUFIT_SPARE_WORKER": "no"}, file)
 
-    assert (settings.devices, settings.journal_limit, settings.spare_worker) == ("cpu:2x4GiB", 64 * MiB, False)
+    assert (settings.devices, settings.journal_limit, settings.spare_worker) == ("cpu:2x4GiB", 64 * MiB, "never")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,8 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     [
         ('device = "cpu"', "there is no such setting. Did you mean devices"),
         ("stop_patience = 'soon'", "soon"),
-        ("spare_worker = 'perhaps'", "neither true nor false"),
+        ("spare_worker = 'perhaps'", "'perhaps' is not one of auto, always, never"),
+        ("driver_suspend = 'perhaps'", "neither true nor false"),
         ("journal_limit = 'lots'", "such as 12GiB"),
         ("devices = ", "settings.toml"),
     ],

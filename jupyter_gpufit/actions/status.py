@@ -44,6 +44,8 @@ class JobView:
     step: int
     notebook: str
     kernel_id: str = ""  # of the kernel that started it; empty: none
+    cell: str = ""  # the id of the notebook's cell that it is; empty: nobody told it
+    followed: bool = True  # a kernel or a terminal shows its output, or may
     progress: Progress = Progress(step=0)
     loss: Loss | None = None
     metrics: tuple[str, ...] = ()  # names of the variables whose values are in the journal
@@ -272,6 +274,8 @@ def _job(job: Job, record: Record) -> JobView:
         step=record.step,
         notebook=job.notebook,
         kernel_id=job.kernel_id,
+        cell=job.cell,
+        followed=record.live.followed,
         progress=_progress(record),
         loss=record.live.loss,
         metrics=record.live.metrics,

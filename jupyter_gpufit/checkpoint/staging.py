@@ -9,11 +9,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 
+from ..system.memory import free_memory
 from ..units import MiB
 from .checksum import PIECE
 from .reading import in_threads
@@ -94,29 +93,3 @@ def copy_all(pieces: Iterable[tuple[int, int, int]]) -> None:
         for at in range(0, nbytes, PIECE)
     ]
     in_threads(copy, shares)
-
-
-def free_memory() -> int:
-    """Bytes this process can still take: of the machine, and of the container or Slurm job it runs in."""
-    import psutil
-
-    return min([psutil.virtual_memory().available, *_left_in_groups()])
-
-
-def _left_in_groups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:
-    """What each control group (version 2) around this process leaves; nothing where there is no limit."""
-    try:
-        named = re.search(r"^0::/(.*)$", own.read_text(), re.MULTILINE)
-    except OSError:
-        return []
-    group = root / (named[1] if named else "")
-    found = []
-    for place in (group, *group.parents):
-        if not place.is_relative_to(root):
-            break
-        with suppress(OSError, ValueError, KeyError):  # "max": no limit
-            limit = int((place / "memory.max").read_text())
-            stat = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
-            used = int((place / "memory.current").read_text()) - int(stat["inactive_file"])
-            found.append(max(0, limit - used))
-    return found

@@ -130,33 +130,6 @@ def _taking(job: Job, paths: JobPaths) -> Iterator[int]:
         raise
 
 
-class Spare:
-    """At most one waiting worker, kept by the kernel when the setting `spare_worker` asks for it."""
-
-    def __init__(self) -> None:
-        self._waiting: WaitingWorker | None = None
-
-    def prepare(self) -> None:
-        """Start a spare if there is none; it imports torch while nobody waits."""
-        if self._waiting is None or not self._waiting.usable(os.environ):
-            self.dismiss()
-            self._waiting = WaitingWorker.spawn(os.environ)
-
-    def take(self, env: Mapping[str, str], python: str = sys.executable) -> WaitingWorker:
-        """The spare if it serves, or else a new worker."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and waiting.usable(env) and python == sys.executable:
-            return waiting
-        if waiting is not None:
-            waiting.dismiss()
-        return WaitingWorker.spawn(env, python)
-
-    def dismiss(self) -> None:
-        if self._waiting is not None:
-            self._waiting.dismiss()
-            self._waiting = None
-
-
 def _alive_until(paths: JobPaths, record: Record) -> float:
     """When a job was seen for the last time, in seconds since 1970; 0 of one that left by itself, and stood still."""
     try:

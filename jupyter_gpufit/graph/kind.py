@@ -104,6 +104,12 @@ def kind_of(cls: type, known: dict[type, Kind]) -> Kind:
     return kind
 
 
+def import_families() -> None:
+    """What a crossing imports where it first meets a type, for a process that has time now."""
+    for family in (*(family for library, family in _OF_LIBRARIES.items() if library in sys.modules), *_FAMILIES):
+        import_module(f"{__package__}.{family}")
+
+
 def unchanged(then: Any, now: Any) -> bool:
     """Whether two pictures of one object show the same: a tuple is our record, a list or dict its contents."""
     if then is now:

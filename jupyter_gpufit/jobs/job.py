@@ -33,6 +33,7 @@ class Job:
     cwd: str
     notebook: str = ""
     kernel_id: str = ""
+    cell: str = ""  # its id in the notebook, where the front end told it
     version: str = ""  # of jupyter_gpufit in the kernel
 
     def to_json(self) -> str:

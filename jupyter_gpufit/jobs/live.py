@@ -49,6 +49,7 @@ class Live:
     metrics: tuple[str, ...] = ()  # names of the variables whose values are in the journal
     mfu: float | None = None  # share of the card's arithmetic that the model's own operations use; 1 is all
     memory: Memory | None = None
+    followed: bool = True  # by a kernel or a terminal; false once it is known that nobody does
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Live:
@@ -61,6 +62,7 @@ class Live:
             metrics=tuple(map(str, record.get("metrics") or ())),
             mfu=record.get("mfu"),
             memory=_read(Memory, record.get("memory")),
+            followed=record.get("followed") is not False,
         )
 
 

@@ -60,6 +60,11 @@ class StatusLine:
     def ended(self) -> bool:
         return self._change.state in LEFT
 
+    @property
+    def mark(self) -> dict[str, dict[str, str]]:
+        """Of a display that shows the line: the metadata by which the panel finds it in a file, and renews it."""
+        return {"gpufit": {"job": self._job.id, "state": self._change.state}}
+
     def line(self) -> str:
         change, progress = self._change, self._progress
         sign = SIGNS.get(change.state, "…")

@@ -12,6 +12,7 @@ import anyio
 
 from ..devices.device import Device
 from ..errors import ClaimGone, DeviceError
+from ..system.users import others_have_accounts
 from .directory import Lab
 from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
@@ -36,6 +37,11 @@ class Granted:
     fds: tuple[int, ...]  # a child that may use the devices inherits them, and holds the claim as long as it lives
     lab: Lab
     claim: Claim
+
+    @property
+    def remark(self) -> str:
+        """What its holder must know of the lab; nothing of a lab of their own where there is nothing to share."""
+        return self.lab.remark if self.devices[0].kind == "gpu" and others_have_accounts() else ""
 
     def mark(self) -> None:
         """Note the use so far; to be called every few minutes, so that a killed job's time is counted, too."""

@@ -29,6 +29,7 @@ from ..jobs.words import StatusLine
 from ..settings import Settings
 from ..units import format_bytes, format_duration
 from .pictures import figure, picture
+from .saved import publish_widget
 
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
 LONGEST_CHIP = 30  # characters of a number's name
@@ -54,7 +55,13 @@ class JobCard:
             [self._head, self._choice, self._pictures, buttons, self._said],
             layout=Layout(border="1px solid var(--jp-border-color2, #ddd)", padding="4px 8px"),
         )
+        self._still = ""  # the display_id of what stands in the notebook's file
         self.draw()
+
+    def show(self) -> None:
+        """Put it under the cell."""
+        self._still = f"gpufit-card-{self._job.id}-{time.monotonic_ns()}"
+        self._publish(update=False)
 
     def take(self, event: Event, when: float) -> None:
         """Take in an event of that time; whatever goes wrong, the job's output must go on being shown."""
@@ -70,6 +77,12 @@ class JobCard:
             soon = isinstance(event, Metrics | ProgressMark) and time.monotonic() - self._drawn > EVERY
             if soon or isinstance(event, StateChange):
                 self.draw()
+            if self._still and isinstance(event, StateChange):
+                self._publish(update=True)
+
+    def _publish(self, *, update: bool) -> None:
+        look = self._head.value + self._pictures.value
+        publish_widget(self.box, self._still, text=self._line.line(), html=look, mark=self._line.mark, update=update)
 
     def draw(self) -> None:
         """Show what is known now."""

@@ -53,6 +53,10 @@ class GpufitMagics(Magics):
         """Replaced by the help of all verbs; see `load`."""
         _run_apart(self.awaited(line, cell), self._press)
 
+    def offer_spare(self, result: object) -> None:
+        """After a cell: now, and not earlier, for importing torch would have slowed it down."""
+        self.notebook.spare.offer()
+
     def _press(self) -> None:
         if self._interrupts is not None:
             self._interrupts.press()
@@ -105,8 +109,8 @@ def load(ip: InteractiveShell) -> None:
         ip.Completer.custom_matchers.append(gpufit_matcher)
     surroundings.watch.begin(_imported_before(ip))
     magics.cuda.begin()
-    if magics.notebook.settings.spare_worker:
-        magics.notebook.spare.prepare()
+    ip.events.register("post_run_cell", magics.offer_spare)
+    magics.notebook.spare.offer()
 
 
 def unload(ip: InteractiveShell) -> None:
@@ -114,6 +118,7 @@ def unload(ip: InteractiveShell) -> None:
     surroundings.watch.end()
     magics = ip.magics_manager.registry.pop("GpufitMagics", None)
     if magics is not None:
+        ip.events.unregister("post_run_cell", magics.offer_spare)
         magics.notebook.spare.dismiss()
         magics.cuda.end()
     for kind in ("line", "cell"):

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -33,6 +34,7 @@ def new_job(shell: InteractiveShell, settings: Settings, options: argparse.Names
         cwd=os.getcwd(),
         notebook=notebook,
         kernel_id=_kernel_id(shell),
+        cell=_cell_id(shell),
         version=version(),
     )
 
@@ -63,3 +65,10 @@ def _kernel_id(shell: InteractiveShell) -> str:
     file = getattr(getattr(getattr(shell, "kernel", None), "parent", None), "connection_file", "")
     found = re.search(r"kernel-([\w-]+)\.json", file)
     return found[1] if found else ""
+
+
+def _cell_id(shell: InteractiveShell) -> str:
+    """As the front end told it with the request that runs this cell."""
+    request: dict[str, Any] = getattr(getattr(shell, "kernel", None), "get_parent", dict)()
+    told = request.get("metadata", {}).get("cellId", "")
+    return told if isinstance(told, str) else ""

@@ -47,7 +47,7 @@ class Notebook:
     def __init__(self, shell: InteractiveShell, settings: Settings) -> None:
         self.shell = shell
         self.settings = settings
-        self.spare = Spare()
+        self.spare = Spare(settings.spare_worker)
         self.cuda = KernelCuda(shell, settings, self._say)
         self._variables = AllVariables(shell.user_ns)
         self._started: dict[str, Started] = {}
@@ -138,14 +138,10 @@ class Notebook:
         after: int = 0,
     ) -> None:
         card = self._card(job, paths, options.widget, apart=options.detach)
-        try:
-            if options.detach:
-                self._follow_apart(job, paths, after, card)
-            else:
-                await self._follow(job, paths, interrupts, leaving, after=after, card=card)
-        finally:
-            if self.settings.spare_worker:
-                self.spare.prepare()  # now, not earlier: importing torch would have slowed the cell down
+        if options.detach:
+            self._follow_apart(job, paths, after, card)
+        else:
+            await self._follow(job, paths, interrupts, leaving, after=after, card=card)
 
     # Estimate -------------------------------------------------------------------------------------------------------
 
@@ -202,7 +198,7 @@ class Notebook:
         after: int = 0,
         card: JobCard | None = None,
     ) -> None:
-        show = NotebookShow(self.shell, job, self._said, has_card=card is not None)
+        show = NotebookShow(self.shell, job, paths, self._said, has_card=card is not None)
         variables = self._variables.of(job, paths)
         variables.expect(show)
         try:
@@ -245,12 +241,10 @@ class Notebook:
         """A card under the cell, where one is wanted. Made now, never at load: a kernel's restart leaves it a ruin."""
         if not wants_card(self.settings.widget, option, apart=apart) or not hasattr(self.shell, "kernel"):
             return None
-        from IPython.display import display
-
         from .card import JobCard
 
         card = JobCard(job, paths, self.settings)
-        display(card.box)
+        card.show()
         return card
 
     def _follow_apart(self, job: Job, paths: JobPaths, after: int = 0, card: JobCard | None = None) -> None:
@@ -258,12 +252,9 @@ class Notebook:
 
         Its variables come with `attach`.
         """
-        from IPython.display import display
         from ipywidgets import Output
 
-        output = Output()
-        display(output)
-        show = WidgetShow(output, job, self._said)
+        show = WidgetShow(Output(), job, self._said)
         show(Note(f"{job.name} goes on by itself. Its output, and its variables at the end: %gpufit attach {job.name}"))
         shown = with_card(show, card)
 

@@ -20,12 +20,15 @@ from ..jobs.events import (
     Text,
 )
 from ..jobs.job import Job
+from ..jobs.journal import JournalReader
 from ..jobs.words import StatusLine, told
+from .saved import html_of, publish_widget
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
 
     from ..jobs.follow import Show
+    from ..jobs.paths import JobPaths
 
 
 def cell_failed(failure: Failure) -> CellFailed:
@@ -63,23 +66,31 @@ def wants_card(setting: str, option: bool | None, *, apart: bool) -> bool:
 class NotebookShow:
     """Shows events as output of the running cell, with one status line that changes in place."""
 
-    def __init__(self, shell: InteractiveShell, job: Job, said: set[str], *, has_card: bool = False) -> None:
+    def __init__(
+        self, shell: InteractiveShell, job: Job, paths: JobPaths, said: set[str], *, has_card: bool = False
+    ) -> None:
         self._shell = shell
-        self._has_card = has_card  # it says the same while it lives; the notebook's file keeps how it ended
+        self._paths = paths
+        self._has_card = has_card  # it says the same, also in the notebook's file
         self._said = said  # in this kernel, of what need be said once
         self._job = job
         self._status = StatusLine(job)
         self._display_id = f"gpufit-{job.id}-{time.monotonic_ns()}"
         self._begun = False
+        self._stream = ""  # what was written to last
+        self._here: set[str] = set()  # displays that stand in this cell, by their display_id
         self.failure: Failure | None = None
 
     def __call__(self, event: Event, when: float | None = None) -> None:
-        if self._status.take(event, when or time.time()) and (self._status.ended or not self._has_card):
+        if self._status.take(event, when or time.time()) and not self._has_card:
             self._show_status()
         match event:
             case Text(name, text):
-                (sys.stdout if name == "stdout" else sys.stderr).write(text)
+                self._write(name, text)
             case Display(data, metadata, transient, update):
+                if update and self._stood_elsewhere(transient.get("display_id")):
+                    update = False
+                self._here.add(transient.get("display_id", ""))
                 self._shell.display_pub.publish(data, metadata, transient=transient, update=update)
             case Result(data, metadata):
                 _show_result(self._shell, data, metadata)
@@ -90,40 +101,89 @@ class NotebookShow:
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
                 self._publish(words, {})
 
+    def _write(self, name: str, text: str) -> None:
+        """Write to the stream of that name, behind what was written to the other: a kernel sends each when it likes."""
+        streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+        if self._stream not in ("", name):
+            streams[self._stream].flush()
+        self._stream = name
+        streams[name].write(text)
+
+    def _stood_elsewhere(self, name: str | None) -> bool:
+        """Whether the job showed this display before a resume: there it may be gone, so that it comes here, too."""
+        if name is None or name in self._here:
+            return False
+        reader = JournalReader(self._paths.journal, only=frozenset({"display"}))
+        try:
+            shown = [entry.event for entry in reader.read() if isinstance(entry.event, Display)]
+        finally:
+            reader.close()
+        return any(event.transient.get("display_id") == name and not event.update for event in shown)
+
     def _show_status(self) -> None:
-        self._publish(self._status.line(), {"display_id": self._display_id}, update=self._begun)
+        name = {"display_id": self._display_id}
+        self._publish(self._status.line(), name, update=self._begun, metadata=self._status.mark)
         self._begun = True
 
-    def _publish(self, text: str, transient: dict[str, str], *, update: bool = False) -> None:
+    def _publish(
+        self,
+        text: str,
+        transient: dict[str, str],
+        *,
+        update: bool = False,
+        metadata: dict[str, dict[str, str]] | None = None,
+    ) -> None:
         shown = f'<div style="opacity:.7;font-size:90%">{html.escape(text)}</div>'
         data = {"text/plain": text, "text/html": shown}
-        self._shell.display_pub.publish(data, {}, transient=transient, update=update)
+        self._shell.display_pub.publish(data, metadata or {}, transient=transient, update=update)
 
 
 class WidgetShow:
-    """Shows events in an ipywidgets Output, from whichever thread; for a detached cell."""
+    """Shows a detached cell's events in an ipywidgets Output, which it puts under the cell; from whichever thread."""
 
     def __init__(self, output: Any, job: Job, said: set[str]) -> None:
         self._output = output
         self._said = said
         self._job = job
         self._status = StatusLine(job)
+        self._places: dict[str, int] = {}  # of displays that may change, among the outputs
+        self._name = f"gpufit-output-{job.id}-{time.monotonic_ns()}"
+        self._publish(update=False)
 
     def __call__(self, event: Event, when: float | None = None) -> None:
         self._status.take(event, when or time.time())
         match event:
             case Text(name, text):
                 (self._output.append_stdout if name == "stdout" else self._output.append_stderr)(text)
-            case Display(data, metadata) | Result(data, metadata):
-                self._output.outputs += ({"output_type": "display_data", "data": data, "metadata": metadata},)
+            case Display(data, metadata, transient):
+                self._display(data, metadata, transient.get("display_id"))
+            case Result(data, metadata):
+                self._display(data, metadata, None)
             case Clear():
-                self._output.outputs = ()
+                self._output.outputs, self._places = (), {}
             case Failure(_, _, traceback):
                 self._output.append_stderr("\n".join(traceback) + "\n")
             case StateChange():
                 self._output.append_stderr(f"{self._status.line()}\n")
+                self._publish(update=True)
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
                 self._output.append_stderr(f"{words}\n")
+
+    def _publish(self, *, update: bool) -> None:
+        outputs = self._output.outputs
+        line, mark = self._status.line(), self._status.mark
+        publish_widget(self._output, self._name, text=line, html=html_of(outputs), mark=mark, update=update)
+
+    def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
+        shown = {"output_type": "display_data", "data": data, "metadata": metadata}
+        outputs = list(self._output.outputs)
+        if (at := self._places.get(name or "")) is not None:
+            outputs[at] = shown
+        else:
+            if name:
+                self._places[name] = len(outputs)
+            outputs.append(shown)
+        self._output.outputs = tuple(outputs)
 
 
 def _is_news(event: Event, said: set[str]) -> bool:

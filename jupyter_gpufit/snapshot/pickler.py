@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -89,7 +89,15 @@ def _nothing() -> None:
 
 
 def _own_kind(cls: type) -> Kind | None:
+    return next((found for family in _families() if (found := family.find(cls)) is not None), None)
+
+
+def _families() -> Iterator[Any]:
     # torch's types can only be met where torch is loaded, and so can those of tqdm and TensorBoard.
-    families = (*(_OF_TORCH if "torch" in sys.modules else ()), *_FAMILIES)
-    finders = (import_module(f"{__package__}.{family}").find for family in families)
-    return next((found for find in finders if (found := find(cls)) is not None), None)
+    for family in (*(_OF_TORCH if "torch" in sys.modules else ()), *_FAMILIES):
+        yield import_module(f"{__package__}.{family}")
+
+
+def import_families() -> None:
+    """What a snapshot imports where it first meets a type, for a process that has time now."""
+    list(_families())

@@ -109,8 +109,8 @@ class _Run:
             with self.queueing:
                 async with claim(lab, self.request, self._look, self._waiting) as granted:
                     if not self.queueing.cancel_called:
-                        if lab.remark:
-                            self.said.line(lab.remark)
+                        if granted.remark:
+                            self.said.line(granted.remark)
                         code = await self._hold(granted)
                         await self._explain(code, granted)
             group.cancel_scope.cancel()

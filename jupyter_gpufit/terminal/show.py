@@ -24,6 +24,8 @@ class TerminalShow:
         self._out, self._err = out, err
         self._job = job
         self._status = StatusLine(job)
+        self._open = ""  # the display whose line is the last, and not yet ended: it may change
+        self._width = 0  # of that line
         self.failure: Failure | None = None
 
     def __call__(self, event: Event, when: float | None = None) -> None:
@@ -31,6 +33,8 @@ class TerminalShow:
         match event:
             case Text(name, text):
                 self._print(self._out if name == "stdout" else self._err, text)
+            case Display(data, _, {"display_id": str(name)}):
+                self._show(name, data.get("text/plain", ""))
             case Display(data) | Result(data):
                 self._print(self._out, f"{data.get('text/plain', '')}\n")
             case Failure(_, _, traceback):
@@ -41,6 +45,17 @@ class TerminalShow:
             case _ if words := told(self._job, event):
                 self._print(self._err, f"{words}\n")
 
-    def _print(self, stream: TextIO, text: str) -> None:
+    def _show(self, name: str, text: str) -> None:
+        """A display that may change, a bar say: over its last words, where nothing was printed since."""
+        again = name == self._open and "\n" not in text
+        self._print(self._out, f"\r{text.ljust(self._width)}" if again else text, ends_line=not again)
+        self._open, self._width = ("", 0) if "\n" in text else (name, len(text))
+        if "\n" in text:
+            self._print(self._out, "\n")
+
+    def _print(self, stream: TextIO, text: str, *, ends_line: bool = True) -> None:
+        if self._open and ends_line:
+            self._out.write("\n")
+            self._open = ""
         stream.write(text)
         stream.flush()

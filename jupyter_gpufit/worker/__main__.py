@@ -1,5 +1,8 @@
 """`python -m jupyter_gpufit.worker FD`: a worker that waits on socket FD for its job."""
 
-from .child import main
+from ..system.collecting import for_good
+
+with for_good():
+    from .child import main
 
 main()

@@ -7,6 +7,7 @@ heard while the cell blocks. Start reading at `Worker._life`.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import select
 import signal
@@ -33,6 +34,7 @@ from ..jobs.record import LastCheckpoint, read_record, unlock
 from ..jobs.result import descriptors
 from ..settings import load_settings
 from ..surroundings.travel import watch
+from ..system.collecting import for_good
 from ..system.processes import reproducible
 from ..system.runtime import runtime_of
 from ..system.trust import check_trusted
@@ -52,12 +54,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a cell to interrupt
     if sys.argv[1] == KEPT:
         handover: Handover | None = kept(int(sys.argv[2]))
-        _import_what_takes_long()
-        watch.begin()
+        with for_good():
+            _import_what_takes_long()
+            watch.begin()
     else:
         channel = socket.socket(fileno=int(sys.argv[1]))
-        _import_what_takes_long()
-        watch.begin()
+        with for_good():
+            _import_what_takes_long()
+            watch.begin()
         for prepare in _what_can_wait():
             if not select.select([channel], [], [], 0)[0]:  # a spare, for which nobody waits
                 prepare()
@@ -78,10 +82,23 @@ def _import_what_takes_long() -> None:
     assert torch and machine and shell and restore and take
 
 
-def _what_can_wait() -> list[Callable[[], None]]:
+def _what_can_wait() -> list[Callable[[], object]]:
     from .tracebacks import make_ready
 
-    return [import_what_traces, make_ready] if _estimates() else [make_ready]
+    # The last: Python would look through all that is here once more while the cell starts.
+    ready: list[Callable[[], object]] = [_import_what_every_cell_comes_to, make_ready, gc.collect]
+    return [import_what_traces, *ready] if _estimates() else ready
+
+
+def _import_what_every_cell_comes_to() -> None:
+    """What a worker whose cell is waited for imports where it is first needed."""
+    from ..cuda import slot
+    from ..graph import kind
+    from ..snapshot import pickler
+
+    assert slot
+    kind.import_families()
+    pickler.import_families()
 
 
 def _estimates() -> bool:
@@ -202,7 +219,7 @@ class Worker:
             group.start_soon(lambda: serve(path, self, self._legacy.followers, started=listening))
             await listening.wait()
             self.account.reachable(str(path))
-            group.start_soon(watch, self.training, self.account, self.machine.points)
+            group.start_soon(watch, self.training, self.account, self.machine.points, self._legacy.followers)
             outcome = await self._train()
             self._end(outcome)
             while isinstance(outcome, Released) and await self._is_woken():

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from ..checkpoint import files
 from ..checkpoint.manifest import About
-from ..checkpoint.staging import free_memory
 from ..checkpoint.writer import USUAL_SPEED, Saving, TooLong, TooSmall, Writer
 from ..devices.device import Device
 from ..errors import CannotSave, NotResumable, NotSaved
 from ..jobs.events import Why
 from ..jobs.handover import note_start, noted_start
 from ..surroundings import travel as surroundings
+from ..system.memory import free_memory
 from ..units import format_bytes, format_duration
 from .saving import Durable, NotReady, labels
 from .training import Training

@@ -123,10 +123,10 @@ class WorkerMachine:
     async def claim(self, job: Job, needed: Needed, report: Report) -> AsyncIterator[Granted]:
         training = self.training
         lab = open_lab(training.settings)
-        if lab.remark:
-            training.note(lab.remark, once=True)
         async with AsyncExitStack() as stack:
             granted = await self._hold(stack, lab, request_for(job, needed.memory), report)
+            if granted.remark:
+                training.note(granted.remark, once=True)
             report(StateChange("starting", device=labels(granted)))
             async with anyio.create_task_group() as group:
                 group.start_soon(keep, granted, training.note)

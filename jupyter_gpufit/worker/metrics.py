@@ -2,7 +2,9 @@
 
 Once a second the control thread looks at the frames of the main thread that are the user's, the innermost first, and
 takes what is a number already: a float, a scalar of numpy or torch on the CPU, the last of a list of floats, an
-optimizer's learning rate. A tensor on a GPU is left alone, since reading it would wait; copies.py fetches it.
+optimizer's learning rate. Of a library's own function it takes what that logged (`{"loss": 0.69}` of a Trainer) and not
+its variables, which may be sums, or scaled. A tensor on a GPU is left alone, since reading it would wait; copies.py
+fetches it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import linecache
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
@@ -25,6 +27,8 @@ from .variables import read
 MOST = 16  # values of one reading
 MOST_FRAMES = 8  # of the user's, looked at
 DEEPEST = 400  # frames
+MOST_PARTS = 100  # attributes of an object, looked at
+MOST_LOGGED = 64  # entries of a dict that is a log
 POINTS = 1000  # that a curve of a short run has: the time between two grows with the time before, up to LONGEST
 LONGEST = 10.0  # seconds between two points: the latest thousand show the last hours, whatever came before
 
@@ -54,29 +58,35 @@ class Sampler:
 
     thread: int  # its ident
     _loss: str = ""  # which variable was taken for the loss
-    _last: dict[str, float] = field(default_factory=dict)
+    _last: dict[str, float] | None = None  # what was read before
     _changing: set[str] = field(default_factory=set)
 
     def look(self) -> Reading:
         """Read what the thread's variables are now; takes well under a millisecond."""
         frames = [*_users_frames(sys._current_frames().get(self.thread))]
         values: dict[str, float] = {}
+        logged: dict[str, float] = {}
         programs, elsewhere = [], False
         for frame in frames:
             found = read(frame)
-            elsewhere = elsewhere or any(True for _ in _elsewhere(found))
+            if _is_users_file(frame.f_code.co_filename):
+                elsewhere = elsewhere or any(True for _ in _elsewhere(found))
             if (program := found.pop(_FRAME, None) or _of_cell(frame)) is not None:
                 programs.append(program)
-            for name, value in itertools.chain(_numbers(found), _rates(frame)):
+            own = _numbers(found) if _is_users_file(frame.f_code.co_filename) else ()
+            for name, value in itertools.chain(own, _rates(frame)):
                 values.setdefault(name, value)
-        return Reading(self._chosen(values), nest_of(programs[::-1]), elsewhere)
+            for name, value in _logged(found):
+                logged.setdefault(name, value)
+        return Reading(self._chosen({**logged, **values}, logged.keys() - values), nest_of(programs[::-1]), elsewhere)
 
     def elsewhere(self) -> dict[str, Any]:
         """The tensors on a GPU that are single numbers and named like a metric, the innermost first."""
         found: dict[str, Any] = {}
         for frame in _users_frames(sys._current_frames().get(self.thread)):
-            for name, value in _elsewhere(read(frame)):
-                found.setdefault(name, value)
+            if _is_users_file(frame.f_code.co_filename):
+                for name, value in _elsewhere(read(frame)):
+                    found.setdefault(name, value)
         return found
 
     def loss(self, values: Mapping[str, float]) -> Loss | None:
@@ -88,11 +98,16 @@ class Sampler:
             self._loss = "loss" if "loss" in candidates else candidates[0]
         return Loss(name=self._loss, value=finite(values[self._loss]))
 
-    def _chosen(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Those named like a metric, and others once they have changed: a constant is not worth a curve."""
-        self._changing |= {name for name, value in values.items() if self._last.get(name, value) != value}
+    def _chosen(self, values: Mapping[str, float], logged: Set[str]) -> dict[str, float]:
+        """Those named like a metric, and others once they have changed: a constant is not worth a curve.
+
+        What is logged changes, too, or comes later; what does not is a configuration.
+        """
+        last = self._last if self._last is not None else values
+        self._changing |= {name for name, value in values.items() if last.get(name, value) != value}
+        self._changing |= logged - last.keys()
         self._last = dict(values)
-        named = [name for name in values if is_metric(name)]
+        named = [name for name in values if is_metric(name) and (name not in logged or name in self._changing)]
         others = [name for name in values if name in self._changing and not is_metric(name)]
         return {name: values[name] for name in [*named, *others][:MOST]}
 
@@ -162,9 +177,37 @@ def _numbers(variables: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         if name.startswith("_"):
             continue
         if name == "self":
-            for attribute, inner in list(_attributes(value).items()):
+            for attribute, inner in _public(value):
                 yield from _number(attribute, inner, named_only=True)
         yield from _number(name, value, named_only=False)
+
+
+def _logged(variables: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """What is kept as a log: a dict of metrics, or of lists of them, or a list of such dicts; in `self`, too."""
+    for name, value in variables.items():
+        if not name.startswith("_"):
+            yield from _of_log(value)
+    for _, part in _public(variables.get("self")):
+        yield from _of_log(part)
+        if not isinstance(part, Sized):  # a module's list of layers is no log
+            for _, inner in _public(part):
+                yield from _of_log(inner)
+
+
+def _of_log(value: Any) -> Iterator[tuple[str, float]]:
+    try:
+        log = value[-1] if isinstance(value, list) and value else value
+        if isinstance(log, dict) and len(log) <= MOST_LOGGED:
+            for name, inner in list(log.items()):
+                if type(name) is str:
+                    yield from _number(name, inner, named_only=True)
+    except Exception:
+        return  # of a kind with a mind of its own
+
+
+def _public(value: Any) -> list[tuple[str, Any]]:
+    """The attributes that are not somebody's internals."""
+    return [(name, inner) for name, inner in list(_attributes(value).items())[:MOST_PARTS] if name[:1] != "_"]
 
 
 def _rates(frame: FrameType) -> Iterator[tuple[str, float]]:

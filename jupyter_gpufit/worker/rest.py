@@ -17,7 +17,6 @@ from typing import Any
 import anyio
 import psutil
 
-from ..checkpoint.staging import free_memory
 from ..errors import CannotSuspend, GpufitError
 from ..jobs.epoch import current_epoch
 from ..jobs.handover import note_start, noted_start
@@ -28,6 +27,7 @@ from ..snapshot.libraries import trackers
 from ..suspend.decide import KEPT_FREE, LeftAsleep, is_elsewhere, way_back, why_not
 from ..suspend.driver import Driver
 from ..suspend.waking import GoOn, of_a_worker
+from ..system.memory import free_memory
 from ..units import format_bytes, format_duration
 from .account import Account
 from .lifecycle import Asked

@@ -111,12 +111,13 @@ class WorkerShell(InteractiveShell):
         config = Config()
         config.HistoryManager.enabled = False
         config.InteractiveShell.colors = "neutral"
+        config.IPKernelApp = Config()  # by which libraries (tqdm, transformers) know that displays are shown
         cls.emit = staticmethod(emit)
         shell: WorkerShell = cls.instance(config=config, user_module=types.ModuleType("__main__"))
         os.environ.setdefault(
             "MPLBACKEND", f"module://{INLINE}"
         )  # as a kernel does; a terminal, which resumes, does not
-        tqdm_notebook.draw_text()
+        tqdm_notebook.draw_html()
         builtins.input = _no_input
         getpass.getpass = _no_input
         return shell

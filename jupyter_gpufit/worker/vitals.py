@@ -21,6 +21,7 @@ from .points import Points
 
 if TYPE_CHECKING:
     from .account import Account
+    from .control import Followers
     from .training import Training
 
 EVERY = 1.0  # seconds between two looks
@@ -85,7 +86,7 @@ class Vitals:
         return live, Metrics(step, values)
 
 
-async def watch(training: Training, account: Account, points: Points) -> None:
+async def watch(training: Training, account: Account, points: Points, followers: Followers) -> None:
     """Note how it is, for as long as its cell runs."""
     vitals, last, said = Vitals(account.output.log, points), (0, 0), False
     while True:
@@ -93,14 +94,16 @@ async def watch(training: Training, account: Account, points: Points) -> None:
         if training.meter is None or not training.life.runs:
             continue
         try:
-            last = _mark(training, account, vitals, last)
+            last = _mark(training, account, vitals, last, followed=followers.count > 0)
         except OSError:  # the cell has all descriptors in use, say: it trains on, and the next look may do
             if not said:
                 traceback.print_exc(file=account.output.log)
             said = True
 
 
-def _mark(training: Training, account: Account, vitals: Vitals, last: tuple[int, int]) -> tuple[int, int]:
+def _mark(
+    training: Training, account: Account, vitals: Vitals, last: tuple[int, int], *, followed: bool
+) -> tuple[int, int]:
     meter = training.meter
     assert meter is not None
     now = training.steps.step, meter.used()
@@ -111,7 +114,7 @@ def _mark(training: Training, account: Account, vitals: Vitals, last: tuple[int,
         account.output.put(metrics)
     if now != last:
         account.output.put(ProgressMark(*now, memory.peak, training.pace.words()))
-    account.far(now[0], live)
+    account.far(now[0], replace(live, followed=followed))
     return now
 
 

@@ -14,10 +14,12 @@ import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 
+import { Cells } from './cells/cells';
 import { icon } from './icon';
 import { LogTab } from './log/log';
 import { Events } from './model/events';
 import { Front } from './model/front';
+import { Follower } from './model/journal';
 import { preferences } from './model/settings';
 import { addCommands } from './panel/commands';
 import { GpufitPanel } from './panel/panel';
@@ -48,6 +50,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     panel.title.icon = icon;
     const { model } = panel;
     const show = () => app.shell.activateById(panel.id);
+    new Cells(app.shell, model, (job, after) => new Follower(settings, events, job, after));
 
     const tracker = new WidgetTracker<LogTab>({ namespace: 'gpufit-log' });
     const openLog = ({ id, name }: { id: string; name: string }) => {

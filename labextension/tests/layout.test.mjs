@@ -12,7 +12,8 @@ const KNOWS = {
   model: ['words', 'model'],
   log: ['words', 'model', 'log'],
   panel: ['words', 'model', 'panel'],
-  '': ['words', 'model', 'log', 'panel', ''] // index.ts
+  cells: ['words', 'model', 'cells'],
+  '': ['words', 'model', 'log', 'panel', 'cells', ''] // index.ts
 };
 const SOURCES = readdirSync(SRC, { recursive: true })
   .map(path => path.replaceAll('\\', '/'))
@@ -28,7 +29,7 @@ function imported({ text }) {
   return [...text.matchAll(/\b(?:from|import)\b\s*\(?\s*['"]([^'"]+)['"]/g)].map(([, name]) => name);
 }
 
-test('imports point one way: words <- model <- log and panel <- index', () => {
+test('imports point one way: words <- model <- log, panel and cells <- index', () => {
   const arrows = SOURCES.flatMap(source =>
     imported(source)
       .filter(name => name.startsWith('.'))

@@ -67,8 +67,26 @@ def a_ticket(position: int, user: str, name: str, **said: Any) -> dict[str, Any]
 def a_job(name: str, **said: Any) -> dict[str, Any]:
     """A running job, but for what is said of it."""
     job = {"id": f"id-of-{name}", "name": name, "state": "running", "reason": "", "since": NOW, "created": NOW}
-    job |= {"device": "", "epoch": 1, "step": 0, "notebook": "", "kernel_id": "", "pid": None, "metrics": []}
-    job |= {"loss": None, "mfu": None, "memory": None, "checkpoint": None, "progress": a_progress(0), "can": CAN}
+    job |= {
+        "device": "",
+        "epoch": 1,
+        "step": 0,
+        "notebook": "",
+        "kernel_id": "",
+        "cell": "",
+        "pid": None,
+        "metrics": [],
+    }
+    job |= {
+        "followed": True,
+        "metrics": [],
+        "loss": None,
+        "mfu": None,
+        "memory": None,
+        "checkpoint": None,
+        "progress": a_progress(0),
+        "can": CAN,
+    }
     return job | {"under_way": []} | said
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.checkpoint import staging
 from jupyter_gpufit.checkpoint import writer as writer_module
 from jupyter_gpufit.checkpoint.files import newest
 from jupyter_gpufit.checkpoint.values import Blob, Snapshot
@@ -123,19 +122,6 @@ def test_where_not_even_a_window_finds_memory_it_is_said(directory: Path) -> Non
         free[0] = 100 * MiB
         writer.save(training(2), about(2)).result(PATIENCE)
     assert step_of(directory) == 2
-
-
-def test_the_memory_a_container_allows_is_what_is_free(tmp_path: Path) -> None:
-    job = tmp_path / "slurm" / "job_7"
-    job.mkdir(parents=True)
-    own = tmp_path / "own"
-    own.write_text("0::/slurm/job_7\n")
-    for place, limit in ((job, "max"), (job.parent, "1000")):
-        (place / "memory.max").write_text(limit)
-        (place / "memory.current").write_text("700")
-        (place / "memory.stat").write_text("anon 5\ninactive_file 200\n")
-    assert staging._left_in_groups(tmp_path, own) == [500]
-    assert staging._left_in_groups(tmp_path, tmp_path / "none") == []
 
 
 def test_a_killed_writer_costs_one_checkpoint(directory: Path) -> None:

@@ -61,6 +61,7 @@ SEEDS = """import random, numpy, torch
 random.seed(0); numpy.random.seed(0); torch.manual_seed(0)
 del random, numpy, torch
 """
+REFUSED = "ended before there was a job"
 
 
 @dataclass
@@ -256,8 +257,10 @@ def _resume(program: Program, home: Path, expected: _Expected, trial: Trial) -> 
 def _go_on(kernel: Kernel, program: Program, home: Path, trial: Trial) -> _Seen | str:
     """What it came to after a kill; a text where it did not."""
     sent = kernel.send(f"%%gpufit train --name {NAME}\n{program.train}")
-    saved = _saved(home, trial)
-    kernel.finish(sent, PATIENCE)
+    saved = _saved(kernel, sent, home, trial)
+    ended = kernel.finish(sent, PATIENCE)
+    if saved in (ENDED, REFUSED) and not ended.ok:
+        return f"{ended.ename}: {ended.evalue}"[:300]
     if saved:
         return saved
     began = time.monotonic()
@@ -270,13 +273,14 @@ def _go_on(kernel: Kernel, program: Program, home: Path, trial: Trial) -> _Seen 
     return _Seen(read_digest(kernel.check(CALL).stdout), Ran(), 0.0)
 
 
-def _saved(home: Path, trial: Trial) -> str:
+def _saved(kernel: Kernel, sent: str, home: Path, trial: Trial) -> str:
     """Have the job saved and killed; why not, if not."""
     until = time.monotonic() + PATIENCE
-    while (record := _record(home)) is None or record.state in {*BEFORE, "lost"}:  # lost: a job that nobody has begun
+    while not _began(home):
+        if kernel.replied(sent, 0.05) and not _began(home):  # the job's state is in a file of another process
+            return REFUSED
         if time.monotonic() > until:
             return "it never began"
-        time.sleep(0.05)  # the state is in a file of another process
     began = time.monotonic()
     done = _gpufit(_env(home), "checkpoint", NAME)
     trial.seconds["saved"] = time.monotonic() - began
@@ -289,6 +293,11 @@ def _saved(home: Path, trial: Trial) -> str:
     assert record.worker is not None
     os.kill(record.worker.pid, signal.SIGKILL)
     return ""
+
+
+def _began(home: Path) -> bool:
+    record = _record(home)
+    return record is not None and record.state not in {*BEFORE, "lost"}  # lost: a job that nobody has begun
 
 
 def _record(home: Path) -> Record | None:

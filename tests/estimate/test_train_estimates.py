@@ -59,10 +59,17 @@ def test_claims_the_estimate_and_learns_from_the_run(kernel: Kernel, home: Path)
 
     assert first.startswith("estimate: ") and "confidence; claims" in first
     assert ran.shown.count(first) >= 1, "one line says it"
-    assert second.startswith("estimate: ")
+    assert second.startswith("estimate: ") and "as before" not in second, "the optimizer has a state by now"
     one, two = lessons(home)
     assert one["key"] == two["key"], "the same cell with the same shapes"
     assert one["kind"] == "slot" and one["measured"]
+
+
+def test_the_same_cell_with_the_same_around_it_is_not_estimated_again(kernel: Kernel, home: Path) -> None:
+    for again in (False, True):
+        kernel.check(DEFINE)
+        kernel.check("%%gpufit train --name other" + CELL + "\n# another cell than that of the test before\npass")
+        assert ("as before" in states(home)[0]) is again
 
 
 def test_what_the_user_asks_for_is_not_estimated(kernel: Kernel, home: Path) -> None:

@@ -56,6 +56,13 @@ class Caching(Noisy):
         self.cache = {}
     def __getitem__(self, i):
         return self.cache.setdefault(i, super().__getitem__(i))
+class Stream(IterableDataset):
+    def __init__(self, *parts):
+        self.parts, self.own = parts, np.random.default_rng(12)
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for i in range(self.parts[info.id]):
+            yield i + torch.rand(()) + random.random() * np.random.rand() + self.own.random()
 seen = []
 def note(batch):
     seen.append(batch.sum().item() + torch.rand(()).item())
@@ -93,6 +100,16 @@ for epoch in range(2):
         note(batch)
         rng.random(), Wide.drawn.random()
 """,
+    "streams of unlike length, in workers that are new each epoch": """
+loader = DataLoader(Stream(13, 30), batch_size=4, num_workers=2, worker_init_fn=begin)
+for epoch in range(2):
+    for batch in loader:
+        note(batch)
+""",
+    "a stream without batches, in three workers": """
+for x in DataLoader(Stream(7, 7, 7), batch_size=None, num_workers=3, prefetch_factor=1):
+    note(x)
+""",
 }
 
 
@@ -121,16 +138,25 @@ def test_what_a_dataset_keeps_in_its_workers_is_told(trainings: Trainings, tmp_p
     assert "changed `cache`" in remark and "num_workers=0" in remark
 
 
+def test_a_stream_that_is_another_one_when_it_is_asked_again_is_told(trainings: Trainings, tmp_path: Path) -> None:
+    before = BEFORE + "import os\nclass Elsewhere(Stream):\n    def __iter__(self): return iter([os.getppid()] * 24)\n"
+    cell = (
+        "import warnings\nwarnings.simplefilter('error')\nfor x in DataLoader(Elsewhere(), 4, num_workers=1): note(x)\n"
+    )
+    assert not trainings.run(cell, before=before, at=4, save=tmp_path).error
+
+    with pytest.raises(AssertionError, match="did not give again"):
+        trainings.run(cell, of=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("loader", "why"),
     [
-        ("DataLoader(Stream(), num_workers=1)", "num_workers=0"),
+        ("DataLoader(Stream(9), num_workers=1, persistent_workers=True)", "persistent_workers"),
         ("DataLoader(Noisy(), num_workers=2, in_order=False)", "in_order=False"),
     ],
 )
 def test_what_cannot_be_saved_is_said(loader: str, why: str, trainings: Trainings, tmp_path: Path) -> None:
-    cell = f"class Stream(IterableDataset):\n    def __iter__(self): return iter(range(9))\nfor x in {loader}: pass\n"
-
-    left = trainings.run(cell, before=BEFORE, at=2, save=tmp_path)
+    left = trainings.run(f"for x in {loader}: pass\n", before=BEFORE, at=2, save=tmp_path)
 
     assert left.error.startswith("CannotSave") and why in left.error and "the loop over" in left.error

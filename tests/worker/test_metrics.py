@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import linecache
 import math
+import sysconfig
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -71,6 +73,43 @@ def test_a_trainers_attributes() -> None:
         "Trainer().fit()\n"
     )
     assert values(source) == {"best_loss": 0.75}
+
+
+LIBRARY = f"{sysconfig.get_path('purelib')}/a_library.py"  # in whose functions loops were rewritten
+
+
+def test_of_a_librarys_function_what_it_logged_and_not_its_variables() -> None:
+    source = (
+        "def fit(trainer, look):\n"
+        "    _gf_f = None\n"
+        "    self, tr_loss, _tr_loss = trainer, 13.86, 13.86\n"
+        "    look()\n"
+        "    self.state.log_history.append({'loss': 0.69, 'learning_rate': 0.1})\n"
+        "    look()\n"
+    )
+    library: dict[str, Any] = {}
+    exec(compile(source, LIBRARY, "exec"), library)
+    trainer = SimpleNamespace(state=SimpleNamespace(log_history=[]), _total_loss=5.0)
+    first, second = run("fit(trainer, look)\n", fit=library["fit"], trainer=trainer)
+    assert first.values == {} and second.values == {"loss": 0.69}
+
+
+def test_a_history_and_no_configuration() -> None:
+    source = (
+        "def train():\n"
+        "    config, history, logs = {'loss': 1.0, 'lr': 0.1}, {'val_loss': []}, {}\n"
+        "    for value in (2.0, 1.5):\n"
+        "        history['val_loss'].append(value)\n"
+        "        logs['acc'] = value / 4\n"
+        "        look()\n"
+        "train()\n"
+    )
+    assert [one.values for one in run(source)][-1] == {"val_loss": 1.5, "acc": 0.375, "value": 1.5}
+
+
+def test_the_internals_of_a_trainer_of_the_users_own_are_not_shown() -> None:
+    source = "class T:\n    def fit(self):\n        self._loss, self.loss = 13.86, 0.69\n        look()\nT().fit()\n"
+    assert values(source) == {"loss": 0.69}
 
 
 def test_the_innermost_wins() -> None:

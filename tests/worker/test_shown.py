@@ -62,15 +62,20 @@ def test_what_a_cell_told_its_notebook_holds_afterwards(kernel: Kernel) -> None:
     assert (kernel.check("1.23456").result or {})["text/plain"] == "1.23"
 
 
-def test_a_figure_is_a_picture_after_a_resume_and_its_handle_comes_back(
+def test_after_a_resume_a_figure_is_a_picture_its_handle_comes_back_and_a_bar_goes_on(
     kernel: Kernel, second_kernel: Kernel, tmp_path: Path
 ) -> None:
     kernel.check(SET_UP + "figure, axes = plt.subplots()\nplt.close()")
     kernel.check(f"end = pathlib.Path({str(tmp_path / 'end')!r})")
     cell = """%%gpufit train --name draws
+from tqdm.notebook import tqdm
+bar = tqdm(total=2)
+bar.update()
 handle = display(figure, display_id=True)
 while not end.exists():
     time.sleep(0.01)
+bar.update()
+bar.close()
 handle.update(figure)
 """
     sent = kernel.send(cell)
@@ -84,3 +89,5 @@ handle.update(figure)
 
     assert ran.ok and pictures(ran)[-1] == pictures(kernel.check("display(figure)"))[0]
     kernel.check("handle.update(figure)")
+    ends = [shown for shown in ran.displays if "2/2" in shown["text/plain"]]
+    assert "--jp-success" in ends[-1]["text/html"] and not ends[0]["update"]  # where it was before may be gone

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...devices.card import Card
 from ...devices.cards import Context
 from ...devices.device import Kind as DeviceKind
+from ..reckoning.record import Read
 from ..reckoning.report import Estimate
 from ..reckoning.timeline import Timeline
 
@@ -68,6 +69,10 @@ class TraceAnswer:
     failure: str = ""  # the user's own traceback, when the cell failed
     key: str = ""  # of this cell with these inputs, see learned.py
     unread: tuple[str, ...] = ()  # names of the asked values that nothing reads
+    read: Read | None = None  # files; None: nobody knows what else it depended on
+
+    def without_drawing(self) -> TraceAnswer:
+        return replace(self, timeline=None, read=None)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

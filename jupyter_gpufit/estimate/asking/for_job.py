@@ -32,6 +32,7 @@ from ..reckoning.report import NO_GPU, Estimate
 from ..reckoning.verdict import usable_alone
 from ..showing.text import band
 from ..tracing.trace import ask_child
+from . import before
 from .ask import Ask
 from .look import look, main_module, opened_privately
 from .target import EstimateTarget, largest_of, target_of
@@ -51,6 +52,7 @@ class Estimated:
     estimate: Estimate
     kind: Kind
     key: str  # of the cell with its inputs, see learned.py
+    again: bool = False  # it was found out for an earlier run of the same cell
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,16 @@ def _may_train(cell: Cell, limit: float, stop: int | None) -> bool:
 
 def _estimate(cell: Cell, target: EstimateTarget, settings: Settings, stop: int | None) -> Estimated:
     ask = Ask(card=target.card, kind=target.kind, context=target.context, limit=settings.estimate_limit)
-    answer = look(cell.source, cell.opened, ask, stop)
+    given = before.key_of(cell.source, cell.graph, ask)
+    known = before.find(settings, given)
+    answer = known or look(cell.source, cell.opened, ask, stop)
+    if known is None:
+        before.keep(settings, given, answer)
     estimate = answer.estimate
     if target.kind == "slot":
         estimate = on_slot(estimate)
     estimate = corrected(estimate, target.kind, lessons(settings, answer.key))
-    return Estimated(estimate, target.kind, answer.key)
+    return Estimated(estimate, target.kind, answer.key, again=known is not None)
 
 
 def _nothing(target: EstimateTarget) -> Estimated:
@@ -170,7 +176,7 @@ def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
         return Needed(claimed, f"{NO_GPU}; it claims {format_bytes(claimed)}, for the case that it does")
     if estimate.high is None:
         return Needed(None, f"estimate: {_least(estimate)} ({estimate.reasons[0]}); claims a whole device")
-    said = f"estimate: {band(estimate)}, {estimate.confidence} confidence"
+    said = f"estimate: {band(estimate)}, {estimate.confidence} confidence{', as before' if found.again else ''}"
     if estimate.confidence == "low":
         return Needed(None, f"{said} ({estimate.reasons[0]}); claims a whole device")
     spaces = [Space(device) for device in devices if not device.problem]

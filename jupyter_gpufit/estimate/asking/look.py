@@ -53,7 +53,8 @@ def look(
     if ask.kind == "slot":  # no allocator of torch's own keeps memory there
         run = replace(run, reserved=run.allocated)
     estimate = estimate_of(trace, run, ask.card, ask.context, options)
-    return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key, unread=unread)
+    read = None if trace.cut_short else trace.read
+    return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key, unread=unread, read=read)
 
 
 class _Counting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 AUTOCAST = "weights under autocast"
 GROUPED = "grouped convolutions"
@@ -16,6 +16,7 @@ Kind = Literal["parameter", "gradient", "optimizer state", "input", "activation"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |:?$)")  # as a line of its own at the left
 _MOST_SAID = 300  # characters of an error in a sentence
 
+Read: TypeAlias = tuple[tuple[str, int, int], ...]  # path, when it was changed in ns since 1970, bytes; of files
 Status = Literal["stopped", "completed", "failed", "died", "timeout"]
 
 
@@ -54,6 +55,7 @@ class Trace:
     samples_per_step: int | None = None
     seconds: float = 0.0  # what the trace took
     resident: int = 0  # bytes: the most that the child's memory grew
+    read: Read | None = None  # what it depended on beside its variables; None: that is not known
 
     @property
     def cut_short(self) -> bool:

@@ -38,6 +38,7 @@ from .loops import CUT, Loops, cut_cell, cut_functions
 from .modules import Moves
 from .paths import Paths
 from .quiet import Ipython, silence
+from .read import Reads
 from .so_far import keep_so_far
 from .steps import Steps
 from .unshared import unshare
@@ -55,7 +56,11 @@ class Child:
     scratch: Path
     namespace: dict[str, Any] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
+    reads: Reads = field(init=False)
     _kept_peak: int = -1  # bytes, of what was last kept for a bad end
+
+    def __post_init__(self) -> None:
+        self.reads = Reads(self.scratch)
 
     def run(self) -> NoReturn:
         warnings.filterwarnings("ignore")
@@ -97,6 +102,7 @@ class Child:
         linecache.cache[CELL] = (len(self.source), None, self.source.splitlines(keepends=True), CELL)
         contained = Contained(self.books, self.scratch)
         contained.begin()
+        self.reads.begin()
         on_device = arrived.begin(self.books)
         generators.remade = None  # the worker's, from which we were forked: nothing is left midway here
         opened = self.namespace = self.open_namespace()
@@ -176,6 +182,7 @@ class Child:
             "flops_per_step": self.counted.flops_per_step(),
             "samples_per_step": self.counted.samples_per_step(),
             "resident": _private_bytes(),
+            "read": self.reads.seen(),
         }
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...devices.card import Card
+from ...system.collecting import for_good
 from ..reckoning.record import Change, Status, Trace, TracedStorage
 from .so_far import seen_so_far
 
@@ -49,8 +50,7 @@ def trace_cell(
     """
     began = time.monotonic()
     try:
-        child_type = importlib.import_module(".child", __package__).Child
-        _import_what_every_child_needs()
+        child_type = _child_type()
     except (ImportError, AttributeError, TypeError) as error:
         return Trace("died", f"This version of torch cannot be traced: {error}")
     scratch = Path(tempfile.mkdtemp(prefix="gpufit-trace-"))
@@ -84,8 +84,14 @@ def ask_child(question: Callable[[], bool], *, limit: float, stop: int | None = 
 
 def import_what_traces() -> None:
     """What a trace needs and takes long to import, for a process that has time now."""
-    importlib.import_module(".child", __package__)
-    _import_what_every_child_needs()
+    _child_type()
+
+
+def _child_type() -> type:
+    with for_good():
+        child: type = importlib.import_module(".child", __package__).Child
+        _import_what_every_child_needs()
+    return child
 
 
 def _import_what_every_child_needs() -> None:
@@ -187,7 +193,9 @@ def _end(running: Running) -> int:
 def _told(found: dict[str, Any], seconds: float) -> Trace:
     blocks = tuple(TracedStorage(*row) for row in found.pop("blocks", ()))
     changes = tuple(Change(*row) for row in found.pop("changes", ()))
-    return Trace(**{"status": "died"} | found, blocks=blocks, changes=changes, seconds=seconds)
+    read = found.pop("read", None)
+    read = None if read is None else tuple(map(tuple, read))
+    return Trace(**{"status": "died"} | found, blocks=blocks, changes=changes, seconds=seconds, read=read)
 
 
 def _how(status: int, log: str) -> str:

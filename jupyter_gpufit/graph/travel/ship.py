@@ -79,6 +79,7 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
     memory.write(layout.pieces)
     header = {
         "names": tuple(sizes),
+        "places": pickler.places,
         "around": None if around is None else around.name,
         "anchored": pickler.anchored,
         "objects": len(pickler.known()),
@@ -132,7 +133,8 @@ def _write_names(pickler: GraphPickler, names: list[str], written: dict[str, int
         pickler.name = name = todo.pop(0)
         if name in sizes or name not in pickler.namespace:
             continue
-        before = pickler.stream.tell() + pickler.recorder.nbytes
+        begin = pickler.stream.tell()
+        before = begin + pickler.recorder.nbytes
         try:
             pickler.dump(pickler.namespace[name])
         except (RecursionError, MemoryError):
@@ -142,6 +144,7 @@ def _write_names(pickler: GraphPickler, names: list[str], written: dict[str, int
             pickler.refusals.append(Refusal(name, value, f"{a_thing(value)} that cannot be copied ({error})."))
             break  # the stream is broken from here on
         sizes[name] = pickler.stream.tell() + pickler.recorder.nbytes - before
+        pickler.places[name] = begin, pickler.stream.tell()
         todo += [wanted for wanted in pickler.wanted if wanted not in sizes and wanted not in todo]
     return sizes
 

@@ -5,21 +5,25 @@ it the random generators of its worker, and the counters and other plain values 
 they were after making it; and the iterator here keeps the indices that it has sent and not got back. Taken up again, it
 starts workers with these, and they make those batches once more.
 
-Not covered, and refused: IterableDataset with workers, and in_order=False. What else a dataset changes of itself in a
-worker (a cache) does not go along, which is told.
+The place of an IterableDataset cannot be seen: taken up again, each worker begins anew with the same random numbers,
+and goes through what it had given. That costs the time to make those batches, and is told where they are others.
+
+Not covered, and refused: in_order=False, and an IterableDataset whose workers stay for the next epoch. What else a
+dataset with indices changes of itself in a worker (a cache) does not go along, which is told.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import DataLoader, MapDataPipe, _utils
+from torch.utils.data import DataLoader, IterDataPipe, MapDataPipe, _utils
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
     _DatasetKind,
@@ -29,18 +33,26 @@ from torch.utils.data.dataloader import (
 
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import make_instance, reduce_instance
-from ..loader_workers import Carried, Start, States
+from ..loader_workers import Carried, Given, Marked, Start, States
 from ..watched import WatchedState
+from .loader_memory import LoaderMemory, Turns, copy_of, undisturbed
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
 
+APART = (
+    "The IterableDataset of a DataLoader with workers did not give again what it had given before the checkpoint: what"
+    " comes now is not what would have come. A dataset that depends on more than random numbers and its own attributes"
+    " (a queue, the time) goes on exactly with num_workers=0 only."
+)
+
 # Of the source of _MultiProcessingDataLoaderIter and of the loop in its workers, on whose private names this rests.
-TESTED = {"a0ba76425cb91525": "2.13.0"}
+TESTED = {"53e339e52c2e846c": "2.13.0"}
 
 
 def source_hash() -> str:
-    parts = (_MultiProcessingDataLoaderIter, _utils.worker._worker_loop, _utils.fetch._MapDatasetFetcher)
+    fetchers = (_utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher)
+    parts = (_MultiProcessingDataLoaderIter, _utils.worker._worker_loop, *fetchers)
     return hashlib.sha256("".join(inspect.getsource(part) for part in parts).encode()).hexdigest()[:16]
 
 
@@ -66,8 +78,10 @@ def remembered() -> Iterator[None]:
 
 
 def why_not(loader: DataLoader[Any]) -> str | None:
-    if loader._dataset_kind != _DatasetKind.Map or isinstance(loader.dataset, MapDataPipe):
-        return "its dataset is an IterableDataset, whose place in each worker cannot be seen. Use num_workers=0"
+    if isinstance(loader.dataset, (MapDataPipe, IterDataPipe)):
+        return "its dataset is a data pipe, whose place in each worker cannot be seen. Use num_workers=0"
+    if loader._dataset_kind != _DatasetKind.Map and loader.persistent_workers:
+        return "its dataset is an IterableDataset and its workers stay. Leave persistent_workers out, or num_workers=0"
     if not loader.in_order:
         return "it has in_order=False, so that no batch has a certain place. Leave that out"
     return None
@@ -85,7 +99,11 @@ def find(cls: type) -> Kind | None:
 
 def refuse(obj: Any, pickler: SnapshotPickler) -> Reduced:
     if obj._dataset_kind != _DatasetKind.Map:
-        why = "its dataset is an IterableDataset: use num_workers=0"
+        why = (
+            "its dataset is an IterableDataset: use num_workers=0"
+            if source_hash() not in TESTED or not obj._persistent_workers
+            else "its dataset is an IterableDataset and its workers stay: leave persistent_workers out"
+        )
     elif not getattr(obj, "_in_order", True):
         why = "it has in_order=False: leave that out"
     else:
@@ -105,44 +123,17 @@ class Position:
     seed: int
     ended: bool
     first: WatchedState | None = None  # what went on by itself in the workers, when the first of them were started
-
-
-@dataclass
-class _Turns:
-    """Which worker is sent the next indices: all in turn."""
-
-    workers: int
-    next: int = 0
-
-    def __next__(self) -> int:
-        found, self.next = self.next, (self.next + 1) % self.workers
-        return found
-
-
-@dataclass
-class _Memory:
-    """What an iterator remembers beside what torch does."""
-
-    loader: Any  # a copy: the loader itself may hold this iterator, and must be able to go
-    indices: dict[int, Any] = field(default_factory=dict)  # by number of task
-    states: dict[int, States] = field(default_factory=dict)
-    own_start: Any = None
-    seed: int = 0
-    first: WatchedState | None = None
-    sampler: Any = None
-    turns: _Turns = field(default_factory=lambda: _Turns(1))
-    ahead: dict[int, int] = field(default_factory=dict)  # tasks that were sent for an epoch that was left: whose
-    position: Position | None = None  # to be taken up when it is first used
-    resuming: Position | None = None  # while that is done
+    given: dict[int, Given] = field(default_factory=dict)  # of an IterableDataset, by worker
+    asked: list[int] = field(default_factory=list)  # the workers whose batches of it come next, in order
 
 
 class RememberingIter(_MultiProcessingDataLoaderIter):
     """torch's own iterator, which knows where it is. One that was saved starts its workers when it is first used."""
 
-    _memory: _Memory
+    _memory: LoaderMemory
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        self._memory = _Memory(_copy(loader))
+        self._memory = LoaderMemory(copy_of(loader))
         self._memory.first = Start(loader.worker_init_fn, loader.collate_fn, {}, None).watched(loader.dataset).read()
         super().__init__(loader)
 
@@ -151,8 +142,10 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
     @property
     def _worker_init_fn(self) -> Start:
         memory = self._memory
-        states, first = (memory.resuming.states, memory.resuming.first) if memory.resuming else ({}, None)
-        return Start(memory.own_start, memory.loader.collate_fn, states, first)
+        own, collate, resuming = memory.own_start, memory.loader.collate_fn, memory.resuming
+        if resuming is None:
+            return Start(own, collate, {}, None)
+        return Start(own, collate, resuming.states, resuming.first, resuming.given)
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, own: Any) -> None:
@@ -168,19 +161,22 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
 
     @property
     def _index_sampler(self) -> Any:
-        return self._memory.resuming.sampler if self._memory.resuming else self._memory.sampler
+        resuming = self._memory.resuming
+        return self._memory.sampler if resuming is None or resuming.sampler is None else resuming.sampler
 
     @_index_sampler.setter
     def _index_sampler(self, sampler: Any) -> None:
         self._memory.sampler = sampler
 
     @property  # type: ignore[override]  # of itertools.cycle it is only asked for the next
-    def _worker_queue_idx_cycle(self) -> _Turns:
+    def _worker_queue_idx_cycle(self) -> Turns:
         return self._memory.turns
 
     @_worker_queue_idx_cycle.setter
     def _worker_queue_idx_cycle(self, cycle: object) -> None:
-        self._memory.turns = _Turns(self._num_workers, self._memory.resuming.turn if self._memory.resuming else 0)
+        resuming = self._memory.resuming
+        turn, before = (resuming.turn, list(resuming.asked)) if resuming else (0, [])
+        self._memory.turns = Turns(self._num_workers, turn, before)
 
     def _next_index(self) -> Any:
         resuming = self._memory.resuming
@@ -192,6 +188,12 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
         self._memory.indices.pop(self._rcvd_idx - 1, None)
         if isinstance(data, Carried):
             self._memory.states[worker_idx], data = data.states, data.batch
+        elif isinstance(data, Marked):
+            if data.apart:
+                warnings.warn(APART, stacklevel=2)
+            before = self._memory.given.get(worker_idx)
+            self._memory.given[worker_idx] = Given(before.batches + 1 if before else 1, data.mark)
+            data = data.batch
         return super()._process_data(data, worker_idx)  # type: ignore[no-untyped-call]
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -231,11 +233,12 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
         left = len(position.outstanding)
         memory.resuming = Position(**vars(position))
         memory.resuming.outstanding = list(position.outstanding)
-        with _undisturbed(memory.loader.generator):
+        with undisturbed(memory.loader.generator):
             _MultiProcessingDataLoaderIter.__init__(self, memory.loader)
         assert self._send_idx >= left, "fewer batches were asked for than had been"
         self._index_sampler = memory.loader._index_sampler
         memory.resuming, memory.states, memory.first = None, dict(position.states), position.first
+        memory.given = dict(position.given)
         self._num_yielded = position.yielded
 
     def _end(self, position: Position) -> None:
@@ -248,8 +251,11 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
 
     def position(self) -> Position:
         memory = self._memory
-        if memory.position is not None:
-            return memory.position
+        found: Position | None = memory.position
+        if found is not None:
+            return found
+        if self._dataset_kind != _DatasetKind.Map:
+            return self._position_in_stream()
         waiting = [memory.indices[task] for task in range(self._rcvd_idx, self._send_idx)]
         return Position(
             outstanding=waiting,
@@ -262,23 +268,23 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
             first=memory.first,
         )
 
-
-def _copy(loader: DataLoader[Any]) -> DataLoader[Any]:
-    copied: DataLoader[Any] = object.__new__(type(loader))
-    vars(copied).update(vars(loader), _iterator=None)
-    return copied
-
-
-@contextmanager
-def _undisturbed(generator: torch.Generator | None) -> Iterator[None]:
-    """Making an iterator draws a seed."""
-    drawn = [torch.default_generator, *([] if generator is None else [generator])]
-    before = [one.get_state() for one in drawn]
-    try:
-        yield
-    finally:
-        for one, state in zip(drawn, before, strict=True):
-            one.set_state(state)
+    def _position_in_stream(self) -> Position:
+        memory, asked = self._memory, []
+        for _, (worker, *made) in sorted(self._task_info.items()):
+            if made or self._workers_status[worker]:  # one whose part has ended is asked no more
+                asked.append(worker)
+        return Position(
+            outstanding=[],
+            sampler=None,
+            turn=memory.turns.next,
+            yielded=self._num_yielded,
+            states={},
+            seed=memory.seed,
+            ended=self._shutdown,
+            first=memory.first,
+            given=dict(memory.given),
+            asked=[*asked, *memory.turns.before],
+        )
 
 
 def reduce_remembering(obj: RememberingIter, pickler: SnapshotPickler) -> Reduced:
@@ -294,5 +300,5 @@ def reduce_remembering(obj: RememberingIter, pickler: SnapshotPickler) -> Reduce
 
 def fill_remembering(obj: RememberingIter, state: tuple[DataLoader[Any], Position]) -> None:
     loader, position = state
-    vars(obj).update(_memory=_Memory(loader, position=position, seed=position.seed), _shutdown=True)
+    vars(obj).update(_memory=LoaderMemory(loader, position=position, seed=position.seed), _shutdown=True)
     vars(obj).update(_num_workers=loader.num_workers, _num_yielded=position.yielded)

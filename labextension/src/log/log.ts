@@ -8,7 +8,8 @@ import { Panel, Widget } from '@lumino/widgets';
 import { Events } from '../model/events';
 import { Follower } from '../model/journal';
 import { Entry } from '../words/schema';
-import { clock, Output, stateWords } from './output';
+import { stateWords } from '../words/states';
+import { clock, Output } from './output';
 
 const LATEST = -5000; // entries that are read at first
 

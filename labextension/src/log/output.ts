@@ -9,7 +9,8 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 
 import { Entry } from '../words/schema';
-import { deviceWords, formatCount, stepWords } from '../words/units';
+import { stateWords } from '../words/states';
+import { formatCount, stepWords } from '../words/units';
 import { Cleaner } from './cleaner';
 import { written } from './terminal';
 
@@ -319,11 +320,4 @@ function saying(text: string): Widget {
 
 export function clock(time: number): string {
   return new Date(time * 1000).toLocaleTimeString();
-}
-
-/** "running on GPU 1", "queued: …" */
-export function stateWords(event: Entry['event']): string {
-  const device = event.device ? ` on ${deviceWords(String(event.device))}` : '';
-  const reason = event.reason ? `: ${event.reason}` : '';
-  return `${event.state}${device}${reason}`;
 }

@@ -8,7 +8,7 @@ import { Job } from '../words/schema';
 import { contentsPath } from './paths';
 
 /** What a notebook's widget has, and nothing else in the main area: its class would cost a dependency. */
-interface Notebook {
+export interface Notebook {
   isDisposed: boolean;
   context: { path: string };
   sessionContext: { session: { kernel: { id: string } | null } | null };
@@ -28,16 +28,7 @@ export class Front {
   /** Whether the job was started from it. A kernel's id tells it after the notebook was renamed, too. */
   started(job: Job): boolean {
     const notebook = this._notebook;
-    if (!notebook || notebook.isDisposed) {
-      return false;
-    }
-    const root = PageConfig.getOption('serverRoot');
-    const path = notebook.context.path.replace(/^[^/:]+:/, ''); // without the name of a drive
-    const kernel = notebook.sessionContext.session?.kernel?.id;
-    return (
-      (job.notebook !== '' && contentsPath(job.notebook, root) === path) ||
-      (job.kernel_id !== '' && job.kernel_id === kernel)
-    );
+    return notebook !== null && !notebook.isDisposed && startedFrom(job, notebook);
   }
 
   private _look(): void {
@@ -54,4 +45,15 @@ export class Front {
 
   private _notebook: Notebook | null = null;
   private _changed = new Signal<this, void>(this);
+}
+
+/** Whether the job was started from this notebook. */
+export function startedFrom(job: Job, notebook: Notebook): boolean {
+  const root = PageConfig.getOption('serverRoot');
+  const path = notebook.context.path.replace(/^[^/:]+:/, ''); // without the name of a drive
+  const kernel = notebook.sessionContext.session?.kernel?.id;
+  return (
+    (job.notebook !== '' && contentsPath(job.notebook, root) === path) ||
+    (job.kernel_id !== '' && job.kernel_id === kernel)
+  );
 }

@@ -13,6 +13,8 @@ const PAGE = 1000; // entries
 const INTERVAL = 1000; // ms between two questions while there is no WebSocket
 const LONGEST = 10_000; // ms between two tries while the server fails
 
+const followers = new Set<Follower>();
+
 export class Follower implements IDisposable {
   /** Follow the job's journal from behind the entry `after`; -1000: from the last thousand on. */
   constructor(
@@ -22,6 +24,7 @@ export class Follower implements IDisposable {
     after: number
   ) {
     this._after = after;
+    followers.add(this);
     this._hold = events.hold();
     events.arrived.connect(this._take, this);
     events.changed.connect(this._connection, this);
@@ -60,9 +63,12 @@ export class Follower implements IDisposable {
       return;
     }
     this._poll.dispose();
+    followers.delete(this);
     this.events.arrived.disconnect(this._take, this);
     this.events.changed.disconnect(this._connection, this);
-    this.events.send({ unfollow: this.job });
+    if (!this._others().length) {
+      this.events.send({ unfollow: this.job });
+    }
     this._hold.dispose();
     Signal.clearData(this);
   }
@@ -70,8 +76,9 @@ export class Follower implements IDisposable {
   private _connection(_: Events, open: boolean): void {
     if (open) {
       void this._poll.stop();
-      const { job, _after: after } = this;
-      this.events.send({ follow: { job, after } });
+      // One connection brings a job's journal once: from where the first of those who follow it wants it.
+      const after = Math.min(this._after, ...this._others().map(other => other._after));
+      this.events.send({ follow: { job: this.job, after } });
       this._say('');
     } else {
       void this._poll.start(); // first after an interval, in which the WebSocket may open
@@ -116,6 +123,13 @@ export class Follower implements IDisposable {
       this.ended = ended;
       this._changed.emit();
     }
+  }
+
+  /** Those who follow the same job over the same connection. */
+  private _others(): Follower[] {
+    return [...followers].filter(
+      other => other !== this && other.job === this.job && other.events === this.events
+    );
   }
 
   private _say(trouble: string): void {

@@ -116,6 +116,8 @@ export interface Job {
   step: number;
   notebook: string;
   kernel_id: string; // of the kernel that started it; empty: none
+  cell: string; // the id of the notebook's cell that it is; empty: nobody told it
+  followed: boolean; // a kernel or a terminal shows its output, or may
   progress: Progress;
   loss: Loss | null;
   metrics: string[]; // names of the variables whose values are in the journal

@@ -49,3 +49,10 @@ function words(job: Job, status: Status): string {
     ? `${name}: ${ordinal(ticket.position)} in the queue`
     : `${name}: ${state}`;
 }
+
+/** "running on GPU 1", "queued: …" */
+export function stateWords(event: { [key: string]: unknown }): string {
+  const device = event.device ? ` on ${deviceWords(String(event.device))}` : '';
+  const reason = event.reason ? `: ${event.reason}` : '';
+  return `${event.state}${device}${reason}`;
+}

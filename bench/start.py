@@ -1,0 +1,192 @@
+"""How soon a real program's cell begins: from the press of the key to the cell's first line, its estimate included.
+
+Two notebooks as people write them, a small CNN and a small GPT, whose setup is in earlier cells. The floor beside them
+is `python -c "import torch"`, and the same cell in the kernel. Each is run anew (another text, so that nothing is known
+of it) and again (the same text), cold and with a spare worker.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import package_root, seconds, show_table, write_results
+
+package_root()
+
+from tests.kernels import Kernel, environment, running_kernel  # noqa: E402 - needs the path above
+
+REPEAT = 5
+READS = 5.0  # seconds between two cells: as a person reads
+SETUP = {
+    "a CNN": (
+        """
+import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+device = "cuda" if torch.cuda.is_available() else "cpu"
+""",
+        """
+images, labels = torch.randn(2000, 1, 28, 28), torch.randint(10, (2000,))
+loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
+""",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
+        self.drop, self.fc1, self.fc2 = nn.Dropout(0.25), nn.Linear(9216, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
+        return self.fc2(self.drop(F.relu(self.fc1(torch.flatten(x, 1)))))
+
+model = Net().to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+""",
+    ),
+    "a GPT": (
+        """
+import math, numpy as np, torch, torch.nn as nn, torch.nn.functional as F
+device = "cuda" if torch.cuda.is_available() else "cpu"
+block_size, n_embd, n_head, n_layer, vocab = 128, 192, 6, 6, 65
+""",
+        """
+data = torch.from_numpy(np.random.randint(0, vocab, 1_000_000))
+
+def get_batch(size=16):
+    at = torch.randint(len(data) - block_size, (size,))
+    x = torch.stack([data[i:i + block_size] for i in at])
+    y = torch.stack([data[i + 1:i + 1 + block_size] for i in at])
+    return x.to(device), y.to(device)
+""",
+        """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)
+        self.qkv, self.out = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)
+        self.mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))
+
+    def forward(self, x):
+        B, T, C = x.shape
+        parts = self.qkv(self.ln1(x)).split(C, dim=2)  # 3 of (B, T, C)
+        q, k, v = (part.view(B, T, n_head, C // n_head).transpose(1, 2) for part in parts)  # (B, H, T, C/H)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(B, T, C))
+        return x + self.mlp(self.ln2(x))
+
+class GPT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tok, self.pos = nn.Embedding(vocab, n_embd), nn.Embedding(block_size, n_embd)
+        self.blocks = nn.Sequential(*[Block() for _ in range(n_layer)])
+        self.ln, self.head = nn.LayerNorm(n_embd), nn.Linear(n_embd, vocab)
+
+    def forward(self, idx, targets):
+        x = self.tok(idx) + self.pos(torch.arange(idx.shape[1], device=idx.device))
+        logits = self.head(self.ln(self.blocks(x)))
+        return logits, F.cross_entropy(logits.view(-1, vocab), targets.view(-1))
+
+model = GPT().to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+""",
+    ),
+}
+CELL = {
+    "a CNN": """
+print("the first line of {anew}")
+for x, y in loader:
+    loss = F.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    break
+""",
+    "a GPT": """
+print("the first line of {anew}")
+for step in range(1):
+    x, y = get_batch()
+    logits, loss = model(x, y)
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+""",
+}
+
+
+def first_line(kernel: Kernel, cell: str) -> float:
+    """Seconds from sending the cell until its first line is here; then it runs to its end."""
+    began = time.perf_counter()
+    sent = kernel.send(cell)
+    kernel.until(sent, "the first line")
+    taken = time.perf_counter() - began
+    ran = kernel.finish(sent)
+    assert ran.ok, ran.traceback
+    return taken
+
+
+def split(home: Path) -> dict[str, float]:
+    """Seconds of the newest job's start, by what its journal says."""
+    root = max((home / ".local/share/gpufit/jobs").iterdir(), key=lambda path: path.stat().st_ctime)
+    created = json.loads((root / "job.json").read_text())["created"]
+    found: dict[str, float] = {}
+    before, what = created, "shipping, import"
+    named = {"estimating": "trace", "queued": "claim", "starting": "", "running": "arrival"}
+    for line in (root / "journal.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        if entry.get("kind") not in ("state", "stream"):
+            continue
+        state = entry.get("state", "first line") if entry["kind"] == "state" else "first line"
+        if state in named and not named[state]:
+            continue
+        found[what] = found.get(what, 0.0) + entry["time"] - before
+        before, what = entry["time"], named.get(state, "rest")
+        if state == "first line":
+            break
+    return found
+
+
+def starts(name: str, *, spare: bool) -> dict[str, Any]:
+    """Of one notebook: new cells, and the same cell again."""
+    found: dict[str, Any] = {}
+    for kind in ("anew", "again"):
+        taken, parts = [], []
+        with tempfile.TemporaryDirectory() as folder:
+            home = Path(folder)
+            more = {"GPUFIT_DEVICES": "cpu:2x4GiB", "GPUFIT_SPARE_WORKER": str(int(spare))}
+            with running_kernel(environment(home, **more), home) as kernel:
+                for cell in SETUP[name]:
+                    kernel.check(cell)
+                plain = CELL[name].format(anew="plain")
+                found["in the kernel"] = {"median": first_line(kernel, plain)}
+                for number in range(REPEAT + 1):
+                    time.sleep(READS)
+                    text = CELL[name].format(anew=number if kind == "anew" else "it")
+                    taken.append(first_line(kernel, f"%%gpufit train\n{text}"))
+                    parts.append(split(home))
+        taken, parts = taken[1:], parts[1:]
+        found[kind] = {"min": min(taken), "median": statistics.median(taken), "max": max(taken)}
+        found[kind]["split"] = {part: statistics.median(one.get(part, 0.0) for one in parts) for part in parts[0]}
+    return found
+
+
+def main() -> None:
+    floor = seconds(lambda: subprocess.run([sys.executable, "-c", "import torch"], check=True), REPEAT)
+    results: dict[str, Any] = {"import torch": {"python -c": floor}}
+    for name in SETUP:
+        for spare in (False, True):
+            results[f"{name}, {'spare' if spare else 'cold'}"] = starts(name, spare=spare)
+    rows = []
+    for name, kinds in results.items():
+        for kind, figures in kinds.items():
+            parts = ", ".join(f"{part} {value:.2f}" for part, value in figures.get("split", {}).items())
+            shown = (f"{figures[key]:.2f}" if key in figures else "" for key in ("min", "median", "max"))
+            rows.append((name, kind, *shown, parts))
+    show_table(("notebook", "how", "min s", "median s", "max s", "median of its parts, s"), rows)
+    write_results("start", results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What stands in a saved notebook in a widget's place: a file on the web has no widgets, but people read it there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+from IPython.display import publish_display_data
+from ipywidgets import Widget
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+MOST = 200_000  # characters of HTML: the end of a long output
+PICTURES = ("image/png", "image/jpeg")
+
+
+def publish_widget(widget: Widget, name: str, *, text: str, html: str, mark: Mapping[str, Any], update: bool) -> None:
+    """Show it, or renew what is read where it cannot be shown; `name` is its display_id."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    data = {WIDGET_VIEW: view, "text/plain": text, "text/html": html}
+    publish_display_data(data, dict(mark), transient={"display_id": name}, update=update)
+
+
+def html_of(outputs: Iterable[Mapping[str, Any]]) -> str:
+    """Outputs of a cell, as a notebook has them, on a page without scripts."""
+    parts: list[str] = []
+    length = 0
+    for output in reversed(list(outputs)):
+        parts.append(_html(output))
+        length += len(parts[-1])
+        if length > MOST:
+            parts.append("<pre>…</pre>")
+            break
+    return "".join(reversed(parts))
+
+
+def _html(output: Mapping[str, Any]) -> str:
+    if output["output_type"] == "stream":
+        return f"<pre>{escape(last_look(output['text'])[-MOST:])}</pre>"
+    data = output["data"]
+    for kind in PICTURES:
+        if kind in data:
+            return f'<img src="data:{kind};base64,{data[kind].strip()}">'
+    return str(data.get("text/html") or data.get("image/svg+xml") or f"<pre>{escape(data.get('text/plain', ''))}</pre>")
+
+
+def last_look(text: str) -> str:
+    """A text as a terminal leaves it where lines were written over."""
+    return "\n".join(_left(line) for line in text.split("\n"))
+
+
+def _left(line: str) -> str:
+    shown = ""
+    for over in line.split("\r"):
+        shown = over + shown[len(over) :]
+    return shown

@@ -1,0 +1,40 @@
+"""How much of the host's memory is left to this process."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+
+def free_memory() -> int:
+    """Bytes this process can still take: of the machine, and of the container or Slurm job it runs in."""
+    import psutil  # here: the command line starts faster without
+
+    return min([psutil.virtual_memory().available, *left_in_groups()])
+
+
+def all_memory() -> int:
+    """Bytes of the machine."""
+    import psutil
+
+    return int(psutil.virtual_memory().total)
+
+
+def left_in_groups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:
+    """What each control group (version 2) around this process leaves; nothing where there is no limit."""
+    try:
+        named = re.search(r"^0::/(.*)$", own.read_text(), re.MULTILINE)
+    except OSError:
+        return []
+    group = root / (named[1] if named else "")
+    found = []
+    for place in (group, *group.parents):
+        if not place.is_relative_to(root):
+            break
+        with suppress(OSError, ValueError, KeyError):  # "max": no limit
+            limit = int((place / "memory.max").read_text())
+            stat = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
+            used = int((place / "memory.current").read_text()) - int(stat["inactive_file"])
+            found.append(max(0, limit - used))
+    return found

@@ -1,0 +1,161 @@
+/**
+ * Gives cells their output back: what a job wrote while no page looked belongs into the cell that started it.
+ *
+ * A kernel sends output to the page that ran the cell. After a reload, or where a terminal or another kernel resumed the
+ * job, that page is gone; the journal has it all. Where a page does get it from a kernel, nothing is done here.
+ */
+
+import { JupyterFrontEnd } from '@jupyterlab/application';
+
+import { Notebook, startedFrom } from '../model/front';
+import { Follower } from '../model/journal';
+import { GpufitModel } from '../model/model';
+import { Job, OVER } from '../words/schema';
+import { stateWords } from '../words/states';
+import { hasWidget, Outputs, told, Writer } from './outputs';
+
+const LATEST = -5000; // entries that are brought at first
+const PATIENCE = 3000; // ms
+
+/** What a running cell has: its kernel's answers come through it, until it is done. */
+interface Future {
+  done: Promise<unknown>;
+}
+
+/** What a notebook's cell has, and nothing else of it: its class would cost a dependency. */
+interface Cell {
+  isDisposed: boolean;
+  model: {
+    id: string;
+    type: string;
+    isDisposed: boolean;
+    outputs?: Outputs & { toJSON(): Record<string, unknown>[] };
+  };
+  outputArea?: { future?: Future | null };
+}
+
+type Book = Notebook & { content?: { widgets?: readonly Cell[] } };
+
+interface Feed {
+  job: string;
+  follower: Follower;
+  writer: Writer;
+  future: Future | null; // the cell's, then
+}
+
+export class Cells {
+  constructor(
+    private shell: JupyterFrontEnd.IShell,
+    private model: GpufitModel,
+    private follow: (job: string, after: number) => Follower
+  ) {
+    model.stateChanged.connect(this._look, this);
+  }
+
+  private _look(): void {
+    const jobs = newest(this.model.status?.jobs ?? []);
+    if (!jobs.size && !this._feeds.size) {
+      return;
+    }
+    for (const book of this.shell.widgets('main') as Iterable<unknown> as Iterable<Book>) {
+      for (const cell of book.context?.path ? book.content?.widgets ?? [] : []) {
+        const job = jobs.get(cell.model.id);
+        this._watch(cell);
+        if (job && !this._feeds.has(cell) && startedFrom(job, book) && this._misses(cell, job)) {
+          this._feed(cell, job);
+        }
+      }
+    }
+    for (const [cell, { future }] of this._feeds) {
+      if (cell.isDisposed || cell.model.isDisposed || (cell.outputArea?.future ?? null) !== future) {
+        this._end(cell); // closed, or run again
+      }
+    }
+  }
+
+  /** Remember when a kernel has sent its last word to a cell. */
+  private _watch(cell: Cell): void {
+    const future = cell.outputArea?.future;
+    if (future && !this._known.has(future)) {
+      this._known.add(future);
+      const done = () => void this._done.add(future);
+      future.done.then(done, done);
+    }
+  }
+
+  /** Whether the job has more to show than the cell does, and no kernel sends it here. */
+  private _misses(cell: Cell, job: Job): boolean {
+    const future = cell.outputArea?.future;
+    if (!cell.model.outputs || (future && !this._done.has(future))) {
+      return false;
+    }
+    const outputs = cell.model.outputs.toJSON();
+    const over = OVER.has(job.state);
+    const shown = told(outputs);
+    const behind = shown?.job === job.id ? !over || shown.state !== job.state : !future && !over;
+    if (!behind || (!over && job.followed && hasWidget(outputs))) {
+      this._late.delete(cell);
+      return false;
+    }
+    // A kernel that lives tells of the end by itself, a little later.
+    return !over || this._waited(cell) > PATIENCE;
+  }
+
+  private _waited(cell: Cell): number {
+    const now = performance.now();
+    const since = this._late.get(cell) ?? now;
+    this._late.set(cell, since);
+    return now - since;
+  }
+
+  private _feed(cell: Cell, job: Job): void {
+    const writer = new Writer(cell.model.outputs!, job, stateWords);
+    const follower = this.follow(job.id, LATEST);
+    const future = cell.outputArea?.future ?? null;
+    this._feeds.set(cell, { job: job.id, follower, writer, future });
+    follower.came.connect((_, entries) => {
+      if (!cell.model.isDisposed) {
+        writer.write(entries);
+      }
+    });
+    follower.changed.connect(() => {
+      if (follower.ended) {
+        this._tell(cell);
+        this._end(cell);
+      }
+    });
+  }
+
+  /** Of a job that was lost no journal tells; and no cell may go on saying that it runs. */
+  private _tell(cell: Cell): void {
+    const { job: id, writer } = this._feeds.get(cell)!;
+    const job = this.model.status?.jobs.find(job => job.id === id);
+    if (job && OVER.has(job.state) && told(cell.model.outputs!.toJSON())?.state !== job.state) {
+      writer.say(job);
+    }
+  }
+
+  private _end(cell: Cell): void {
+    const feed = this._feeds.get(cell);
+    this._feeds.delete(cell);
+    // Not from within its own signal.
+    void Promise.resolve().then(() => feed?.follower.dispose());
+  }
+
+  private _feeds = new Map<Cell, Feed>();
+  private _late = new WeakMap<Cell, number>(); // since when it lacks a job's end
+  private _known = new WeakSet<Future>();
+  private _done = new WeakSet<Future>();
+}
+
+/** The last job of each cell. */
+function newest(jobs: Job[]): Map<string, Job> {
+  const found = new Map<string, Job>();
+  for (const job of jobs) {
+    const other = found.get(job.cell);
+    if (job.cell && (!other || other.created < job.created)) {
+      found.set(job.cell, job);
+    }
+  }
+  return found;
+}

@@ -1,0 +1,140 @@
+/** Writes journal entries as a cell's own outputs, as its kernel would have; pure, but for what it is given. */
+
+import { Entry } from '../words/schema';
+
+const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
+
+type Data = Record<string, unknown>;
+
+/** What a cell's model of outputs can do, and nothing else of it. */
+export interface Outputs {
+  length: number;
+  add(output: Data): number; // how many there are then
+  set(index: number, output: Data): void;
+  clear(wait?: boolean): void;
+}
+
+/** A job's state, and what is said with it. */
+export type Told = {
+  state: string;
+  reason: string;
+  device: string;
+};
+
+export class Writer {
+  constructor(
+    private outputs: Outputs,
+    private job: { id: string; name: string },
+    private words: (event: Told) => string
+  ) {}
+
+  write(entries: Entry[]): void {
+    if (!this._begun) {
+      this._begun = true;
+      this.outputs.clear(); // not before there is something to put in its place
+    }
+    for (const { event } of joined(entries)) {
+      this._write(event);
+    }
+  }
+
+  private _write(event: Entry['event']): void {
+    switch (event.kind) {
+      case 'text':
+        this.outputs.add({ output_type: 'stream', name: event.name, text: event.text });
+        break;
+      case 'display':
+        this._display(event);
+        break;
+      case 'result':
+        this.outputs.add({ ...bundle(event), output_type: 'execute_result', execution_count: null });
+        break;
+      case 'failure':
+        this.outputs.add({
+          output_type: 'error',
+          ename: event.ename,
+          evalue: event.evalue,
+          traceback: event.traceback
+        });
+        break;
+      case 'clear':
+        this.outputs.clear(Boolean(event.wait));
+        this._places.clear();
+        break;
+      case 'state':
+        this.say(event as unknown as Told);
+        break;
+      case 'gap':
+        this.outputs.add(quiet(`${event.missed} entries are gone: ${event.why}`));
+        break;
+    }
+  }
+
+  private _display(event: Entry['event']): void {
+    const transient = event.transient as { display_id?: string } | undefined;
+    this._put(transient?.display_id ?? '', { ...bundle(event), output_type: 'display_data' });
+  }
+
+  /** One line for the job's state, in its place; by its metadata it is known when the file is opened again. */
+  say(event: Told): void {
+    const line = quiet(`${this.job.name}: ${this.words(event)}`);
+    const metadata = { gpufit: { job: this.job.id, state: event.state } };
+    this._put('the state', { ...line, metadata });
+  }
+
+  private _put(name: string, output: Data): void {
+    const at = this._places.get(name);
+    if (name && at !== undefined) {
+      this.outputs.set(at, output);
+      return;
+    }
+    const count = this.outputs.add(output);
+    if (name) {
+      this._places.set(name, count - 1);
+    }
+  }
+
+  private _begun = false;
+  private _places = new Map<string, number>(); // of displays, by what they are called
+}
+
+/** With neighbouring texts of one stream as one: each is drawn as a whole. */
+export function joined(entries: Entry[]): Entry[] {
+  const found: Entry[] = [];
+  for (const entry of entries) {
+    const last = found[found.length - 1];
+    const { event } = entry;
+    if (event.kind === 'text' && last?.event.kind === 'text' && last.event.name === event.name) {
+      last.event = { ...last.event, text: `${last.event.text}${event.text}` };
+    } else {
+      found.push({ ...entry });
+    }
+  }
+  return found;
+}
+
+/** Whether a kernel's widget is among them: while that kernel lives, it shows what there is. */
+export function hasWidget(outputs: Data[]): boolean {
+  return outputs.some(({ data }) => WIDGET_VIEW in ((data ?? {}) as Data));
+}
+
+/** The job and the state that a saved output tells of, if it does. */
+export function told(outputs: Data[]): { job: string; state: string } | null {
+  for (const output of outputs) {
+    const { gpufit } = (output.metadata ?? {}) as { gpufit?: { job?: unknown; state?: unknown } };
+    if (typeof gpufit?.job === 'string' && typeof gpufit.state === 'string') {
+      return { job: gpufit.job, state: gpufit.state };
+    }
+  }
+  return null;
+}
+
+function bundle({ data, metadata }: Entry['event']): Data {
+  return { data, metadata: metadata ?? {} };
+}
+
+function quiet(text: string): Data {
+  const escaped = text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
+  const html = `<div style="opacity:.7;font-size:90%">${escaped}</div>`;
+  return { output_type: 'display_data', data: { 'text/plain': text, 'text/html': html }, metadata: {} };
+}

@@ -1,0 +1,87 @@
+/** A job's journal as a cell's outputs. */
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+
+import { hasWidget, told, Writer } from '../lib/cells/outputs.js';
+
+/** What JupyterLab's own model does, but for drawing. */
+class Outputs {
+  list = [{ output_type: 'stream', name: 'stdout', text: 'of before' }];
+  get length() {
+    return this.list.length;
+  }
+  add(output) {
+    const last = this.list.at(-1);
+    if (output.output_type === 'stream' && last?.name === output.name) {
+      last.text += output.text;
+    } else {
+      this.list.push({ ...output });
+    }
+    return this.length;
+  }
+  set(index, output) {
+    this.list[index] = output;
+  }
+  clear() {
+    this.list = [];
+  }
+}
+
+const text = (name, words) => ({ kind: 'text', name, text: words });
+const display = (id, words, update = false) => ({
+  kind: 'display',
+  data: { 'text/plain': words },
+  metadata: {},
+  transient: id ? { display_id: id } : {},
+  update
+});
+const state = (name, device = '') => ({ kind: 'state', state: name, reason: '', device });
+
+function written(...batches) {
+  const outputs = new Outputs();
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, event => `${event.state}${event.device}`);
+  for (const events of batches) {
+    writer.write(events.map((event, at) => ({ number: at, time: 0, event })));
+  }
+  return outputs.list.map(one => one.text ?? one.data?.['text/plain'] ?? one.ename);
+}
+
+test('nothing is taken away before there is something to show', () => {
+  assert.deepEqual(written(), ['of before']);
+  assert.deepEqual(written([text('stdout', 'a')]), ['a']);
+});
+
+test('texts are joined, and keep their order between the streams', () => {
+  const found = written([text('stdout', 'a'), text('stdout', 'b'), text('stderr', 'c')], [text('stdout', 'd')]);
+  assert.deepEqual(found, ['ab', 'c', 'd']);
+});
+
+test('the state has one line, in its place', () => {
+  const found = written([state('queued'), text('stdout', 'a')], [state('running', ' on cpu:0')], [state('done')]);
+  assert.deepEqual(found, ['bert: done', 'a']);
+});
+
+test('a display that changes stays where it is; one that is updated before it was seen comes', () => {
+  const events = [display('h', 'half'), text('stdout', 'a'), display('h', 'all', true), display('', 'x'), display('', 'y')];
+  assert.deepEqual(written(events), ['all', 'a', 'x', 'y']);
+  assert.deepEqual(written([display('h', 'all', true)]), ['all']);
+});
+
+test('after a clear, places are counted anew', () => {
+  const found = written([state('running'), display('h', 'half'), { kind: 'clear' }, display('h', 'all', true), state('done')]);
+  assert.deepEqual(found, ['all', 'bert: done']);
+});
+
+test('an error is one, and a result is one', () => {
+  const failure = { kind: 'failure', ename: 'ValueError', evalue: '', traceback: ['x'] };
+  assert.deepEqual(written([{ kind: 'result', data: { 'text/plain': '3' } }, failure]), ['3', 'ValueError']);
+});
+
+test('a saved output tells its job and state, and whether a widget shows more', () => {
+  const mark = { metadata: { gpufit: { job: 'j', state: 'running' } } };
+  assert.deepEqual(told([{ output_type: 'stream' }, mark]), { job: 'j', state: 'running' });
+  assert.equal(told([{ metadata: { gpufit: 'x' } }, {}]), null);
+  assert.equal(hasWidget([{ data: { 'application/vnd.jupyter.widget-view+json': {} } }]), true);
+  assert.equal(hasWidget([mark, {}]), false);
+});

@@ -1,0 +1,81 @@
+"""A cell has its job's output again: after a reload, a kernel's restart, a resume by the panel; its file, too."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from .conftest import Lab
+from .screen import button, command, job_card, open_panel
+from .training import KERNEL_IS_READY, end, run_all, runs, write_notebook
+
+
+@pytest.fixture
+def training(page: Page, lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A cell that blocks its kernel and trains; its name."""
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:14].strip("-")
+    write_notebook(lab, name)
+    try:
+        open_panel(page, lab, f"/tree/{name}.ipynb")
+        run_all(page)
+        runs(page, name)
+        yield name
+    finally:
+        end(lab, name)
+
+
+def output(page: Page) -> Locator:
+    """Of the cell that trains."""
+    return page.locator(".jp-NotebookPanel:visible .jp-CodeCell").nth(1).locator(".jp-Cell-outputArea")
+
+
+def test_reloaded_while_it_blocks(page: Page, lab: Lab, training: str) -> None:
+    expect(output(page)).to_contain_text("step 50\n")
+    page.goto("about:blank")
+
+    open_panel(page, lab, f"/tree/{training}.ipynb")
+
+    expect(output(page)).to_contain_text("step 50\n")  # what was written before, and what comes
+    expect(output(page)).to_contain_text(re.compile(r"step 100\n"))
+    end(lab, training)
+    expect(output(page)).to_contain_text("it had")
+    expect(output(page)).to_contain_text(f"{training}: done")
+    assert output(page).inner_text().count("step 50\n") == 1
+    command(page, "docmanager:save")
+    cell = json.loads((lab.home / f"{training}.ipynb").read_text())["cells"][1]
+    assert "it had" in json.dumps(cell["outputs"])
+
+
+def test_after_a_kernels_restart_and_a_resume_by_the_panel(page: Page, lab: Lab, training: str) -> None:
+    expect(output(page)).to_contain_text("step 50\n")
+    page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    page.evaluate(KERNEL_IS_READY)
+    expect(output(page)).to_contain_text("step 150\n")
+
+    button(page, f"Release {training}").click()
+    expect(job_card(page, training)).to_contain_text("released")
+    expect(output(page)).to_contain_text("released")
+    button(page, f"Resume {training}").click()
+    runs(page, training)
+    end(lab, training)
+
+    expect(output(page)).to_contain_text("it had")
+    expect(output(page)).to_contain_text(f"{training}: done")
+
+
+def test_ended_while_nobody_looked(page: Page, lab: Lab, training: str) -> None:
+    expect(output(page)).to_contain_text("step 50\n")
+    command(page, "docmanager:save")
+    page.goto("about:blank")
+    end(lab, training)
+    open_panel(page, lab)
+    expect(job_card(page, training)).to_contain_text("done")
+
+    open_panel(page, lab, f"/tree/{training}.ipynb")
+
+    expect(output(page)).to_contain_text("it had")
+    expect(output(page)).not_to_contain_text("running on")

@@ -1,0 +1,50 @@
+"""How a detached job's displays look in the widget that shows its output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipywidgets import Output
+
+from jupyter_gpufit.jobs.events import Clear, Display, Event, Text
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.notebook.saved import MOST, html_of
+from jupyter_gpufit.notebook.show import WidgetShow
+
+LINE = {"output_type": "stream", "text": "a line"}
+
+
+def bar(text: str, *, update: bool = True, name: str = "bar") -> Display:
+    return Display({"text/plain": text}, {}, {"display_id": name}, update)
+
+
+def shown(*events: Event) -> list[Any]:
+    output = Output()
+    show = WidgetShow(output, Job(id="x", name="x", source="", created=0.0, cwd="/"), set())
+    for event in events:
+        show(event)
+    return [one["data"]["text/plain"] if "data" in one else one["text"] for one in output.outputs]
+
+
+def test_a_display_that_changes_stays_in_its_place() -> None:
+    begun = bar("0 of 10", update=False)
+    assert shown(begun, Text("stdout", "loss 1\n"), bar("9 of 10"), Text("stdout", "loss 2\n"), bar("all"))[:2] == [
+        "all",
+        "loss 1\n",
+    ]
+    assert shown(begun, bar("another", name="b", update=False), bar("all")) == ["all", "another"]
+
+
+def test_what_was_cleared_away_comes_anew() -> None:
+    assert shown(bar("half", update=False), Clear(), bar("all")) == ["all"]
+
+
+def test_what_a_saved_file_has_of_it_is_what_was_left_on_the_screen() -> None:
+    picture = {"output_type": "display_data", "data": {"image/png": "AAAA", "text/plain": "<Figure>"}}
+    lines = {"output_type": "stream", "text": "0 %\r50 %\r9 %\nloss < 1\n"}
+    assert html_of([lines, picture]) == '<pre>9 %%\nloss &lt; 1\n</pre><img src="data:image/png;base64,AAAA">'
+
+
+def test_of_a_long_output_the_end_is_kept() -> None:
+    kept = html_of([{"output_type": "stream", "text": "x" * MOST + "the end"}, *[LINE] * 9])
+    assert kept.startswith("<pre>…</pre>") and kept.count("a line") == 9 and "the end" in kept and len(kept) < 2 * MOST
