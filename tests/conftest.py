@@ -37,6 +37,9 @@ pytest_plugins = [
 ]
 
 
+gc.disable()  # until all is collected
+
+
 def pytest_collection_finish() -> None:
     """All tests and what they import are here to stay: two million objects that nobody need look through again.
 
@@ -44,6 +47,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module")
