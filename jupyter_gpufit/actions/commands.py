@@ -140,6 +140,12 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         "--memory", type=_bytes, metavar="BYTES", help="claim this much, e.g. 12GiB (default: the estimate)"
     )
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
+    train.add_argument(
+        "--fit",
+        choices=("exact", "no"),
+        default=None,
+        help="where it fits on no device: run it otherwise, to the same bits (exact), or not (default: exact)",
+    )
     train.add_argument("--name", type=_name, help="what to call the job (default: after the notebook)")
     train.add_argument("-d", "--detach", action="store_true", help="return at once; the job goes on by itself")
     train.add_argument("--dry-run", action="store_true", help="say what would happen, and start nothing")

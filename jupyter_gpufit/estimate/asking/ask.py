@@ -10,6 +10,7 @@ from typing import Any
 from ...devices.card import Card
 from ...devices.cards import Context
 from ...devices.device import Kind as DeviceKind
+from ...fit.plan import Climbed, Limits, Plan
 from ..reckoning.report import Estimate
 from ..reckoning.timeline import Timeline
 
@@ -45,6 +46,8 @@ class Ask:
     steps: int = 2
     limit: float = 120.0  # seconds
     values: Mapping[str, int] = field(default_factory=dict)  # names that get another value
+    limits: Limits | None = None  # of the largest device, where a plan is wanted if it does not fit
+    ran_out: tuple[str, ...] = ()  # plans under which it ran out of memory there, by their words
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -53,9 +56,15 @@ class Ask:
     def decode(cls, line: bytes) -> Ask:
         record = json.loads(line)
         capability = tuple(record["card"]["capability"])
+        limits = record["limits"]
         return cls(
             **record
-            | {"card": Card(**record["card"] | {"capability": capability}), "context": Context(**record["context"])}
+            | {
+                "card": Card(**record["card"] | {"capability": capability}),
+                "context": Context(**record["context"]),
+                "limits": Limits(**limits) if limits else None,
+                "ran_out": tuple(record["ran_out"]),
+            }
         )
 
 
@@ -68,6 +77,9 @@ class TraceAnswer:
     failure: str = ""  # the user's own traceback, when the cell failed
     key: str = ""  # of this cell with these inputs, see learned.py
     unread: tuple[str, ...] = ()  # names of the asked values that nothing reads
+    climbed: Climbed | None = None  # where it does not fit as it is: the ladder
+    planned: Estimate | None = None  # under the plan that was found
+    lower: tuple[Plan, ...] = ()  # what is left if it runs out all the same
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -75,7 +87,7 @@ class TraceAnswer:
     @classmethod
     def decode(cls, line: bytes) -> TraceAnswer:
         record: dict[str, Any] = json.loads(line)
-        drawn = record["timeline"]
+        drawn, climbed, planned = record["timeline"], record["climbed"], record["planned"]
         timeline = Timeline(**drawn | {"moments": tuple(drawn["moments"])}) if drawn else None
         return cls(
             estimate=Estimate.from_record(record["estimate"]),
@@ -83,4 +95,7 @@ class TraceAnswer:
             failure=record["failure"],
             key=record["key"],
             unread=tuple(record["unread"]),
+            climbed=Climbed.from_record(climbed) if climbed else None,
+            planned=Estimate.from_record(planned) if planned else None,
+            lower=tuple(map(Plan.from_record, record["lower"])),
         )
