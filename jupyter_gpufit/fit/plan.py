@@ -18,7 +18,7 @@ AS_IT_IS = "as it is"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ModelPart:
     """A module of a model that was seen to run."""
 
     name: str  # for people: "model.blocks.3"
@@ -29,7 +29,7 @@ class Part:
     hands_on: int = 0  # bytes of what it returns
     why_not: str = ""  # why it must not run twice; empty: it may
 
-    def holds(self, other: Part) -> bool:
+    def holds(self, other: ModelPart) -> bool:
         """Whether the other is in it, or is it."""
         inside = not self.path or other.path == self.path or other.path.startswith(f"{self.path}.")
         return other.model == self.model and inside
@@ -39,7 +39,7 @@ class Part:
 class Facts:
     """What rungs choose by."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ModelPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedPlan:
     """What a trial run under a plan came to."""
 
     low: int = 0  # bytes: it will hardly run with less
@@ -102,22 +102,22 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Limits:
+class FitLimits:
     """What the largest device has."""
 
     usable: int  # bytes that a claim can have
     alone: int  # bytes for a job that has it to itself
 
-    def fits(self, tried: Tried) -> bool:
+    def fits(self, tried: TriedPlan) -> bool:
         return not tried.failure and tried.need is not None and tried.need <= self.usable
 
-    def may_fit(self, tried: Tried) -> bool:
+    def may_fit(self, tried: TriedPlan) -> bool:
         """With nobody beside it, and if its margin is not used up."""
         return not tried.failure and tried.low <= self.alone
 
 
 @dataclass(frozen=True)
-class Step:
+class RungVerdict:
     """What became of one rung."""
 
     name: str
@@ -133,7 +133,7 @@ class Step:
 class Climbed:
     """A ladder that was gone down until something fitted, or to its end."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[RungVerdict, ...]
     plan: Plan | None = None  # None: nothing fits
 
     def to_record(self) -> dict[str, Any]:
@@ -142,38 +142,38 @@ class Climbed:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Climbed:
         plan = record["plan"]
-        return cls(tuple(Step(**step) for step in record["steps"]), Plan.from_record(plan) if plan else None)
+        return cls(tuple(RungVerdict(**step) for step in record["steps"]), Plan.from_record(plan) if plan else None)
 
 
-Climb = Generator[Plan, Tried, Climbed]
+Climb = Generator[Plan, TriedPlan, Climbed]
 
 
-def climb(facts: Facts, plain: Tried, limits: Limits, rungs: Sequence[Rung]) -> Climb:
+def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Rung]) -> Climb:
     """Yield the plans of which a trial run is wanted; return the cheapest that fits."""
-    steps = [Step("", AS_IT_IS, plain.need, 1.0, True, False, _too_much(plain, limits))]
-    below = Plan()
+    steps = [RungVerdict("", AS_IT_IS, plain.need, 1.0, True, False, _too_much(plain, limits))]
+    below, last = Plan(), plain
     for rung in rungs:
         notches = rung.notches(facts)
         if not notches:
-            steps.append(Step(rung.NAME, rung.NAME, None, 1.0, rung.EXACT, False, rung.why_not(facts)))
+            steps.append(RungVerdict(rung.NAME, rung.NAME, None, 1.0, rung.EXACT, False, rung.why_not(facts)))
             continue
-        found, tried = yield from _notch(below, rung, notches, limits)
+        found, tried = yield from _notch(below, last, rung, notches, limits)
         fits = limits.fits(tried) or limits.may_fit(tried)
         why = "" if fits else _too_much(tried, limits)
-        steps.append(Step(rung.NAME, found.words, tried.need, tried.slower, found.exact, fits, why))
+        steps.append(RungVerdict(rung.NAME, found.words, tried.need, tried.slower, found.exact, fits, why))
         if fits:
             return Climbed(tuple(steps), found)
         if not tried.failure:
-            below = found
+            below, last = found, tried
     return Climbed(tuple(steps))
 
 
 def _notch(
-    below: Plan, rung: Rung, notches: Sequence[Notch], limits: Limits
-) -> Generator[Plan, Tried, tuple[Plan, Tried]]:
+    below: Plan, without: TriedPlan, rung: Rung, notches: Sequence[Notch], limits: FitLimits
+) -> Generator[Plan, TriedPlan, tuple[Plan, TriedPlan]]:
     """The first notch that is enough, or else the last."""
 
-    def plan(at: int, tried: Tried | None = None) -> Plan:
+    def plan(at: int, tried: TriedPlan | None = None) -> Plan:
         made = below.under(rung, notches[at])
         return Plan(made.parts, made.words, tried.slower if tried else made.slower, made.exact)
 
@@ -181,7 +181,7 @@ def _notch(
     best = yield plan(high)
     if not limits.fits(best):
         return plan(high, best), best  # if it may fit all the same, then with the most that can be done
-    low, too_much = -1, None
+    low, too_much = -1, without
     for _ in range(MOST_TRIALS - 1):
         if high - low <= 1:
             break
@@ -194,12 +194,12 @@ def _notch(
     return plan(high, best), best
 
 
-def _between(low: int, too_much: Tried | None, high: int, best: Tried, limits: Limits) -> int:
+def _between(low: int, too_much: TriedPlan, high: int, best: TriedPlan, limits: FitLimits) -> int:
     """Where on a straight line between two notches the limit lies; where that is not known, in their middle."""
-    if too_much is None or too_much.failure or too_much.need is None or best.need is None:
+    if too_much.failure or too_much.need is None or best.need is None:
         return (low + high) // 2
     width = max(1, too_much.need - best.need)
-    at = high - round((high - low) * (limits.usable - best.need) / width)
+    at = high - (high - low) * (limits.usable - best.need) // width
     return min(max(at, low + 1), high - 1)
 
 
@@ -225,7 +225,7 @@ def lower(facts: Facts, plan: Plan, rungs: Sequence[Rung]) -> tuple[Plan, ...]:
     return tuple(found)
 
 
-def _too_much(tried: Tried, limits: Limits) -> str:
+def _too_much(tried: TriedPlan, limits: FitLimits) -> str:
     if tried.failure:
         return f"its trial run failed: {tried.failure}"
     least = tried.need if tried.need is not None else tried.low

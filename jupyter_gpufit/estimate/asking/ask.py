@@ -10,7 +10,7 @@ from typing import Any
 from ...devices.card import Card
 from ...devices.cards import Context
 from ...devices.device import Kind as DeviceKind
-from ...fit.plan import Climbed, Limits, Plan
+from ...fit.plan import MOST_TRIALS, Climbed, FitLimits, Plan
 from ..reckoning.report import Estimate
 from ..reckoning.timeline import Timeline
 
@@ -46,8 +46,13 @@ class Ask:
     steps: int = 2
     limit: float = 120.0  # seconds
     values: Mapping[str, int] = field(default_factory=dict)  # names that get another value
-    limits: Limits | None = None  # of the largest device, where a plan is wanted if it does not fit
+    limits: FitLimits | None = None  # of the largest device, where a plan is wanted if it does not fit
     ran_out: tuple[str, ...] = ()  # plans under which it ran out of memory there, by their words
+
+    @property
+    def patience(self) -> float:
+        """Seconds that it may take: one trial run, and with a ladder the first of each rung and those of as long."""
+        return self.limit * (MOST_TRIALS + 1 if self.limits else 1)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -62,7 +67,7 @@ class Ask:
             | {
                 "card": Card(**record["card"] | {"capability": capability}),
                 "context": Context(**record["context"]),
-                "limits": Limits(**limits) if limits else None,
+                "limits": FitLimits(**limits) if limits else None,
                 "ran_out": tuple(record["ran_out"]),
             }
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...fit.ladder import RUNGS
-from ...fit.plan import AS_IT_IS, Facts, Plan, Tried, climb, lower
+from ...fit.plan import AS_IT_IS, Facts, Plan, TriedPlan, climb, lower
 from ..reckoning.on_slot import on_slot
 from .ask import Ask, TraceAnswer
 
@@ -16,7 +16,7 @@ NO_TIME = "no time was left for its trial run"
 
 
 @dataclass(frozen=True)
-class Trial:
+class PlanTrial:
     """One trial run."""
 
     answer: TraceAnswer
@@ -24,7 +24,7 @@ class Trial:
     why_useless: str = ""  # why nothing follows from it
 
 
-def climbed(ask: Ask, trial: Callable[[Plan], Trial]) -> TraceAnswer:
+def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
     """The cell as it is and, where that does not fit within the limits, the cheapest plan that does."""
     plain = trial(Plan())
     if ask.limits is None or plain.why_useless or plain.answer.estimate.how != "trace":
@@ -34,7 +34,7 @@ def climbed(ask: Ask, trial: Callable[[Plan], Trial]) -> TraceAnswer:
         return replace(plain.answer, lower=lower(plain.facts, Plan(), RUNGS))
     began, tried = time.monotonic(), {AS_IT_IS: plain}
     climbing = climb(plain.facts, as_it_is, ask.limits, RUNGS)
-    found: Tried | None = None
+    found: TriedPlan | None = None
     while True:
         try:
             plan = climbing.send(found) if found else next(climbing)
@@ -42,9 +42,9 @@ def climbed(ask: Ask, trial: Callable[[Plan], Trial]) -> TraceAnswer:
             result = end.value
             break
         if plan.words in ask.ran_out:
-            found = Tried(failure=RAN_OUT)
+            found = TriedPlan(failure=RAN_OUT)
         elif len(tried) > 1 and time.monotonic() - began > ask.limit:
-            found = Tried(failure=NO_TIME)  # what was found by then is used
+            found = TriedPlan(failure=NO_TIME)  # what was found by then is used
         else:
             tried[plan.words] = one = trial(plan)
             found = _tried(ask, one, plan)
@@ -52,14 +52,14 @@ def climbed(ask: Ask, trial: Callable[[Plan], Trial]) -> TraceAnswer:
         return replace(plain.answer, climbed=result)
     planned = tried[result.plan.words].answer
     left = lower(plain.facts, result.plan, RUNGS)
-    return replace(plain.answer, climbed=result, planned=planned.estimate, timeline=planned.timeline, lower=left)
+    return replace(plain.answer, climbed=result, planned=planned.estimate, lower=left)
 
 
-def _tried(ask: Ask, trial: Trial, plan: Plan) -> Tried:
+def _tried(ask: Ask, trial: PlanTrial, plan: Plan) -> TriedPlan:
     estimate = trial.answer.estimate
     if plan.words in ask.ran_out:
-        return Tried(low=max(estimate.low, ask.limits.alone + 1) if ask.limits else 0, need=estimate.need)
+        return TriedPlan(low=max(estimate.low, ask.limits.alone + 1) if ask.limits else 0, need=estimate.need)
     if trial.why_useless:
-        return Tried(failure=trial.why_useless)
+        return TriedPlan(failure=trial.why_useless)
     estimate = on_slot(estimate) if ask.kind == "slot" else estimate
-    return Tried(estimate.low, estimate.need, estimate.slower)
+    return TriedPlan(estimate.low, estimate.need, estimate.slower)

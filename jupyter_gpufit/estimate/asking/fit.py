@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...devices.device import Device
-from ...fit.plan import Climbed, Limits, Plan, Step
+from ...fit.plan import Climbed, FitLimits, Plan, RungVerdict
 from ...lab.place import Space
 from ...units import format_bytes
 from ..reckoning.verdict import usable_alone
@@ -42,12 +42,12 @@ class Fit:
         return replace(self, plan=plan, lower=self.lower[1:], why="")
 
 
-def limits_of(devices: Sequence[Device]) -> Limits | None:
+def limits_of(devices: Sequence[Device]) -> FitLimits | None:
     """Of the largest among them."""
     spaces = [Space(device) for device in devices if not device.problem]
     if not spaces:
         return None
-    return Limits(max(space.usable for space in spaces), max(map(usable_alone, spaces)))
+    return FitLimits(max(space.usable for space in spaces), max(map(usable_alone, spaces)))
 
 
 def fit_of(answer: TraceAnswer) -> Fit:
@@ -74,5 +74,5 @@ def nothing_does(climbed: Climbed) -> str:
     return "; ".join([first.why, *map(_refused, others)])
 
 
-def _refused(step: Step) -> str:
+def _refused(step: RungVerdict) -> str:
     return f"{step.words}: {step.why}"

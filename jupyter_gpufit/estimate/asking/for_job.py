@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ...devices.cards import remember_context, sheet_of
 from ...devices.device import Device, Kind
-from ...fit.plan import AS_IT_IS, Limits
+from ...fit.plan import AS_IT_IS, FitLimits
 from ...graph.memory import GraphMemory
 from ...graph.wire import split
 from ...jobs.job import Job, Options
@@ -130,7 +130,7 @@ def _may_train(cell: Cell, limit: float, stop: int | None) -> bool:
 
 
 def _estimate(
-    cell: Cell, target: EstimateTarget, settings: Settings, limits: Limits | None, stop: int | None
+    cell: Cell, target: EstimateTarget, settings: Settings, limits: FitLimits | None, stop: int | None
 ) -> Estimated:
     """As the cell is, or under the plan by which it fits."""
     card, context = target.card, target.context

@@ -28,7 +28,7 @@ from ..tracing.closed import CountedBytes, count, estimate_without_trace
 from ..tracing.swept import put
 from ..tracing.trace import trace_cell
 from .ask import Ask, TraceAnswer
-from .climb import Trial, climbed
+from .climb import PlanTrial, climbed
 from .sweep import with_values
 
 Namespace = dict[str, object]
@@ -47,10 +47,10 @@ def look(
     """
     source = with_values(source, ask.values) if ask.values else source
 
-    def trial(plan: Plan) -> Trial:
+    def trial(plan: Plan) -> PlanTrial:
         counting = _Counting(open_namespace, source, ask.values, was)
         trace = trace_cell(source, counting, ask.card, steps=ask.steps, limit=ask.limit, stop=stop, plan=plan)
-        return Trial(_answered(ask, trace, counting), facts_of(trace), _why_useless(trace))
+        return PlanTrial(_answered(ask, trace, counting), facts_of(trace), _why_useless(trace))
 
     return climbed(ask, trial)
 

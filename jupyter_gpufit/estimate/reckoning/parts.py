@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...fit.plan import Facts, Part
+from ...fit.plan import Facts, ModelPart
 from .record import Trace
 
 
 def facts_of(trace: Trace) -> Facts:
     """Bytes are those at the moment when most of them are kept."""
     kept = _with_all_around(_kept(trace))
-    found: dict[tuple[str, str], Part] = {}
+    found: dict[tuple[str, str], ModelPart] = {}
     for seen in trace.modules:
         key = seen.model, seen.path
-        one = Part(
+        one = ModelPart(
             name=seen.name or seen.path,
             model=seen.model,
             path=seen.path,
@@ -31,8 +31,8 @@ def facts_of(trace: Trace) -> Facts:
     return Facts(tuple(found.values()))
 
 
-def _together(one: Part, other: Part) -> Part:
-    return Part(
+def _together(one: ModelPart, other: ModelPart) -> ModelPart:
+    return ModelPart(
         name=one.name,
         model=one.model,
         path=one.path,

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..plan import Part
+from ..plan import ModelPart
 
 _LEAST_GAIN = 0.01  # of all that is kept; a block that saves less is not worth its time
 _MOST_SIZES = 64  # that are tried
 
 
-def blocks_of(parts: Sequence[Part]) -> list[Part]:
+def blocks_of(parts: Sequence[ModelPart]) -> list[ModelPart]:
     """The best cut, in the order in which they run; empty: none saves anything."""
     every = sum(part.kept for part in parts if not part.path)
-    best: list[Part] = []
+    best: list[ModelPart] = []
     least = every
     for size in _sizes(parts):
         blocks = list(_cut(parts, size, every))
@@ -28,19 +28,19 @@ def blocks_of(parts: Sequence[Part]) -> list[Part]:
     return sorted(best, key=lambda part: part.order)
 
 
-def _gain(part: Part) -> int:
+def _gain(part: ModelPart) -> int:
     return part.kept - part.hands_on
 
 
-def _sizes(parts: Sequence[Part]) -> list[int]:
+def _sizes(parts: Sequence[ModelPart]) -> list[int]:
     sizes = sorted({part.kept for part in parts if part.kept})
     return sizes[:: -(-len(sizes) // _MOST_SIZES)] if sizes else []
 
 
-def _cut(parts: Sequence[Part], size: int, every: int) -> Iterator[Part]:
+def _cut(parts: Sequence[ModelPart], size: int, every: int) -> Iterator[ModelPart]:
     """The outermost modules that keep so much at the most and may run twice, with all that is in them."""
     barred = [part for part in parts if part.why_not]
-    taken: list[Part] = []
+    taken: list[ModelPart] = []
     for part in sorted(parts, key=lambda part: (part.model, part.path.count("."), part.path)):
         fits = part.path and part.kept <= size and _gain(part) > _LEAST_GAIN * every
         if not fits or any(part.holds(other) for other in barred) or any(block.holds(part) for block in taken):
