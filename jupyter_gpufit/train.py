@@ -90,8 +90,7 @@ async def train(job: Job, machine: Machine, report: Report) -> Finished | Releas
     report(StateChange("queued", needed.reason))
     while True:
         async with machine.claim(job, needed, report) as granted:
-            on = ", ".join(device.label for device in granted.devices)
-            report(StateChange("running", needed.plan, device=on))
+            report(StateChange("running", device=", ".join(device.label for device in granted.devices)))
             outcome = await machine.run(job, granted)
         if isinstance(outcome, Finished | Released):
             return outcome

@@ -11,4 +11,3 @@ class Needed:
 
     memory: int | None  # bytes on one device; None: the whole device
     reason: str  # where the number comes from
-    plan: str = ""  # how it is made to fit, in words; empty: it runs as it is

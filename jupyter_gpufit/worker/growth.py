@@ -84,7 +84,7 @@ class Growth:
         had = format_bytes(training.granted.bytes)
         result = "the same result to the bit" if plan.exact else "a result that differs by rounding"
         return Outgrown(
-            Needed(None, f"needs a whole device, by {plan.words}: {had} were too little {_as(fit.said)}", plan.words),
+            Needed(None, f"needs a whole device, by {plan.words}: {had} were too little {_as(fit.said)}"),
             f"{self.job.name} ran out of memory on all of {device} ({had}). It goes on {where}, by {plan.words}:"
             f" slower, {result}. What follows may repeat lines from above.",
             lowered=True,

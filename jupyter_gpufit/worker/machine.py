@@ -92,15 +92,14 @@ class WorkerMachine:
 
     async def estimate(self, job: Job) -> Needed:
         training = self.training
-        plan = training.fit.said
         if training.handover.why:
-            return Needed(training.handover.needed, training.handover.why, plan)
+            return Needed(training.handover.needed, training.handover.why)
         if (asked := for_job.asked_for(job.options, training.settings)) is not None:
             return asked
         if training.handover.resumes and training.handover.needed is not None:
-            return Needed(training.handover.needed, "claims as much as before", plan)
+            return Needed(training.handover.needed, "claims as much as before")
         if training.handover.resumes:
-            return Needed(None, for_job.WHOLE, plan)
+            return Needed(None, for_job.WHOLE)
         devices = for_job.allowed_for(job, await training.look())
         check_trusted(training.paths.graph)
         cell = for_job.Cell(self._source(job), training.paths.graph.read_bytes(), training.memory)
@@ -222,7 +221,8 @@ class WorkerMachine:
                 self._pack_result()
                 training.ended = _finished(left)
             took = training.meter.took
-            for_job.learn_from(job, key, self._estimated, granted, left, took, training.settings, training.fit)
+            fit = training.fit if training.handover.fit else None  # none: its user said what it claims
+            for_job.learn_from(job, key, self._estimated, granted, left, took, training.settings, fit)
         training.output.flush()
         return growth.outcome or _finished(left)
 

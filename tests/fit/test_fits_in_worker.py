@@ -43,7 +43,7 @@ seen = []
 """
 CELL = """
 device = 'cuda' if torch.cuda.is_available() else 'cpu'; net = net.to(device)
-for i in range(4):
+for i in range(5):
     loss = net(torch.randn({rows}, 16).to(device)).square().mean()
     opt.zero_grad(); loss.backward(); opt.step(); seen.append(loss.item()); print('step', i)
     {more}
@@ -62,10 +62,10 @@ def test_it_trains_by_recomputing_and_goes_on_so_from_a_checkpoint(
 ) -> None:
     hold = home / "go-on"
     notebook.check(SET_UP)
-    more = f"while i == 1 and not os.path.exists({str(hold)!r}): time.sleep(0.02)"
+    more = f"while i == 2 and not os.path.exists({str(hold)!r}): time.sleep(0.02)"
     cell = CELL.format(rows=5 << 15, more=more)
     sent = notebook.send("%%gpufit train --name large\n" + cell)
-    began = notebook.until(sent, "step 1").shown
+    began = notebook.until(sent, "step 2").shown
     running = jobs(env)["large"]
     assert gpufit(env, "checkpoint", "large").returncode == 0
     assert gpufit(env, "release", "large").returncode == 0
@@ -75,7 +75,7 @@ def test_it_trains_by_recomputing_and_goes_on_so_from_a_checkpoint(
     assert "recomputing" in json.dumps(running), running
     hold.touch()
     resumed = notebook.run("%gpufit resume large")
-    assert resumed.ok and "step 3" in resumed.stdout, resumed
+    assert resumed.ok and "step 4" in resumed.stdout, resumed
     as_one_cell(notebook, cell)
 
 

@@ -158,10 +158,9 @@ def _nothing(target: EstimateTarget) -> Estimated:
 def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
     """What to claim, under which plan, and why; pure."""
     needed = _claim_of(found, devices)
-    if not isinstance(found, Estimated):
-        return needed
-    why = found.fit.why
-    return replace(needed, reason=f"{why}; {needed.reason}" if why else needed.reason, plan=found.fit.said)
+    if isinstance(found, Estimated) and (why := found.fit.why):
+        return replace(needed, reason=f"{why}; {needed.reason}")
+    return needed
 
 
 def _claim_of(found: Found, devices: Sequence[Device]) -> Needed:
