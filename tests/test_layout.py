@@ -22,7 +22,7 @@ FLOORS = (  # from the ground up
     {"system"},
     {"devices"},
     {"graph", "program", "cuda"},
-    {"surroundings"},
+    {"surroundings", "models"},
     {"jobs"},
     {"suspend"},
     {"lab", "checkpoint", "engine"},
@@ -42,6 +42,7 @@ TORCH = (
     "surroundings",
     "snapshot",
     "estimate.tracing",
+    "models.export",
     "worker",
     "notebook.cuda",  # which enters a torch that is loaded
     "examine.user.torch_says",
