@@ -22,7 +22,7 @@ FLOORS = (  # from the ground up
     {"system"},
     {"devices"},
     {"graph", "program", "cuda"},
-    {"surroundings", "fit"},
+    {"surroundings", "fit", "models"},
     {"jobs"},
     {"suspend"},
     {"lab", "checkpoint", "engine"},
@@ -44,6 +44,7 @@ TORCH = (
     "fit.seen",
     "snapshot",
     "estimate.tracing",
+    "models.export",
     "worker",
     "notebook.cuda",  # which enters a torch that is loaded
     "examine.user.torch_says",
