@@ -31,6 +31,7 @@ class Settings:
     kernel_cuda: str = "stand-in"  # what `cuda` is in a notebook's own process: "stand-in" holds no device, or "real"
     widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"
     checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
+    fit: str = "exact"  # what a cell that fits nowhere may be made to fit by: "exact", or "no": by nothing
     driver_suspend: bool = False  # keep a released job's process, suspended by the driver, where that can be
 
 
@@ -75,7 +76,11 @@ def _read_bool(value: object) -> bool:
 
 
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
-_CHOICES = {"kernel_cuda": ("stand-in", "real"), "spare_worker": ("auto", "always", "never")}
+_CHOICES = {
+    "kernel_cuda": ("stand-in", "real"),
+    "spare_worker": ("auto", "always", "never"),
+    "fit": ("exact", "no"),
+}
 _FORMER = {"spare_worker": dict.fromkeys(_YES, "always") | dict.fromkeys(_NO, "never")}  # as it was written once
 _READ: dict[type, Callable[[object], Any]] = {
     str: str,

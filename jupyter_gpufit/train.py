@@ -47,10 +47,11 @@ class Moved:
 
 @dataclass(frozen=True)
 class Outgrown:
-    """The job ran out of a claim that was only a guess; it leaves, and goes on with a larger one."""
+    """The job ran out of a claim that was only a guess, or of its device; it goes on with more, or by a plan."""
 
     needed: Needed
     words: str  # what is said of it
+    lowered: bool = False  # under the next plan of its ladder
 
 
 Outcome: TypeAlias = Finished | Released | Moved | Outgrown

@@ -140,18 +140,25 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         "--memory", type=_bytes, metavar="BYTES", help="claim this much, e.g. 12GiB (default: the estimate)"
     )
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
+    train.add_argument(
+        "--fit",
+        choices=("exact", "no"),
+        default=None,
+        help="where it fits on no device: run it otherwise, to the same bits (exact), or not (default: exact)",
+    )
     train.add_argument("--name", type=_name, help="what to call the job (default: after the notebook)")
     train.add_argument("-d", "--detach", action="store_true", help="return at once; the job goes on by itself")
     train.add_argument("--dry-run", action="store_true", help="say what would happen, and start nothing")
 
     estimate = verb("estimate", "Say how much memory the cell below, or a script, will need; no device is touched.")
-    estimate.usage = "gpufit estimate [SCRIPT] [--on CARD] [--steps N] [--sweep NAME=8,16] [--json] [-- ARGUMENTS ...]"
+    estimate.usage = "gpufit estimate [SCRIPT] [--on CARD] [--steps N] [--sweep NAME=8,16] [--fit no] [--json] [-- ...]"
     estimate.add_argument("script", metavar="SCRIPT", nargs="?", default="", help="a script (only in a terminal)")
     estimate.add_argument("--on", default="", metavar="CARD", help='a type of GPU, e.g. "NVIDIA A100-SXM4-40GB"')
     estimate.add_argument("--steps", type=_steps, default=2, metavar="N", help="optimizer steps to watch (default: 2)")
     several = estimate.add_mutually_exclusive_group()
     several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
     several.add_argument("--max-batch", type=_identifier, metavar="NAME", help="find its largest that fits")
+    estimate.add_argument("--fit", choices=("exact", "no"), default=None, help="also how it would fit (default: exact)")
     estimate.add_argument("--json", action="store_true", help="as JSON: need, low, high, by_kind, reasons and more")
 
     run = verb("run", "Run a command on the device where it fits, when its turn has come (only in a terminal).")

@@ -51,6 +51,14 @@ GpufitError
 │   ├── TakenOver              a later worker has the job: an older one publishes nothing
 │   ├── CheckpointBroken       a checkpoint that is not what was written
 │   └── WouldOverwrite         somebody else has written to a file that the training changes in place
+├── DeployError
+│   ├── ModelRefused           a file that is no model, or one that cannot be run here
+│   ├── NoRuntime              a package that runs models is missing, or two are in each other's way
+│   ├── ExportFailed           a module that cannot be made an ONNX model
+│   ├── BadCall                an input of another name, type or shape than the model's
+│   ├── QueueFull              more requests than a deployed model keeps waiting
+│   ├── CallFailed             the model itself failed, or its process ended, in the middle of a call
+│   └── NotServing             a deployed model that does not run now
 ├── NoEstimate             the process that estimates failed
 ├── StorageError           a directory of ours cannot be written
 └── DeviceError
@@ -75,6 +83,7 @@ from .cells import (
     cell_failure,
 )
 from .checkpoints import CannotSave, CheckpointBroken, CheckpointError, NotHere, NotSaved, TakenOver, WouldOverwrite
+from .deploy import BadCall, CallFailed, DeployError, ExportFailed, ModelRefused, NoRuntime, NotServing, QueueFull
 from .devices import DeviceError, DeviceUnreadable, NeverFits, NoDevice, NoSuchCard, NoSuchDevice, NotOnASlot
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
 from .jobs import (
@@ -102,9 +111,11 @@ from .lab import CannotInit, ClaimGone, LabBusy, LabError, LabUnsound, NotRoot
 from .workers import CannotArrive, CannotSuspend, PathTooLong, Unreachable, WorkerDied, WorkerError
 
 __all__ = [
+    "BadCall",
     "BadOption",
     "BadQuantity",
     "BadSetting",
+    "CallFailed",
     "CannotArrive",
     "CannotGoOn",
     "CannotInit",
@@ -119,9 +130,11 @@ __all__ = [
     "CheckpointError",
     "ClaimGone",
     "CommandError",
+    "DeployError",
     "DeviceError",
     "DeviceUnreadable",
     "EndedFirst",
+    "ExportFailed",
     "GpufitError",
     "HasEnded",
     "IsACommand",
@@ -132,12 +145,14 @@ __all__ = [
     "LabUnsound",
     "LeavesAlready",
     "MagicInCell",
+    "ModelRefused",
     "NameNotDefined",
     "NeverFits",
     "NoDevice",
     "NoEstimate",
     "NoJobMeant",
     "NoRoomToTravel",
+    "NoRuntime",
     "NoSuchCard",
     "NoSuchCommand",
     "NoSuchDevice",
@@ -150,9 +165,11 @@ __all__ = [
     "NotResumable",
     "NotRoot",
     "NotSaved",
+    "NotServing",
     "NotYourJob",
     "NotYours",
     "PathTooLong",
+    "QueueFull",
     "SeveralMeant",
     "StorageError",
     "TakenOver",

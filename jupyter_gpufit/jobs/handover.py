@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..system.files import write_durably
 from ..system.foreign import known, parsed_record
@@ -47,6 +47,7 @@ class Handover:
     gpu: str = ""  # of a resume: another device than the job was started for
     needed: int | None = None  # bytes to claim, as estimated or said; None: the whole device
     foreseen: int | None = None  # bytes that its cell was estimated to need
+    fit: dict[str, Any] | None = None  # the plan under which it runs, see estimate/asking/fit.py
     why: str = ""  # of a resume: where that comes from
     outgrew: int = 0  # bytes that turned out too few
     asked: int | None = None  # of a resume: what its user said it needs, in bytes

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..devices.device import Device
 from ..errors import LabUnsound, StorageError
 from ..settings import Settings
+from ..system.users import others_have_accounts
 
 SHARED = Path("/run/gpufit")
 MUTEX = "mutex"
@@ -31,6 +34,11 @@ class Lab:
     path: Path
     shared: bool
     remark: str = ""  # what the user must know about it
+
+    def remark_on(self, devices: Iterable[Device]) -> str:
+        """The same, where it matters: nothing of a lab of their own where there is no GPU, or nobody, to share."""
+        shares = any(device.kind == "gpu" for device in devices) and others_have_accounts()
+        return self.remark if shares else ""
 
 
 def open_lab(settings: Settings) -> Lab:

@@ -12,7 +12,6 @@ import anyio
 
 from ..devices.device import Device
 from ..errors import ClaimGone, DeviceError
-from ..system.users import others_have_accounts
 from .directory import Lab
 from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
@@ -40,8 +39,8 @@ class Granted:
 
     @property
     def remark(self) -> str:
-        """What its holder must know of the lab; nothing of a lab of their own where there is nothing to share."""
-        return self.lab.remark if self.devices[0].kind == "gpu" and others_have_accounts() else ""
+        """What its holder must know of the lab."""
+        return self.lab.remark_on(self.devices)
 
     def mark(self) -> None:
         """Note the use so far; to be called every few minutes, so that a killed job's time is counted, too."""

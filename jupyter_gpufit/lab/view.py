@@ -73,7 +73,7 @@ class LabReader:
             ),
             rooms=rooms(spaces, snapshot.claims),
             held_back=held_back(queue, spaces, snapshot.claims),
-            remarks=_remarks(self.lab, policy, snapshot),
+            remarks=_remarks(self.lab.remark_on(devices), policy, snapshot, self.lab.path),
         )
 
 
@@ -82,9 +82,9 @@ def view_lab(lab: Lab, devices: Sequence[Device]) -> LabView:
     return LabReader(lab).view(devices)
 
 
-def _remarks(lab: Lab, policy: Policy, snapshot: LedgerLook) -> tuple[str, ...]:
-    strange = [strange_words(lab.path, files) for files in by_user(snapshot.strange)]
-    return tuple(remark for remark in (lab.remark, policy.warning, *strange) if remark)
+def _remarks(private: str, policy: Policy, snapshot: LedgerLook, place: Path) -> tuple[str, ...]:
+    strange = [strange_words(place, files) for files in by_user(snapshot.strange)]
+    return tuple(remark for remark in (private, policy.warning, *strange) if remark)
 
 
 def by_user(found: Sequence[Strange]) -> list[list[Strange]]:

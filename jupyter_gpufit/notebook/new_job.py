@@ -29,7 +29,7 @@ def new_job(shell: InteractiveShell, settings: Settings, options: argparse.Names
         name=name,
         source=cell,
         magic_line=f"%%gpufit {line}",
-        options=Options(gpu=options.gpu, memory=options.memory, exclusive=options.exclusive),
+        options=Options(gpu=options.gpu, memory=options.memory, exclusive=options.exclusive, fit=options.fit or ""),
         created=time.time(),
         cwd=os.getcwd(),
         notebook=notebook,

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -164,7 +165,8 @@ class Notebook:
         was = {wish.name: now} if type(now) is int else {}
         with shipped.shipped(source, pack(self.shell, read_cell(self.shell, cell)), was) as (program, descriptors):
             async with _unless(interrupts, "the estimate was interrupted"):
-                await session.estimate(program, wish, self.settings, told, descriptors)
+                settings = replace(self.settings, fit=options.fit or self.settings.fit)
+                await session.estimate(program, wish, settings, told, descriptors)
         if options.json:
             self._say(show.json_of(all_told))
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import anyio
 
@@ -79,6 +80,7 @@ def _estimate(options: argparse.Namespace, settings: Settings) -> None:
             _print(show.terminal(one))
 
     try:
+        settings = replace(settings, fit=options.fit or settings.fit)
         anyio.run(session.estimate, program, wish, settings, told)
     finally:
         if options.json and all_told:

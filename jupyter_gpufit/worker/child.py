@@ -16,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,7 +25,7 @@ import anyio
 from ..actions.stop import is_being_stopped
 from ..errors import GpufitError, LeavesAlready, NotNow, first_of
 from ..estimate.tracing.trace import import_what_traces
-from ..jobs.events import CouldNotSave, Failure, Note, Saved
+from ..jobs.events import CouldNotSave, Failure, Note, Saved, StateChange
 from ..jobs.handover import KEPT, Handover, kept, receive
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths, socket_path
@@ -248,6 +248,8 @@ class Worker:
         self.training.life, effects = after(self.training.life, event)
         for effect in effects:
             match effect:
+                case Tell(StateChange("running", "") as change):
+                    self.account.report(replace(change, reason=self.training.fit.said))
                 case Tell(change):
                     self.account.report(change)
                 case Interrupt():

@@ -1,4 +1,4 @@
-"""A job that ran out of a claim which we had guessed goes on by itself with a larger one.
+"""A job that ran out of a claim which we had guessed goes on by itself with a larger one, or else by another plan.
 
 From its newest checkpoint; where it has none yet, from its start, if the bytes it was given are still what they were:
 a cell that trains host tensors in place has nothing to begin again with. A number of the user's own is a limit that
@@ -18,6 +18,7 @@ import xxhash
 from ..checkpoint.files import newest_listed
 from ..devices.device import Device
 from ..estimate.asking.for_job import ran_out
+from ..estimate.need import Needed
 from ..estimate.reckoning.for_resume import larger
 from ..graph import GraphMemory
 from ..graph.wire import split
@@ -59,18 +60,35 @@ class Growth:
 
     def takes(self, error: BaseException) -> bool:
         """Whether this error ends only the run, and not the job."""
-        if self.claimed is None or not ran_out(error) or not (where := self.goes_on_from()):
+        if not ran_out(error) or self.is_users_own or not (where := self.goes_on_from()):
             return False
-        needed = larger(self.claimed, self.devices)
-        if needed is None:
-            return False
+        needed = larger(self.claimed, self.devices) if self.claimed is not None else None
+        self.outcome = self._larger(needed, where) if needed is not None else self._lower(where)
+        return self.outcome is not None
+
+    def _larger(self, needed: Needed, where: str) -> Outgrown:
+        assert self.claimed is not None
         more = "a whole device" if needed.memory is None else format_bytes(needed.memory)
-        self.outcome = Outgrown(
+        return Outgrown(
             needed,
             f"{self.job.name} needs more than the {format_bytes(self.claimed)} that were claimed for it, by an estimate"
             f" or by what it had taken. It goes on {where}, with {more}: what follows may repeat lines from above.",
         )
-        return True
+
+    def _lower(self, where: str) -> Outgrown | None:
+        """There is no more memory: one rung further down, where there is one."""
+        training, fit = self.training, self.training.fit
+        if not fit.lower:
+            return None
+        plan, device = fit.lower[0], training.granted.devices[0].label
+        had = format_bytes(training.granted.bytes)
+        result = "the same result to the bit" if plan.exact else "a result that differs by rounding"
+        return Outgrown(
+            Needed(None, f"needs a whole device, by {plan.words}: {had} were too little {_as(fit.said)}"),
+            f"{self.job.name} ran out of memory on all of {device} ({had}). It goes on {where}, by {plan.words}:"
+            f" slower, {result}. What follows may repeat lines from above.",
+            lowered=True,
+        )
 
     def goes_on_from(self) -> str:
         """In words; empty where it could not."""
@@ -84,15 +102,21 @@ def larger_start(training: Training, handover: Handover, left: Outgrown) -> Hand
     training.note(left.words)
     needed, why = left.needed.memory, left.needed.reason
     outgrew = max(handover.outgrew, training.granted.claim.request.needed or 0)
-    start = replace(handover, claim=None, needed=needed, why=why, outgrew=outgrew)
+    fit = training.fit.lowered().to_record() if left.lowered else handover.fit
+    start = replace(handover, claim=None, needed=needed, why=why, outgrew=outgrew, fit=fit)
     resumes = newest_listed(training.paths.checkpoints) is not None
     alive = time.time() if resumes else 0.0
     with suppress(OSError):  # on a full disk, a later resume guesses again
         noted = noted_start(training.paths)
-        note_start(training.paths, replace(noted, needed=needed, why=why, outgrew=outgrew, alive_until=alive))
+        again = replace(noted, needed=needed, why=why, outgrew=outgrew, alive_until=alive, fit=fit)
+        note_start(training.paths, again)
     if not resumes:
         return start
     return replace(start, path=list(sys.path), resumes=True, repeats=True, alive_until=alive)
+
+
+def _as(said: str) -> str:
+    return f"by {said}" if said else "as it is"
 
 
 def _digest(memory: GraphMemory) -> str:

@@ -20,6 +20,7 @@ from ..actions.request import request_for
 from ..errors import CannotGoOn, CannotSuspend, ClaimGone, GpufitError
 from ..estimate.asking import for_job
 from ..estimate.need import Needed
+from ..fit.ladder import fitted
 from ..graph import receive
 from ..graph.wire import split
 from ..jobs.events import StateChange, Why
@@ -27,6 +28,7 @@ from ..jobs.handover import Handover, HeldClaim, become, note_start
 from ..jobs.job import Job
 from ..lab import Granted, Lab, Request, Waiting, adopt, claim, open_lab
 from ..lab.holder import keep
+from ..settings import Settings
 from ..snapshot.kinds.loaders import remembered
 from ..snapshot.libraries import trackers
 from ..surroundings import generators, modes
@@ -102,16 +104,20 @@ class WorkerMachine:
         check_trusted(training.paths.graph)
         cell = for_job.Cell(self._source(job), training.paths.graph.read_bytes(), training.memory)
         # In the main thread: the child that is forked there ends with the thread that forked it.
-        found = self._estimated = await for_job.estimate_in(self.main.call, cell, devices, training.settings)
+        found = self._estimated = await for_job.estimate_in(self.main.call, cell, devices, self._settings(job))
         needed = for_job.needed_of(found, devices)
         training.shell.remark = lambda error: for_job.remark_on(error, found, needed)
         if found is not None:
             training.note(needed.reason)
         if isinstance(found, for_job.Estimated):
-            training.handover = replace(training.handover, needed=needed.memory, foreseen=found.estimate.need)
+            known = replace(training.handover, needed=needed.memory, foreseen=found.estimate.need)
+            training.handover = replace(known, fit=found.fit.to_record())
             with suppress(OSError):  # on a full disk, a resume claims a whole device
                 note_start(training.paths, training.handover)
         return needed
+
+    def _settings(self, job: Job) -> Settings:
+        return replace(self.training.settings, fit=job.options.fit or self.training.settings.fit)
 
     def _source(self, job: Job) -> str:
         text: str = self.training.shell.transform_cell(  # type: ignore[no-untyped-call]
@@ -214,7 +220,9 @@ class WorkerMachine:
             if growth.outcome is None:
                 self._pack_result()
                 training.ended = _finished(left)
-            for_job.learn_from(job, key, self._estimated, granted, left, training.meter.took, training.settings)
+            took = training.meter.took
+            fit = training.fit if training.handover.fit else None  # none: its user said what it claims
+            for_job.learn_from(job, key, self._estimated, granted, left, took, training.settings, fit)
         training.output.flush()
         return growth.outcome or _finished(left)
 
@@ -245,7 +253,8 @@ class WorkerMachine:
         try:
             with self.main.user_code():
                 source = cell_with_magic_line(job.magic_line, job.source)
-                left = self.training.shell.run(source, self.training.handover.cell_number)
+                with fitted(self.training.fit.plan):
+                    left = self.training.shell.run(source, self.training.handover.cell_number)
                 self._wait_for_threads(before)
                 return left
         except KeyboardInterrupt as interrupt:  # in the few instructions around the cell, or while its threads end

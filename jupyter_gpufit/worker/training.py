@@ -13,6 +13,7 @@ from typing import Any
 from ..devices.cards import context_of
 from ..devices.device import Device
 from ..devices.here import read_devices_async
+from ..estimate.asking.fit import Fit
 from ..estimate.reckoning.pace import Pace
 from ..graph import Arrival, GraphMemory, Reply
 from ..graph.kinds import generators as arriving
@@ -90,6 +91,11 @@ class Training:
         shells = self.shell.user_ns_hidden
         # By identity: `from IPython import display` gives a name of the shell's another meaning.
         return hidden(name) or (name in shells and shells[name] is self.shell.user_ns.get(name, shells[name]))
+
+    @property
+    def fit(self) -> Fit:
+        """Under which plan it runs."""
+        return Fit.from_record(self.handover.fit) if self.handover.fit else Fit()
 
     @property
     def granted(self) -> Granted:

@@ -5,11 +5,7 @@ import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import {
-  ICommandPalette,
-  Notification,
-  WidgetTracker
-} from '@jupyterlab/apputils';
+import { ICommandPalette, WidgetTracker } from '@jupyterlab/apputils';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -22,12 +18,11 @@ import { Front } from './model/front';
 import { Follower } from './model/journal';
 import { preferences } from './model/settings';
 import { addCommands } from './panel/commands';
+import { Notices } from './panel/notices';
 import { GpufitPanel } from './panel/panel';
 import { StatusItem } from './panel/statusbar';
-import { news, News } from './words/news';
 
 const ID = 'jupyter-gpufit:panel';
-const SHOWN = 8_000; // ms that a notification stays, unless something failed
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
@@ -82,21 +77,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const read = () => (panel.preferences = preferences(chosen));
     chosen?.changed.connect(read);
     read();
-    model.turned.connect((_, { before, after }) => {
-      const { notify } = preferences(chosen);
-      for (const item of news(before, after, notify)) {
-        const job = after.jobs.find(({ id }) => id === item.job);
-        tell(item, () => job && openLog(job));
-      }
-    });
+    new Notices(model, () => preferences(chosen).notify, openLog);
   }
 };
-
-function tell({ kind, text }: News, openLog: () => void): void {
-  Notification.emit(text, kind, {
-    autoClose: kind === 'error' ? false : SHOWN,
-    actions: [{ label: 'Open log', callback: openLog }]
-  });
-}
 
 export default plugin;

@@ -235,9 +235,24 @@ def test_notifies_when_something_happens_to_a_job(stage: Stage) -> None:
     expect(toast.filter(has_text="words runs")).to_have_count(0)  # whoever has started it just now sees it
     stage.show(jobs=[running(state="lost", reason="its worker is gone"), a_job("letters", state="done")])
     expect(toast.filter(has_text="digits was lost: its worker is gone")).to_have_count(1)
-    for _ in range(4):
-        toast.first.locator("button").first.click()
+    expect(toast.filter(has_text="digits")).to_have_count(1)  # of each job the latest alone
+    toast.filter(has_text="digits").locator("button").first.click()
+    expect(toast.filter(has_text="digits")).to_have_count(0)
+
+
+def test_who_asks_for_a_device_is_told_once_with_what_can_be_done(stage: Stage) -> None:
+    toast = stage.page.locator(".Toastify__toast").filter(has_text="which digits holds")
+    mine = a_claim("me", "digits", "0", mine=True, job="id-of-digits")
+    stage.show(jobs=[running()], claims=[mine | {"asked_by": ["bob"]}])
+    expect(toast).to_contain_text("bob asks for GPU 0, which digits holds.")
+    toast.get_by_role("button", name="Not now").click()
     expect(toast).to_have_count(0)
+
+    stage.show(jobs=[running()], claims=[mine | {"asked_by": ["bob", "eve"]}])
+    expect(toast).to_contain_text("eve asks for GPU 0")
+    toast.get_by_role("button", name="Release").click()
+    expect(toast).to_have_count(0)
+    assert stage.asked == [("jobs/id-of-digits/release", {})]
 
 
 def test_says_when_the_page_is_offline(stage: Stage) -> None:

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.errors import LabUnsound
 from jupyter_gpufit.lab import Lab, open_lab
 from jupyter_gpufit.lab import directory as lab_module
 from jupyter_gpufit.lab.directory import file_system, unsound
 from jupyter_gpufit.settings import Settings
 from tests.lab.conftest import make_shared
+from tests.lab.test_place import gpu
+from tests.lab.values import slots
 
+GPU, SLOTS = gpu(0), slots(4, 4)
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: labs of root's. Run as root, in a container.")
 
 
@@ -26,6 +30,16 @@ def test_without_a_lab_claims_are_private_and_it_says_so(tmp_path: Path, monkeyp
     assert lab.remark.startswith("Claims are private to you: they keep your own jobs apart, and other users do not")
     assert "none does not exist" in lab.remark and "sudo gpufit lab init" in lab.remark
     assert lab.path.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("devices", "others", "said"), [([GPU], True, True), ([GPU], False, False), (SLOTS, True, False)]
+)
+def test_it_is_said_where_somebody_else_would_share_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, devices: list[Device], others: bool, said: bool
+) -> None:
+    monkeypatch.setattr(lab_module, "others_have_accounts", lambda: others)
+    assert bool(Lab(Path("/none"), shared=False, remark="Claims are private.").remark_on(devices)) is said
 
 
 @ROOT

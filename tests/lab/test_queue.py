@@ -365,7 +365,6 @@ async def test_a_view_tells_everything_at_once(lab: Lab) -> None:
         assert [reason.why for reason in view.reasons if reason] == ["held"]
         assert {uuid: ticket.request.name for uuid, ticket in view.held_back.items()} == {"cpu:1": "waits"}
         assert view.rooms["cpu:0"].free == GiB
-        assert any("private to you" in remark for remark in view.remarks)
 
 
 async def test_use_is_noted_when_it_ends(lab: Lab) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from ...devices.card import Card
 from ...devices.cards import Context
 from ...devices.device import Kind as DeviceKind
+from ...fit.plan import MOST_TRIALS, Climbed, FitLimits, Plan
 from ..reckoning.record import Read
 from ..reckoning.report import Estimate
 from ..reckoning.timeline import Timeline
@@ -46,6 +47,13 @@ class Ask:
     steps: int = 2
     limit: float = 120.0  # seconds
     values: Mapping[str, int] = field(default_factory=dict)  # names that get another value
+    limits: FitLimits | None = None  # of the largest device, where a plan is wanted if it does not fit
+    ran_out: tuple[str, ...] = ()  # plans under which it ran out of memory there, by their words
+
+    @property
+    def patience(self) -> float:
+        """Seconds that it may take: one trial run, and with a ladder the first of each rung and those of as long."""
+        return self.limit * (MOST_TRIALS + 1 if self.limits else 1)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -54,9 +62,15 @@ class Ask:
     def decode(cls, line: bytes) -> Ask:
         record = json.loads(line)
         capability = tuple(record["card"]["capability"])
+        limits = record["limits"]
         return cls(
             **record
-            | {"card": Card(**record["card"] | {"capability": capability}), "context": Context(**record["context"])}
+            | {
+                "card": Card(**record["card"] | {"capability": capability}),
+                "context": Context(**record["context"]),
+                "limits": FitLimits(**limits) if limits else None,
+                "ran_out": tuple(record["ran_out"]),
+            }
         )
 
 
@@ -70,6 +84,9 @@ class TraceAnswer:
     key: str = ""  # of this cell with these inputs, see learned.py
     unread: tuple[str, ...] = ()  # names of the asked values that nothing reads
     read: Read | None = None  # files; None: nobody knows what else it depended on
+    climbed: Climbed | None = None  # where it does not fit as it is: the ladder
+    planned: Estimate | None = None  # under the plan that was found
+    lower: tuple[Plan, ...] = ()  # what is left if it runs out all the same
 
     def without_drawing(self) -> TraceAnswer:
         return replace(self, timeline=None, read=None)
@@ -80,7 +97,7 @@ class TraceAnswer:
     @classmethod
     def decode(cls, line: bytes) -> TraceAnswer:
         record: dict[str, Any] = json.loads(line)
-        drawn = record["timeline"]
+        drawn, climbed, planned = record["timeline"], record["climbed"], record["planned"]
         timeline = Timeline(**drawn | {"moments": tuple(drawn["moments"])}) if drawn else None
         return cls(
             estimate=Estimate.from_record(record["estimate"]),
@@ -88,4 +105,7 @@ class TraceAnswer:
             failure=record["failure"],
             key=record["key"],
             unread=tuple(record["unread"]),
+            climbed=Climbed.from_record(climbed) if climbed else None,
+            planned=Estimate.from_record(planned) if planned else None,
+            lower=tuple(map(Plan.from_record, record["lower"])),
         )

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from ...devices.cards import remember_context, sheet_of
 from ...devices.device import Device, Kind
+from ...fit.plan import AS_IT_IS, FitLimits
 from ...graph.memory import GraphMemory
 from ...graph.wire import split
 from ...jobs.job import Job, Options
@@ -26,21 +27,20 @@ from ...surroundings import travel as surroundings
 from ...units import MiB, format_bytes
 from ..need import Needed
 from ..reckoning.for_resume import SLOT_LEAST
-from ..reckoning.learned import Lesson, corrected, learn, lessons, signature
+from ..reckoning.learned import Lesson, corrected, learn, lessons, ran_out_under, signature
+from ..reckoning.on_slot import on_slot
 from ..reckoning.pace import Pace
 from ..reckoning.report import NO_GPU, Estimate
 from ..reckoning.verdict import usable_alone
 from ..showing.text import band
 from ..tracing.trace import ask_child
 from . import before
-from .ask import Ask
+from .ask import Ask, TraceAnswer
+from .fit import Fit, fit_of, limits_of
 from .look import look, main_module, opened_privately
 from .target import EstimateTarget, largest_of, target_of
 from .worth import may_start_programs, may_train, may_train_with
 
-# A CPU's kernels take more than a GPU's: blocked copies for oneDNN, attention's scores.
-SLOT_MARGIN = 0.5
-TRACER_OWN = 128 * MiB  # a traced child grows by so much without any host tensors of the cell's
 NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
 WHOLE = "asks for a whole device"
 
@@ -52,6 +52,7 @@ class Estimated:
     estimate: Estimate
     kind: Kind
     key: str  # of the cell with its inputs, see learned.py
+    fit: Fit = Fit()
     again: bool = False  # it was found out for an earlier run of the same cell
 
 
@@ -108,7 +109,8 @@ def estimate_job(cell: Cell, devices: Sequence[Device], settings: Settings, stop
     try:
         target = target_of(settings, largest_of(devices))
         if _may_train(cell, settings.estimate_limit, stop):
-            return _estimate(cell, target, settings, stop)
+            limits = limits_of(devices) if settings.fit != "no" else None
+            return _estimate(cell, target, settings, limits, stop)
         return None if target.kind == "slot" or may_start_programs(cell.source) else _nothing(target)
     except Exception as error:  # a defect of ours, or what a user's object does when it is opened
         return f"{type(error).__name__}: {error}"
@@ -129,18 +131,32 @@ def _may_train(cell: Cell, limit: float, stop: int | None) -> bool:
     return ask_child(lambda: may_train_with(cell.opened()), limit=limit, stop=stop) is not False
 
 
-def _estimate(cell: Cell, target: EstimateTarget, settings: Settings, stop: int | None) -> Estimated:
-    ask = Ask(card=target.card, kind=target.kind, context=target.context, limit=settings.estimate_limit)
-    given = before.key_of(cell.source, cell.graph, ask)
-    known = before.find(settings, given)
-    answer = known or look(cell.source, cell.opened, ask, stop)
-    if known is None:
-        before.keep(settings, given, answer)
-    estimate = answer.estimate
+def _estimate(
+    cell: Cell, target: EstimateTarget, settings: Settings, limits: FitLimits | None, stop: int | None
+) -> Estimated:
+    """As the cell is, or under the plan by which it fits."""
+    card, context = target.card, target.context
+    ask = Ask(card=card, kind=target.kind, context=context, limit=settings.estimate_limit, limits=limits)
+    answer, again = _answer(cell, ask, settings, stop)
+    if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
+        answer, again = _answer(cell, replace(ask, ran_out=ran_out), settings, stop)
+    fit = fit_of(answer)
+    estimate = answer.estimate if answer.planned is None else answer.planned
     if target.kind == "slot":
         estimate = on_slot(estimate)
-    estimate = corrected(estimate, target.kind, lessons(settings, answer.key))
-    return Estimated(estimate, target.kind, answer.key, again=known is not None)
+    estimate = corrected(estimate, target.kind, lessons(settings, answer.key, fit.plan.words))
+    return Estimated(estimate, target.kind, answer.key, fit, again)
+
+
+def _answer(cell: Cell, ask: Ask, settings: Settings, stop: int | None) -> tuple[TraceAnswer, bool]:
+    """What a look finds, and whether it was found for an earlier run of the same cell."""
+    given = before.key_of(cell.source, cell.graph, ask)
+    known = before.find(settings, given)
+    if known is not None:
+        return known, True
+    answer = look(cell.source, cell.opened, ask, stop)
+    before.keep(settings, given, answer)
+    return answer, False
 
 
 def _nothing(target: EstimateTarget) -> Estimated:
@@ -152,18 +168,16 @@ def _nothing(target: EstimateTarget) -> Estimated:
     return Estimated(none, target.kind, "")
 
 
-def on_slot(estimate: Estimate) -> Estimate:
-    """What a slot must offer: its budget also counts the host's tensors, and CPU kernels take more; pure."""
-    if estimate.need is None:
-        return estimate
-    host = max(0, estimate.host - TRACER_OWN)
-    need = round((estimate.peak_allocated + host) * (1 + SLOT_MARGIN)) + estimate.context
-    reason = "a CPU slot: host tensors count too, and CPU kernels take more than a GPU's"
-    return replace(estimate, need=need, high=need, reasons=(reason, *estimate.reasons))
-
-
 def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
-    """What to claim: the upper end of the band, since the claim is a limit, too; pure."""
+    """What to claim, under which plan, and why; pure."""
+    needed = _claim_of(found, devices)
+    if isinstance(found, Estimated) and (why := found.fit.why):
+        return replace(needed, reason=f"{why}; {needed.reason}")
+    return needed
+
+
+def _claim_of(found: Found, devices: Sequence[Device]) -> Needed:
+    """The upper end of the band, since the claim is a limit, too."""
     if found is None:
         return Needed(None, WHOLE)
     if isinstance(found, str):
@@ -242,18 +256,24 @@ def learn_from(
     left: BaseException | None,
     took: Callable[[], Took],
     settings: Settings,
+    fit: Fit | None = None,
 ) -> None:
     """Keep what the run took for the next estimate of the same cell; a run is never failed for that.
 
-    What was interrupted or failed need not have come to its peak; that an estimated claim was too little is known then.
+    What was interrupted or failed need not have come to its peak; that what it had was too little is known then.
     """
-    too_little = isinstance(found, Estimated) and granted.claim.request.needed is not None and ran_out(left)
+    too_little = (fit is not None or isinstance(found, Estimated)) and ran_out(left)
     if left is None or too_little:
         with suppress(Exception):
-            _learn(job, key, found, granted.devices[0], took(), settings, too_little)
+            had = granted.bytes if too_little else 0
+            if not key and fit is not None and too_little:
+                key = fit.key  # it went on from a checkpoint, and this holds from wherever it began
+            _learn(job, key, found, fit, granted.devices[0], took(), settings, had)
 
 
-def _learn(job: Job, key: str, found: Found, device: Device, took: Took, settings: Settings, too_little: bool) -> None:
+def _learn(
+    job: Job, key: str, found: Found, fit: Fit | None, device: Device, took: Took, settings: Settings, had: int
+) -> None:
     estimate = found.estimate if isinstance(found, Estimated) else None
     if took.measured <= 0 or not key:
         return
@@ -269,7 +289,9 @@ def _learn(job: Job, key: str, found: Found, device: Device, took: Took, setting
         allocated=took.allocated,
         reserved=took.reserved,
         nvml=took.nvml,
-        ran_out=too_little,
+        ran_out=had > 0,
+        plan=fit.plan.words if fit else AS_IT_IS,
+        had=had,
     )
     learn(settings, lesson)
     if device.kind != "slot" and took.nvml and took.reserved is not None and took.nvml > took.reserved:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from ...fit.plan import Plan
 from ...graph.memory import GraphMemory
 from ...graph.opening import Whole
 from ...graph.travel.arrival import open_graph
@@ -19,12 +20,15 @@ from ...surroundings import travel as surroundings
 from ..reckoning.allocator import replay
 from ..reckoning.learned import signature
 from ..reckoning.options import options_of
+from ..reckoning.parts import facts_of
+from ..reckoning.record import Trace
 from ..reckoning.report import estimate_of
 from ..reckoning.timeline import timeline
 from ..tracing.closed import CountedBytes, count, estimate_without_trace
 from ..tracing.swept import put
 from ..tracing.trace import trace_cell
 from .ask import Ask, TraceAnswer
+from .climb import PlanTrial, climbed
 from .sweep import with_values
 
 Namespace = dict[str, object]
@@ -37,10 +41,21 @@ def look(
     stop: int | None = None,
     was: Mapping[str, int] = MappingProxyType({}),
 ) -> TraceAnswer:
-    """Estimate a cell; whatever goes wrong with it is in the answer. `stop`: see trace_cell; `was`: see Program."""
+    """Estimate a cell; whatever goes wrong with it is in the answer. `stop`: see trace_cell; `was`: see Program.
+
+    Where it does not fit within the limits that are asked for, also how it would.
+    """
     source = with_values(source, ask.values) if ask.values else source
-    counting = _Counting(open_namespace, source, ask.values, was)
-    trace = trace_cell(source, counting, ask.card, steps=ask.steps, limit=ask.limit, stop=stop)
+
+    def trial(plan: Plan) -> PlanTrial:
+        counting = _Counting(open_namespace, source, ask.values, was)
+        trace = trace_cell(source, counting, ask.card, steps=ask.steps, limit=ask.limit, stop=stop, plan=plan)
+        return PlanTrial(_answered(ask, trace, counting), facts_of(trace), _why_useless(trace))
+
+    return climbed(ask, trial)
+
+
+def _answered(ask: Ask, trace: Trace, counting: _Counting) -> TraceAnswer:
     counted, key, unread = counting.result()
     if not trace.changes or (trace.cut_short and not trace.steps):
         seen = replay([block.size for block in trace.blocks], trace.changes).allocated
@@ -55,6 +70,13 @@ def look(
     estimate = estimate_of(trace, run, ask.card, ask.context, options)
     read = None if trace.cut_short else trace.read
     return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key, unread=unread, read=read)
+
+
+def _why_useless(trace: Trace) -> str:
+    """Why nothing follows from a trial run under a plan; empty: it was as good as one without."""
+    if trace.status in ("failed", "died") or not trace.steps:
+        return trace.what_went_wrong or "it made no step"
+    return ""
 
 
 class _Counting:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import BadOption, CellFailedInTrial
+from ...fit.plan import FitLimits
 from ...settings import Settings
 from ...system.background import aside
-from ..reckoning.learned import corrected, lessons
-from ..reckoning.verdict import Verdict, verdict_on, verdicts
+from ..reckoning.learned import corrected, lessons, ran_out_under
+from ..reckoning.verdict import Verdict, usable_alone, verdict_on, verdicts
 from ..showing.text import where_it_fits
 from . import sweep
 from .ask import Ask, EstimatedProgram, TraceAnswer
@@ -81,15 +82,28 @@ class _Asking:
             steps=wish.steps,
             limit=wish.limit,
             values=values,
+            limits=self._limits(values),
         )
         answer = await self.tracer.ask(ask)
+        if ask.limits and (ran_out := ran_out_under(self.settings, answer.key, target.kind, ask.limits.usable)):
+            answer = await self.tracer.ask(replace(ask, ran_out=ran_out))
         if answer.unread:
             raise _nothing_reads(answer.unread[0])
         if answer.failure:
             raise CellFailedInTrial(answer.failure)
         estimate = corrected(answer.estimate, target.kind, lessons(self.settings, answer.key))
+        if answer.planned is not None and answer.climbed is not None and answer.climbed.plan is not None:
+            under = lessons(self.settings, answer.key, answer.climbed.plan.words)
+            answer = replace(answer, planned=corrected(answer.planned, target.kind, under))
         answer = replace(answer, estimate=estimate)
         return Told(answer, target, verdicts(estimate, target.rooms), tuple(values.items()))
+
+    def _limits(self, values: dict[str, int]) -> FitLimits | None:
+        """Of the card, where the ladder is wanted: not for many values, each of which would take trial runs."""
+        if values or self.settings.fit == "no":
+            return None
+        alone = [usable_alone(room.space) for room in self.target.rooms if room.device.name == self.target.card.name]
+        return FitLimits(self.target.room, max(alone, default=self.target.card.total))
 
     async def search(self, name: str, show: Show) -> None:
         """Try values of `name` until the largest that fits is known; it comes last."""

@@ -33,12 +33,12 @@ class Tracer:
     async def ask(self, ask: Ask) -> TraceAnswer:
         """One estimate; raise NoEstimate when the process is gone or hangs."""
         try:
-            with anyio.fail_after(ask.limit + GRACE):
+            with anyio.fail_after(ask.patience + GRACE):
                 assert self.process.stdin is not None
                 await self.process.stdin.send(ask.encode())
                 return TraceAnswer.decode(await self.answers.receive_until(b"\n", MOST_ANSWER))
         except TimeoutError as error:
-            raise NoEstimate(f"nothing came back in {ask.limit + GRACE:.0f} s") from error
+            raise NoEstimate(f"nothing came back in {ask.patience + GRACE:.0f} s") from error
         except (anyio.BrokenResourceError, anyio.IncompleteRead, anyio.ClosedResourceError, OSError) as error:
             raise NoEstimate(self._last_words() or "its process ended without a word") from error
 

@@ -47,7 +47,7 @@ def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed
     if claimed is not None and claimed == options.memory and not so_far.outgrew:
         return Needed(claimed, f"needs {format_bytes(claimed)}: it was started with --memory")
     on_slot = any(device.kind == "slot" for device in devices)
-    measured = round(peak * (1 + (RESERVE_ON_SLOT if on_slot else RESERVE)))
+    measured = _with_reserve(peak, RESERVE_ON_SLOT if on_slot else RESERVE, devices)
     if on_slot and 0 < measured < SLOT_LEAST and claimed is None and so_far.steps >= STEPS:
         return Needed(SLOT_LEAST, f"needs {format_bytes(SLOT_LEAST)}, the least on a slot: {_so_far(peak)}")
     if measured > (claimed or 0) and (claimed is not None or so_far.steps >= STEPS):
@@ -56,6 +56,13 @@ def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed
         return Needed(None, "needs a whole device: nobody can tell how much it takes")
     took = f", {_so_far(peak)}" if peak else ""
     return Needed(claimed, f"needs {format_bytes(claimed)}: as before{took}")
+
+
+def _with_reserve(peak: int, reserve: float, devices: Sequence[Device]) -> int:
+    """No more than a device has, where what was measured fits there: what we add to it refuses nobody."""
+    most = max((space.usable + space.reserve for space in map(Space, devices) if not space.device.problem), default=0)
+    wanted = round(peak * (1 + reserve))
+    return most if peak <= most < wanted else wanted
 
 
 def _so_far(peak: int) -> str:

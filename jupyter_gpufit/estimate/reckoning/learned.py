@@ -15,6 +15,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from ...devices.device import Kind
+from ...fit.plan import AS_IT_IS
 from ...settings import Settings
 from ...system.directories import data_dir
 from ...system.files import write_whole
@@ -46,7 +47,9 @@ class Lesson:
     allocated: int | None = None  # bytes, torch.cuda.max_memory_allocated()
     reserved: int | None = None  # bytes, torch.cuda.max_memory_reserved()
     nvml: int | None = None  # bytes, as the driver saw at the end
-    ran_out: bool = False  # it ended by running out of the memory that was claimed for it
+    ran_out: bool = False  # it ended by running out of the memory that it had
+    plan: str = AS_IT_IS  # under which it ran, in words
+    had: int = 0  # bytes of the device; 0: not noted
 
 
 def signature(source: str, values: Mapping[str, object]) -> str:
@@ -100,8 +103,19 @@ def learned_file(settings: Settings) -> Path:
     return data_dir(settings) / "learned.jsonl"
 
 
-def lessons(settings: Settings, key: str) -> list[Lesson]:
-    """The runs of this cell, oldest first; a line that cannot be read is passed over."""
+def lessons(settings: Settings, key: str, plan: str = AS_IT_IS) -> list[Lesson]:
+    """The runs of this cell under a plan, oldest first; a line that cannot be read is passed over."""
+    return [lesson for lesson in _of(settings, key) if lesson.plan == plan]
+
+
+def ran_out_under(settings: Settings, key: str, kind: Kind, room: int) -> tuple[str, ...]:
+    """The plans under which this cell ran out of so much memory, or of more, in words."""
+    found = [lesson for lesson in _of(settings, key) if lesson.kind == kind]
+    last = {lesson.plan: lesson for lesson in found}.values()
+    return tuple(lesson.plan for lesson in last if lesson.ran_out and lesson.had >= room)
+
+
+def _of(settings: Settings, key: str) -> list[Lesson]:
     found = [_lesson(line) for line in _lines(learned_file(settings)) if key and key in line]
     return [lesson for lesson in found if lesson is not None and lesson.key == key]
 

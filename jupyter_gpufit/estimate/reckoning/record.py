@@ -41,6 +41,18 @@ class Change:
 
 
 @dataclass(frozen=True)
+class RanModule:
+    """A module that was called; see fit/seen.py."""
+
+    name: str  # the path that its blocks are named by
+    model: str  # what the model looks like that it is in
+    path: str  # there
+    order: int
+    hands_on: int  # bytes
+    why_not: str  # why it must not run twice
+
+
+@dataclass(frozen=True)
 class Trace:
     """One run of a cell on the stand-in device."""
 
@@ -51,7 +63,9 @@ class Trace:
     blocks: tuple[TracedStorage, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: Mapping[str, int] = field(default_factory=dict)  # what was guessed, and how often
+    modules: tuple[RanModule, ...] = ()
     flops_per_step: int | None = None
+    flops_again_per_step: int = 0  # of what is computed once more in backward
     samples_per_step: int | None = None
     seconds: float = 0.0  # what the trace took
     resident: int = 0  # bytes: the most that the child's memory grew

@@ -53,6 +53,7 @@ class Estimate:
     closed_form: int = 0  # bytes of parameters, gradients and optimizer state: the lower bound
     shrink: tuple[Shrinking, ...] = ()
     flops_per_step: int | None = None
+    flops_again_per_step: int = 0  # of what is computed once more in backward
     samples_per_step: int | None = None
     steps: int = 0  # optimizer steps that were looked at
     seconds: float = 0.0  # that it took
@@ -72,6 +73,11 @@ class Estimate:
         known["reasons"] = tuple(known.get("reasons", ()))
         known["shrink"] = tuple(Shrinking(**saving) for saving in known.get("shrink", ()))
         return cls(**known)
+
+    @property
+    def slower(self) -> float:
+        """How much more is computed than the model itself asks for, as a factor."""
+        return 1 + self.flops_again_per_step / self.flops_per_step if self.flops_per_step else 1.0
 
     @property
     def expected(self) -> int:
@@ -106,6 +112,7 @@ def estimate_of(
         closed_form=closed_form(trace),
         shrink=savings(trace, run, options),
         flops_per_step=trace.flops_per_step,
+        flops_again_per_step=trace.flops_again_per_step,
         samples_per_step=trace.samples_per_step,
         steps=trace.steps,
         seconds=trace.seconds,

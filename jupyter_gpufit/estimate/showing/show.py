@@ -28,7 +28,8 @@ def report(told: Told) -> str:
     """All of one answer, without the picture."""
     remark = [told.target.remark] * bool(told.target.remark)
     estimate = told.answer.estimate
-    parts = ["\n".join([one_line(told), *remark]), text.table(estimate), text.details(estimate)]
+    ladder = text.ladder(told.answer.climbed) if told.answer.climbed else ""
+    parts = ["\n".join([one_line(told), *remark]), ladder, text.table(estimate), text.details(estimate)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -71,6 +72,7 @@ def to_record(told: Told) -> dict[str, Any]:
         "devices": [asdict(verdict) for verdict in told.found],
         "fit": "" if told.found else verdict_on(told.answer.estimate),
         "key": told.answer.key,
+        "ladder": told.answer.climbed.to_record() if told.answer.climbed else None,
     }
 
 

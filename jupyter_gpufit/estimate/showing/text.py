@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...fit.plan import Climbed
 from ...units import GiB, MiB, format_bytes, format_duration
 from ..reckoning.report import Estimate
 from ..reckoning.verdict import Verdict
@@ -70,6 +71,16 @@ def table(estimate: Estimate) -> str:
 
 def _percent(size: int, total: int) -> str:
     return f"{100 * size / total:.0f} %" if total else ""
+
+
+def ladder(climbed: Climbed) -> str:
+    """How it would fit: a line for each rung that was tried, the one that does last."""
+    lines = ["How it fits:" if climbed.plan else "Nothing makes it fit:"]
+    for step in climbed.steps:
+        need = format_bytes(step.need) if step.need is not None else "not tried"
+        exact = "exact" if step.exact else "not exact"
+        lines.append(f"- {step.words}: {need}, {step.slower:.2f}x the time, {exact}: {step.why or 'fits'}")
+    return "\n".join(lines)
 
 
 def details(estimate: Estimate) -> str:

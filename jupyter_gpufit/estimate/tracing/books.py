@@ -58,6 +58,7 @@ class Books(TorchDispatchMode):
         self.backwards = 0
         self.backward_ended: Callable[[int], None] = lambda first: None  # given the first block born in it
         self.flops = 0  # of the model: what is computed again in backward is not counted again
+        self.flops_again = 0  # that is
         self._blocks: dict[int, tuple[weakref.ref[Any], int]] = {}  # by the storage's address
         self._with_workspace: set[str] = set()
         self.known = KnownValues()
@@ -188,7 +189,9 @@ class Books(TorchDispatchMode):
             self.add(blas_workspace(self.card), "cublas", "workspace")
 
     def count(self, flops: int) -> None:
-        if not self.recomputing():
+        if self.recomputing():
+            self.flops_again += flops
+        else:
             self.flops += flops
 
     @contextmanager

@@ -23,6 +23,9 @@ import torch
 from ...cuda.stand_in import autocast, device, uncompiled
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
+from ...fit.ladder import fitted
+from ...fit.plan import Plan
+from ...fit.seen import Modules
 from ...graph.kinds import generators
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
@@ -54,6 +57,7 @@ class Child:
     steps: int
     out: int  # file descriptor
     scratch: Path
+    plan: Plan
     namespace: dict[str, Any] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
     reads: Reads = field(init=False)
@@ -77,7 +81,8 @@ class Child:
             self._tell({"status": "died", "error": in_a_line(error)})
         try:
             code = cut_cell(self.source, CELL)
-            with torch.autograd.set_multithreading_enabled(False), CudaShim(self.card, recurrent.KERNELS), self.books:
+            shim = CudaShim(self.card, recurrent.KERNELS)
+            with torch.autograd.set_multithreading_enabled(False), shim, self.books, fitted(self.plan):
                 self._execute(code)
         except SystemExit as left:
             self._finish("completed" if left.code in (None, 0) else "failed", f"SystemExit: {left.code}")
@@ -93,7 +98,7 @@ class Child:
         surface.begin(self.books)
         sparse.begin(self.books)
         processes.begin(self.books)
-        self.paths = Paths(self.books, self.namespace)
+        self.paths, self.modules = Paths(self.books, self.namespace), Modules()
         self.counted = Steps(self.books, self.paths, self.steps, lambda: self._finish("stopped"))
         self.counted.loops = self.loops = Loops(self.books, self.paths, self.counted, self._keep_so_far)
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # which repeats users' errors
@@ -114,6 +119,7 @@ class Child:
         gc.freeze()  # what is here already need not be looked at again, and its pages stay shared
         self.counted.begin()
         self.paths.begin()
+        self.modules.begin()
         Moves(self.books, self.counted.optimizers).begin()
         loading.begin(self.books, self.counted)
         for name in cut_functions(opened):
@@ -179,7 +185,9 @@ class Child:
             "changes": [(index[block], alive) for block, alive in changes],
             "steps": max(self.counted.counts().values(), default=0),
             "notes": dict(books.notes),
+            "modules": [(self.paths.name_of(m.module), *m.row) for m in self.modules.found.values()],
             "flops_per_step": self.counted.flops_per_step(),
+            "flops_again_per_step": self.counted.flops_again_per_step(),
             "samples_per_step": self.counted.samples_per_step(),
             "resident": _private_bytes(),
             "read": self.reads.seen(),

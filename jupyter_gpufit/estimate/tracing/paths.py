@@ -38,6 +38,10 @@ class Paths:
         self.books.where = self.where
         self.books.recomputing = lambda: self.books.phase == "backward" and bool(self.stack)
 
+    def name_of(self, module: torch.nn.Module) -> str:
+        """Of one that was called, as blocks are named by it."""
+        return self._names.get(module, "")
+
     def where(self) -> str:
         if self.stack:
             return self.stack[-1]

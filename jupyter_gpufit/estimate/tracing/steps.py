@@ -10,7 +10,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch.optim import Optimizer
@@ -35,12 +35,21 @@ class RunningLoops(Protocol):
     def steps_in_this_iteration(self) -> int: ...
 
 
+class Mark(NamedTuple):
+    """What was counted until the end of a step."""
+
+    flops: int = 0
+    samples: int = 0
+    calls: int = 0  # of modules
+    again: int = 0  # flops of what was computed once more in backward
+
+
 @dataclass
 class StepsTaken:
     """One optimizer's steps."""
 
     elements: int  # in its parameters
-    marks: list[tuple[int, int, int]] = field(default_factory=list)  # after each: flops, samples, calls of modules
+    marks: list[Mark] = field(default_factory=list)  # after each
 
 
 class Steps:
@@ -118,7 +127,9 @@ class Steps:
         self.books.step += 1
         if key not in self.taken:
             self.taken[key] = StepsTaken(elements())
-        self.taken[key].marks.append((self.books.flops, self.samples, len(self.paths.roots)))
+        self.taken[key].marks.append(
+            Mark(self.books.flops, self.samples, len(self.paths.roots), self.books.flops_again)
+        )
 
     def _enough(self) -> bool:
         """Whether to end in this step. The cell's own loops are left by themselves, but not one of a library."""
@@ -133,13 +144,17 @@ class Steps:
 
     def flops_per_step(self) -> int | None:
         between = self._between()
-        return None if between is None else between[1][0] - between[0][0]
+        return None if between is None else between[1].flops - between[0].flops
+
+    def flops_again_per_step(self) -> int:
+        between = self._between()
+        return 0 if between is None else between[1].again - between[0].again
 
     def samples_per_step(self) -> int | None:
         between = self._between()
         if between is None:
             return None
-        (_, samples, calls), (_, samples_then, calls_then) = between
+        (_, samples, calls, _), (_, samples_then, calls_then, _) = between
         if samples_then > samples:
             return samples_then - samples
         called = [(root, batch) for root, grad, batch in self.paths.roots[calls:calls_then] if grad and batch]
@@ -149,11 +164,11 @@ class Steps:
         in_a_row = len(models) == len(called) and len(set(batches)) == 1  # an encoder and its head
         return batches[0] if in_a_row else None
 
-    def _between(self) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
+    def _between(self) -> tuple[Mark, Mark] | None:
         main = max(self.taken.values(), key=lambda taken: taken.elements, default=None)
         if main is None:
             return None
-        marks = [(0, 0, 0), *main.marks]
+        marks = [Mark(), *main.marks]
         return (marks[1], marks[2]) if len(marks) > 2 else (marks[0], marks[1])
 
 

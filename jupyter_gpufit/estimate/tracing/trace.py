@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from ...devices.card import Card
+from ...fit.plan import Plan
 from ...system.collecting import for_good
-from ..reckoning.record import Change, Status, Trace, TracedStorage
+from ..reckoning.record import Change, RanModule, Status, Trace, TracedStorage
 from .so_far import seen_so_far
 
 _WHERE = signal.SIGRTMIN + 7  # a signal that no cell handles
@@ -41,12 +42,13 @@ def trace_cell(
     steps: int = 2,
     limit: float = 120.0,
     stop: int | None = None,
+    plan: Plan = Plan(),  # noqa: B008 - frozen
 ) -> Trace:
     """Trace a cell on `card` until every optimizer took `steps` steps, for at most `limit` seconds.
 
     `source` is plain Python, after IPython's transformer. `open_namespace` is called in the child, and gives the
     variables; what it maps from elsewhere it must map privately. `stop` is a descriptor: once it can be read, the
-    trace is not wanted any more.
+    trace is not wanted any more. `plan`: under which it runs.
     """
     began = time.monotonic()
     try:
@@ -55,7 +57,7 @@ def trace_cell(
         return Trace("died", f"This version of torch cannot be traced: {error}")
     scratch = Path(tempfile.mkdtemp(prefix="gpufit-trace-"))
     try:
-        running = _fork(lambda out: child_type(source, open_namespace, card, steps, out, scratch).run())
+        running = _fork(lambda out: child_type(source, open_namespace, card, steps, out, scratch, plan).run())
         body, late = _wait(running, began + limit, stop)
         status = _end(running)
         log, seconds = running.log_text(), time.monotonic() - began
@@ -193,9 +195,11 @@ def _end(running: Running) -> int:
 def _told(found: dict[str, Any], seconds: float) -> Trace:
     blocks = tuple(TracedStorage(*row) for row in found.pop("blocks", ()))
     changes = tuple(Change(*row) for row in found.pop("changes", ()))
+    modules = tuple(RanModule(*row) for row in found.pop("modules", ()))
     read = found.pop("read", None)
     read = None if read is None else tuple(map(tuple, read))
-    return Trace(**{"status": "died"} | found, blocks=blocks, changes=changes, seconds=seconds, read=read)
+    told = {"status": "died"} | found
+    return Trace(**told, blocks=blocks, changes=changes, modules=modules, seconds=seconds, read=read)
 
 
 def _how(status: int, log: str) -> str:

@@ -31,6 +31,12 @@ export class Front {
     return notebook !== null && !notebook.isDisposed && startedFrom(job, notebook);
   }
 
+  /** Whether the job's notebook is what somebody looks at now. */
+  shows(job: Job): boolean {
+    const current = this.shell.currentWidget as unknown;
+    return document.visibilityState === 'visible' && current === this._notebook && this.started(job);
+  }
+
   private _look(): void {
     const current = this.shell.currentWidget as unknown as Notebook | null;
     if (

@@ -34,6 +34,27 @@ export function news(before: Status, after: Status, rules: Rules): News[] {
 
 type Told = Omit<News, 'job'> | null;
 
+/** Somebody asks for what I hold: the one event that needs a person. */
+export interface Asking {
+  claim: string;
+  job: Job | null; // whose claim it is; null: a command's
+  text: string;
+}
+
+/** Those of whom nobody has told yet; `known` is told of them. */
+export function asking({ claims, jobs }: Status, known: Set<string>): Asking[] {
+  return claims.flatMap(({ id, mine, job, name, devices, asked_by }) => {
+    const fresh = mine ? asked_by.filter(user => !known.has(`${id} ${user}`)) : [];
+    fresh.forEach(user => known.add(`${id} ${user}`));
+    if (!fresh.length) {
+      return [];
+    }
+    const ask = fresh.length > 1 ? 'ask' : 'asks';
+    const text = `${fresh.join(' and ')} ${ask} for ${devices.map(deviceWords).join(' and ')}, which ${name} holds.`;
+    return [{ claim: id, job: jobs.find(one => one.id === job) ?? null, text }];
+  });
+}
+
 function turned(was: Job, job: Job, now: number, rules: Rules): Told {
   const { name, state, reason, device } = job;
   if (was.state === state) {

@@ -26,6 +26,8 @@ SLOT = fake_device("cpu:0", total=10 * GiB, kind="slot")
         (SoFar(3 * GiB, 3 * GiB, STEPS, outgrew=3 * GiB), None, "needs a whole device: 3.0 GiB were too little"),
         (SoFar(None, 5 * GiB, STEPS, outgrew=3 * GiB), 5.5, "needs 5.5 GiB: 5.0 GiB measured so far, and a reserve"),
         (SoFar(None, 9 * GiB, STEPS), None, "needs 9.9 GiB: 9.0 GiB measured so far, and a reserve; tight, so it"),
+        (SoFar(GiB, 19 * GiB // 2, 1), None, "needs 10.0 GiB: 9.5 GiB measured so far, and a reserve; tight, so it"),
+        (SoFar(GiB, 11 * GiB, 1), 12.1, "needs 12.1 GiB: 11.0 GiB measured so far"),
         (SoFar(11 * GiB), 11, "needs 11.0 GiB: as before"),  # which is refused, and not squeezed in
     ],
 )

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from jupyter_gpufit.devices.device import Kind
-from jupyter_gpufit.estimate.asking.for_job import Estimated, asked_for, needed_of, on_slot, remark_on
+from jupyter_gpufit.estimate.asking.for_job import Estimated, asked_for, needed_of, remark_on
 from jupyter_gpufit.estimate.need import Needed
 from jupyter_gpufit.estimate.reckoning.learned import Lesson, corrected, learn, learned_file, lessons, signature
+from jupyter_gpufit.estimate.reckoning.on_slot import on_slot
 from jupyter_gpufit.estimate.reckoning.report import Estimate
 from jupyter_gpufit.estimate.showing.text import band
 from jupyter_gpufit.jobs.job import Options

@@ -1,0 +1,65 @@
+"""The trial runs of a fit ladder: each plan that the climb asks for is traced, until one fits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...fit.ladder import RUNGS
+from ...fit.plan import AS_IT_IS, Facts, Plan, TriedPlan, climb, lower
+from ..reckoning.on_slot import on_slot
+from .ask import Ask, TraceAnswer
+
+RAN_OUT = "it ran out of memory there before"
+NO_TIME = "no time was left for its trial run"
+
+
+@dataclass(frozen=True)
+class PlanTrial:
+    """One trial run."""
+
+    answer: TraceAnswer
+    facts: Facts
+    why_useless: str = ""  # why nothing follows from it
+
+
+def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
+    """The cell as it is and, where that does not fit within the limits, the cheapest plan that does."""
+    plain = trial(Plan())
+    if ask.limits is None or plain.why_useless or plain.answer.estimate.how != "trace":
+        return plain.answer
+    as_it_is = _tried(ask, plain, Plan())
+    if ask.limits.may_fit(as_it_is):
+        return replace(plain.answer, lower=lower(plain.facts, Plan(), RUNGS))
+    began, tried = time.monotonic(), {AS_IT_IS: plain}
+    climbing = climb(plain.facts, as_it_is, ask.limits, RUNGS)
+    found: TriedPlan | None = None
+    while True:
+        try:
+            plan = climbing.send(found) if found else next(climbing)
+        except StopIteration as end:
+            result = end.value
+            break
+        if plan.words in ask.ran_out:
+            found = TriedPlan(failure=RAN_OUT)
+        elif len(tried) > 1 and time.monotonic() - began > ask.limit:
+            found = TriedPlan(failure=NO_TIME)  # what was found by then is used
+        else:
+            tried[plan.words] = one = trial(plan)
+            found = _tried(ask, one, plan)
+    if result.plan is None:
+        return replace(plain.answer, climbed=result)
+    planned = tried[result.plan.words].answer
+    left = lower(plain.facts, result.plan, RUNGS)
+    return replace(plain.answer, climbed=result, planned=planned.estimate, lower=left)
+
+
+def _tried(ask: Ask, trial: PlanTrial, plan: Plan) -> TriedPlan:
+    estimate = trial.answer.estimate
+    if plan.words in ask.ran_out:
+        return TriedPlan(low=max(estimate.low, ask.limits.alone + 1) if ask.limits else 0, need=estimate.need)
+    if trial.why_useless:
+        return TriedPlan(failure=trial.why_useless)
+    estimate = on_slot(estimate) if ask.kind == "slot" else estimate
+    return TriedPlan(estimate.low, estimate.need, estimate.slower)

@@ -1,0 +1,78 @@
+"""Under which plan a job runs, what is left if that is not enough, and how both are said; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ...devices.device import Device
+from ...fit.plan import Climbed, FitLimits, Plan, RungVerdict
+from ...lab.place import Space
+from ...units import format_bytes
+from ..reckoning.verdict import usable_alone
+from .ask import TraceAnswer
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A job's: in its handover it goes from image to image, and in start.json to a resume."""
+
+    plan: Plan = Plan()
+    lower: tuple[Plan, ...] = ()  # for when it runs out all the same
+    key: str = ""  # of its cell, see learned.py
+    why: str = ""  # in a sentence; empty: it runs as it is, and fits
+
+    @property
+    def said(self) -> str:
+        """The plan in words; empty: as it is."""
+        return self.plan.words if self.plan.parts else ""
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Fit:
+        lower = tuple(map(Plan.from_record, record["lower"]))
+        return cls(Plan.from_record(record["plan"]), lower, record["key"], record["why"])
+
+    def lowered(self) -> Fit:
+        """One rung further down; to be asked where there is one."""
+        plan = self.lower[0]
+        return replace(self, plan=plan, lower=self.lower[1:], why="")
+
+
+def limits_of(devices: Sequence[Device]) -> FitLimits | None:
+    """Of the largest among them."""
+    spaces = [Space(device) for device in devices if not device.problem]
+    if not spaces:
+        return None
+    return FitLimits(max(space.usable for space in spaces), max(map(usable_alone, spaces)))
+
+
+def fit_of(answer: TraceAnswer) -> Fit:
+    """What a climb came to."""
+    climbed = answer.climbed
+    if climbed is None:
+        return Fit(lower=answer.lower, key=answer.key)
+    if climbed.plan is None:
+        return Fit(key=answer.key, why=nothing_does(climbed))
+    return Fit(climbed.plan, answer.lower, answer.key, trains_by(climbed))
+
+
+def trains_by(climbed: Climbed) -> str:
+    """ "needs 31.0 GiB, ...: trains there by recomputing 14 of 24 blocks: 18.2 GiB, about 1.3x the time, ..." """
+    assert climbed.plan is not None
+    plan, last = climbed.plan, climbed.steps[-1]
+    needs = f"{format_bytes(last.need)}, " if last.need is not None else ""
+    return f"{climbed.steps[0].why}: trains there by {plan.words}: {needs}{plan.cost}"
+
+
+def nothing_does(climbed: Climbed) -> str:
+    """Why no rung is enough."""
+    first, *others = climbed.steps
+    return "; ".join([first.why, *map(_refused, others)])
+
+
+def _refused(step: RungVerdict) -> str:
+    return f"{step.words}: {step.why}"

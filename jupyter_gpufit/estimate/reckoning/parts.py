@@ -1,0 +1,70 @@
+"""What the rungs of the fit ladder choose by: a trace's modules, and what each keeps for backward; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...fit.plan import Facts, ModelPart
+from .record import Trace
+
+
+def facts_of(trace: Trace) -> Facts:
+    """Bytes are those at the moment when most of them are kept."""
+    kept = _with_all_around(_kept(trace))
+    found: dict[tuple[str, str], ModelPart] = {}
+    for seen in trace.modules:
+        key = seen.model, seen.path
+        one = ModelPart(
+            name=seen.name or seen.path,
+            model=seen.model,
+            path=seen.path,
+            order=seen.order,
+            kept=kept[seen.name],
+            hands_on=seen.hands_on,
+            why_not=seen.why_not,
+        )
+        other = found.get(key)  # of a second model that looks the same
+        if other is None:
+            found[key] = one
+        elif one.name != other.name:
+            found[key] = _together(other, one)
+    return Facts(tuple(found.values()))
+
+
+def _together(one: ModelPart, other: ModelPart) -> ModelPart:
+    return ModelPart(
+        name=one.name,
+        model=one.model,
+        path=one.path,
+        order=one.order,
+        kept=one.kept + other.kept,
+        hands_on=one.hands_on + other.hands_on,
+        why_not=one.why_not or other.why_not,
+    )
+
+
+def _kept(trace: Trace) -> Counter[str]:
+    """Bytes by the module that made them."""
+    now = most = at = 0
+    for number, change in enumerate(trace.changes):
+        block = trace.blocks[change.block]
+        if block.kind == "activation":
+            now += block.size if change.alive else -block.size
+            if now > most:
+                most, at = now, number
+    kept: Counter[str] = Counter()
+    for change in trace.changes[: at + 1] if most else ():
+        block = trace.blocks[change.block]
+        if block.kind == "activation":
+            kept[block.module] += block.size if change.alive else -block.size
+    return kept
+
+
+def _with_all_around(kept: Counter[str]) -> Counter[str]:
+    """Each module with all that is in it."""
+    found: Counter[str] = Counter()
+    for name, size in kept.items():
+        parts = name.split(".")
+        for end in range(1, len(parts) + 1):
+            found[".".join(parts[:end])] += size
+    return found

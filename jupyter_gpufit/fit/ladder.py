@@ -1,0 +1,30 @@
+"""The rungs in the order of their cost, and a plan put around a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Protocol
+
+from .plan import Plan, Rung
+from .rungs import recompute
+
+
+class PutAround(Rung, Protocol):
+    """A rung with what it does."""
+
+    def around(self, part: Any) -> AbstractContextManager[None]:
+        """The same for a trial run and for the run."""
+
+
+RUNGS: tuple[PutAround, ...] = (recompute,)  # a new one is imported, and stands here by its cost
+
+
+@contextmanager
+def fitted(plan: Plan) -> Iterator[None]:
+    """Run under a plan; of rungs that are not known here, nobody could say what they would do."""
+    by_name = {rung.NAME: rung for rung in RUNGS}
+    with ExitStack() as stack:
+        for name, part in plan.parts.items():
+            stack.enter_context(by_name[name].around(part))
+        yield

@@ -1,0 +1,234 @@
+"""Which plan fits: pure, from what trial runs saw to a plan and refusals.
+
+`climb` asks for trial runs and is told what each came to. It knows no rung: each offers its notches, from the least
+that it can do to the most, and the climb looks for the first that is enough. A rung that is not enough stays, with all
+it can do, and the next is put on top of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from ..units import format_bytes
+
+MOST_TRIALS = 6  # for one rung; the notch between two that were tried is guessed on a straight line
+AS_IT_IS = "as it is"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPart:
+    """A module of a model that was seen to run."""
+
+    name: str  # for people: "model.blocks.3"
+    model: str  # the looks of its model, see units.py
+    path: str  # in that; empty: the model itself
+    order: int  # in which it ran first
+    kept: int = 0  # bytes that it keeps for backward
+    hands_on: int = 0  # bytes of what it returns
+    why_not: str = ""  # why it must not run twice; empty: it may
+
+    def holds(self, other: ModelPart) -> bool:
+        """Whether the other is in it, or is it."""
+        inside = not self.path or other.path == self.path or other.path.startswith(f"{self.path}.")
+        return other.model == self.model and inside
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What rungs choose by."""
+
+    parts: tuple[ModelPart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Notch:
+    """One setting of a rung."""
+
+    part: Any  # what `around` of the rung is given; crosses a pipe as JSON
+    words: str  # "recomputing 14 of 24 blocks"
+
+
+class Rung(Protocol):
+    """One way to need less memory; a module in rungs/."""
+
+    NAME: str
+    EXACT: bool  # whether it changes no bit on the same device
+
+    def notches(self, facts: Facts) -> Sequence[Notch]:
+        """From the least that it can do to the most; none: it can do nothing."""
+
+    def why_not(self, facts: Facts) -> str:
+        """Why there is none."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is put around a cell's run. Crosses pipes, and stays in start.json, as JSON."""
+
+    parts: Mapping[str, Any] = field(default_factory=dict)  # by the rung's name; empty: as it is
+    words: str = AS_IT_IS
+    slower: float = 1.0  # times that a step takes, as predicted from its operations
+    exact: bool = True
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Plan:
+        return cls(**{name: record[name] for name in cls.__dataclass_fields__ if name in record})
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def under(self, rung: Rung, notch: Notch) -> Plan:
+        """With one more rung."""
+        words = notch.words if not self.parts else f"{self.words} and {notch.words}"
+        return Plan({**self.parts, rung.NAME: notch.part}, words, self.slower, self.exact and rung.EXACT)
+
+    @property
+    def cost(self) -> str:
+        """ "about 1.3x the time, the same result to the bit" """
+        result = "the same result to the bit" if self.exact else "a result that differs by rounding"
+        return f"about {self.slower:.1f}x the time, {result}"
+
+
+@dataclass(frozen=True)
+class TriedPlan:
+    """What a trial run under a plan came to."""
+
+    low: int = 0  # bytes: it will hardly run with less
+    need: int | None = None  # bytes to claim; None: nobody can tell
+    slower: float = 1.0
+    failure: str = ""  # the trial run failed, and why
+
+
+@dataclass(frozen=True)
+class FitLimits:
+    """What the largest device has."""
+
+    usable: int  # bytes that a claim can have
+    alone: int  # bytes for a job that has it to itself
+
+    def fits(self, tried: TriedPlan) -> bool:
+        return not tried.failure and tried.need is not None and tried.need <= self.usable
+
+    def may_fit(self, tried: TriedPlan) -> bool:
+        """With nobody beside it, and if its margin is not used up."""
+        return not tried.failure and tried.low <= self.alone
+
+
+@dataclass(frozen=True)
+class RungVerdict:
+    """What became of one rung."""
+
+    name: str
+    words: str  # the plan's
+    need: int | None  # bytes; None: it was not tried
+    slower: float
+    exact: bool
+    fits: bool
+    why: str  # why it will not do; empty: it does
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """A ladder that was gone down until something fitted, or to its end."""
+
+    steps: tuple[RungVerdict, ...]
+    plan: Plan | None = None  # None: nothing fits
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Climbed:
+        plan = record["plan"]
+        return cls(tuple(RungVerdict(**step) for step in record["steps"]), Plan.from_record(plan) if plan else None)
+
+
+Climb = Generator[Plan, TriedPlan, Climbed]
+
+
+def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Rung]) -> Climb:
+    """Yield the plans of which a trial run is wanted; return the cheapest that fits."""
+    steps = [RungVerdict("", AS_IT_IS, plain.need, 1.0, True, False, _too_much(plain, limits))]
+    below, last = Plan(), plain
+    for rung in rungs:
+        notches = rung.notches(facts)
+        if not notches:
+            steps.append(RungVerdict(rung.NAME, rung.NAME, None, 1.0, rung.EXACT, False, rung.why_not(facts)))
+            continue
+        found, tried = yield from _notch(below, last, rung, notches, limits)
+        fits = limits.fits(tried) or limits.may_fit(tried)
+        why = "" if fits else _too_much(tried, limits)
+        steps.append(RungVerdict(rung.NAME, found.words, tried.need, tried.slower, found.exact, fits, why))
+        if fits:
+            return Climbed(tuple(steps), found)
+        if not tried.failure:
+            below, last = found, tried
+    return Climbed(tuple(steps))
+
+
+def _notch(
+    below: Plan, without: TriedPlan, rung: Rung, notches: Sequence[Notch], limits: FitLimits
+) -> Generator[Plan, TriedPlan, tuple[Plan, TriedPlan]]:
+    """The first notch that is enough, or else the last."""
+
+    def plan(at: int, tried: TriedPlan | None = None) -> Plan:
+        made = below.under(rung, notches[at])
+        return Plan(made.parts, made.words, tried.slower if tried else made.slower, made.exact)
+
+    high = len(notches) - 1
+    best = yield plan(high)
+    if not limits.fits(best):
+        return plan(high, best), best  # if it may fit all the same, then with the most that can be done
+    low, too_much = -1, without
+    for _ in range(MOST_TRIALS - 1):
+        if high - low <= 1:
+            break
+        at = _between(low, too_much, high, best, limits)
+        tried = yield plan(at)
+        if limits.fits(tried):
+            high, best = at, tried
+        else:
+            low, too_much = at, tried
+    return plan(high, best), best
+
+
+def _between(low: int, too_much: TriedPlan, high: int, best: TriedPlan, limits: FitLimits) -> int:
+    """Where on a straight line between two notches the limit lies; where that is not known, in their middle."""
+    if too_much.failure or too_much.need is None or best.need is None:
+        return (low + high) // 2
+    width = max(1, too_much.need - best.need)
+    at = high - (high - low) * (limits.usable - best.need) // width
+    return min(max(at, low + 1), high - 1)
+
+
+def lower(facts: Facts, plan: Plan, rungs: Sequence[Rung]) -> tuple[Plan, ...]:
+    """What is left for a job that runs out of memory under `plan`: each with more of it than the one before.
+
+    They were not tried. A rung's notch is known by its words, which say how much it does.
+    """
+    found: list[Plan] = []
+    below = Plan()
+    for rung in rungs:
+        notches = rung.notches(facts)
+        if not notches:
+            continue
+        words = [below.under(rung, notch).words for notch in notches]
+        at = words.index(plan.words) if plan.words in words else -1
+        if at < 0 and rung.NAME in plan.parts:
+            below = below.under(rung, notches[-1])
+            continue
+        left = len(notches) - 1 - at
+        found += [below.under(rung, notches[at + part]) for part in dict.fromkeys((-(-left // 2), left)) if part > 0]
+        below = below.under(rung, notches[-1])
+    return tuple(found)
+
+
+def _too_much(tried: TriedPlan, limits: FitLimits) -> str:
+    if tried.failure:
+        return f"its trial run failed: {tried.failure}"
+    least = tried.need if tried.need is not None else tried.low
+    if least <= limits.alone:
+        return "nobody can tell how much it needs"
+    return f"needs {format_bytes(least)}, and the largest device has {format_bytes(limits.alone)}"

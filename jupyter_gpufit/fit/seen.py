@@ -1,0 +1,159 @@
+"""What a trial run notes of a model's modules: in which order they ran, what each hands on, why it must not run twice.
+
+A second run does again what the first one did beside its result. Seen are: attributes, lists and buffers that a
+module's forward changed, what it was given and changed in place, hooks, generators of its own, Python's and NumPy's
+random numbers, `print`, and variables of the notebook that it sets. What compiled code does beside its result is not.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._pytree import tree_leaves
+
+from .units import looks_of
+
+_SIZED = (list, dict, set)
+_HOOKS = "_forward_hooks _forward_pre_hooks _backward_hooks _backward_pre_hooks".split()
+_LOOKS = 2  # calls of a module that are looked at; the second counts, since the first may fill a cache
+_OF_TORCH = "torch."
+
+
+@dataclass
+class Seen:
+    """A module that ran."""
+
+    module: nn.Module
+    model: str
+    path: str
+    order: int
+    barred: str = ""  # why it must not run twice, by what it is
+    hands_on: int = 0  # bytes
+    changes: str = ""  # the same, by what its last call did
+    calls: int = 0
+
+    @property
+    def row(self) -> tuple[str, str, int, int, str]:
+        """As it is told: model, path, order, bytes handed on, and why it must not run twice."""
+        return self.model, self.path, self.order, self.hands_on, self.barred or self.changes
+
+
+@dataclass(frozen=True)
+class _Before:
+    """How things stood when a module was called."""
+
+    seen: Seen
+    state: dict[str, Any]
+    versions: list[tuple[torch.Tensor, int]]  # of what it was given
+    drawn: tuple[Any, ...]
+
+
+class Modules:
+    """All that ran so far."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Seen] = {}  # by the module's id
+        self._stack: list[_Before | None] = []
+        self._where: dict[int, tuple[str, str]] = {}  # by the module's id: its model's looks, and its path there
+        self._thread = threading.get_ident()
+
+    def begin(self) -> None:
+        """Note from now on; for a process of its own."""
+        register_module_forward_pre_hook(self._enter)
+        register_module_forward_hook(self._leave, always_call=True)
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if not self._stack:
+            looks = looks_of(module)
+            self._where = {id(one): (looks, path) for path, one in module.named_modules()}
+        self._stack.append(self._before(module, args))
+
+    def _before(self, module: nn.Module, args: Any) -> _Before | None:
+        seen = self.found.get(id(module))
+        if seen is None:
+            if id(module) not in self._where:  # made in this very call
+                return None
+            seen = self.found[id(module)] = Seen(module, *self._where[id(module)], len(self.found))
+            seen.barred = _by_its_looks(module)
+        seen.calls += 1
+        if seen.calls > _LOOKS:
+            return None
+        given = [(t, t._version) for t in tree_leaves(args) if isinstance(t, torch.Tensor) and not t.is_inference()]
+        return _Before(seen, dict(_state(module)), given, _drawn())
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        if threading.get_ident() != self._thread or not self._stack:
+            return
+        before = self._stack.pop()
+        if before is None or before.seen.module is not module:
+            return
+        before.seen.hands_on = _bytes_of(output)
+        before.seen.changes = _changed(module, before)
+
+
+def _state(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """What a forward could change, in a form that can be compared."""
+    for name, value in vars(module).items():
+        yield name, (id(value), len(value)) if isinstance(value, _SIZED) else id(value)
+    if not isinstance(module, _NormBase):  # whose statistics a second run leaves alone
+        for name, buffer in module._buffers.items():
+            yield f"buffer {name}", None if buffer is None else (id(buffer), buffer._version)
+
+
+def _changed(module: nn.Module, before: _Before) -> str:
+    now = dict(_state(module))
+    for name in now.keys() | before.state.keys():
+        if now.get(name) != before.state.get(name):
+            return f"its forward changes {name if name.startswith('buffer') else f'self.{name}'}"
+    if any(t._version != version for t, version in before.versions):
+        return "its forward changes in place what it is given"
+    return "its forward draws random numbers from Python or NumPy" if _drawn() != before.drawn else ""
+
+
+def _drawn() -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy.random")
+    drawn = numpy.get_state() if numpy else None
+    return random.getstate(), (drawn[1].tobytes(), *drawn[2:]) if isinstance(drawn, tuple) else ()
+
+
+def _by_its_looks(module: nn.Module) -> str:
+    if isinstance(module, torch.jit.ScriptModule):
+        return "it is compiled by TorchScript"
+    if module._compiled_call_impl is not None or type(module).__module__.startswith("torch._dynamo"):
+        return "it is compiled by torch.compile"
+    if any(getattr(module, name, None) for name in _HOOKS):
+        return "it has hooks"
+    if any(isinstance(value, torch.Generator) for value in vars(module).values()):
+        return "it has a generator of its own"
+    forward = getattr(type(module).forward, "__wrapped__", type(module).forward)
+    if isinstance(forward, FunctionType) and not forward.__module__.startswith(_OF_TORCH):
+        return _by_its_code(forward.__code__)
+    return ""
+
+
+def _by_its_code(code: CodeType) -> str:
+    import dis
+
+    for one in dis.get_instructions(code):
+        if one.opname == "STORE_GLOBAL" or (one.opname == "STORE_DEREF" and one.argval in code.co_freevars):
+            return f"its forward sets {one.argval}"
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME") and one.argval == "print":
+            return "its forward prints"
+    return ""
+
+
+def _bytes_of(output: Any) -> int:
+    found = {id(t.untyped_storage()): t for t in tree_leaves(output) if isinstance(t, torch.Tensor)}
+    return sum(t.untyped_storage().nbytes() for t in found.values())

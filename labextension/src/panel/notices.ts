@@ -1,0 +1,71 @@
+/** Tells of jobs although nobody looks at the panel; one notice a job, which the next replaces. */
+
+import { Notification } from '@jupyterlab/apputils';
+
+import { GpufitModel } from '../model/model';
+import { Job, Status } from '../words/schema';
+import { asking, Asking, News, news, Rules } from '../words/news';
+
+const SHOWN = 8_000; // ms that a notice stays, unless something failed or somebody asks
+
+export class Notices {
+  constructor(
+    private model: GpufitModel,
+    private rules: () => Rules,
+    private openLog: (job: Job) => void
+  ) {
+    model.turned.connect((_, { before, after }) => this._turn(before, after));
+    model.stateChanged.connect(this._look, this);
+    this._look();
+  }
+
+  private _turn(before: Status, after: Status): void {
+    for (const item of news(before, after, this.rules())) {
+      const job = after.jobs.find(({ id }) => id === item.job);
+      if (job && !this.model.front.shows(job)) {
+        this._tell(item, job);
+      }
+    }
+  }
+
+  private _tell({ kind, text }: News, job: Job): void {
+    this._show(job.id, text, kind, {
+      autoClose: kind === 'error' ? false : SHOWN,
+      actions: [{ label: 'Open log', callback: () => this.openLog(job) }]
+    });
+  }
+
+  /** Always, also of what was asked while no page was open. */
+  private _look(): void {
+    const { status } = this.model;
+    for (const item of status ? asking(status, this._asked) : []) {
+      this._ask(item);
+    }
+  }
+
+  private _ask({ claim, job, text }: Asking): void {
+    const release = job && {
+      label: 'Release',
+      caption: 'Save it at its next safe point, and leave the device.',
+      callback: () => void this.model.act(job, 'release')
+    };
+    const later = { label: 'Not now', callback: () => undefined };
+    this._show(claim, text, 'warning', { autoClose: false, actions: release ? [release, later] : [later] });
+  }
+
+  private _show(
+    of: string,
+    text: string,
+    kind: News['kind'],
+    options: Notification.IOptions<null>
+  ): void {
+    const last = this._shown.get(of);
+    if (last && Notification.manager.has(last)) {
+      Notification.dismiss(last);
+    }
+    this._shown.set(of, Notification.emit(text, kind, options));
+  }
+
+  private _asked = new Set<string>();
+  private _shown = new Map<string, string>(); // the notice of each
+}

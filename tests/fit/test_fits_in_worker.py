@@ -1,0 +1,97 @@
+"""A cell that is too large for the device trains on it, to the bits that it would come to on a larger one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import gpufit, jobs
+from tests.kernels import Kernel, environment
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def env(home: Path) -> dict[str, str]:
+    return environment(home, GPUFIT_DEVICES="cpu:1x640MiB", GPUFIT_ESTIMATE_LIMIT="300", GPUFIT_SPARE_WORKER="1")
+
+
+@pytest.fixture
+def notebook(kernel: Kernel, no_worker_outlives_its_test: None) -> Kernel:
+    return kernel
+
+
+# Each block keeps nine times what it hands on, and does little else.
+SET_UP = """
+import os, time, torch
+from torch import nn
+torch.manual_seed(1)
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix, self.drop = nn.Linear(16, 16), nn.Dropout(0.1)
+    def forward(self, x):
+        x = self.mix(x)
+        for _ in range(8):
+            x = torch.tanh(x)
+        return self.drop(x)
+net = nn.Sequential(*(Block() for _ in range(5)))
+opt = torch.optim.AdamW(net.parameters(), 1e-3)
+seen = []
+"""
+CELL = """
+device = 'cuda' if torch.cuda.is_available() else 'cpu'; net = net.to(device)
+for i in range(5):
+    loss = net(torch.randn({rows}, 16).to(device)).square().mean()
+    opt.zero_grad(); loss.backward(); opt.step(); seen.append(loss.item()); print('step', i)
+    {more}
+"""
+
+
+def as_one_cell(kernel: Kernel, cell: str) -> None:
+    """It ended as it would have in the kernel."""
+    kernel.check("trained, losses = [p.tolist() for p in net.parameters()], seen\n" + SET_UP)
+    kernel.check(cell)
+    kernel.check("assert seen == losses, (seen, losses)\nassert [p.tolist() for p in net.parameters()] == trained")
+
+
+def test_it_trains_by_recomputing_and_goes_on_so_from_a_checkpoint(
+    notebook: Kernel, env: dict[str, str], home: Path
+) -> None:
+    hold = home / "go-on"
+    notebook.check(SET_UP)
+    more = f"while i == 2 and not os.path.exists({str(hold)!r}): time.sleep(0.02)"
+    cell = CELL.format(rows=5 << 15, more=more)
+    sent = notebook.send("%%gpufit train --name large\n" + cell)
+    began = notebook.until(sent, "step 2").shown
+    running = jobs(env)["large"]
+    assert gpufit(env, "checkpoint", "large").returncode == 0
+    assert gpufit(env, "release", "large").returncode == 0
+    notebook.finish(sent)
+
+    assert "trains there by recomputing" in began and "the same result to the bit" in began
+    assert "recomputing" in json.dumps(running), running
+    hold.touch()
+    resumed = notebook.run("%gpufit resume large")
+    assert resumed.ok and "step 4" in resumed.stdout, resumed
+    as_one_cell(notebook, cell)
+
+
+def test_one_that_runs_out_goes_on_by_recomputing_and_begins_so_the_next_time(
+    notebook: Kernel, env: dict[str, str]
+) -> None:
+    notebook.check(SET_UP)
+    cell = CELL.format(rows="3 << 15 if i < 2 else 9 << 14", more="pass")  # later than a trial run looks
+
+    ran = notebook.run("%%gpufit train --name grows\n" + cell)
+
+    assert ran.ok, ran
+    assert "grows ran out of memory on all of cpu:0" in ran.shown
+    assert "It goes on from its start, by recomputing 3 of 5 blocks" in ran.shown
+    assert "OutOfMemoryError" not in ran.stderr and jobs(env)["grows"]["state"] == "done"
+    as_one_cell(notebook, cell)
+    notebook.check(SET_UP)
+    again = notebook.run("%%gpufit train --name again\n" + cell)
+    assert again.ok and "trains there by recomputing" in again.shown and "ran out of memory on" not in again.shown

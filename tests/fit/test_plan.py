@@ -1,0 +1,149 @@
+"""The climb down the ladder: which trial runs it asks for, and what it chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from jupyter_gpufit.fit.plan import Climbed, Facts, FitLimits, ModelPart, Notch, Plan, Rung, TriedPlan, climb, lower
+from jupyter_gpufit.fit.rungs.blocks import blocks_of
+
+FACTS = Facts()
+
+
+@dataclass
+class Saves:
+    """A rung of so many notches."""
+
+    NAME: str
+    count: int
+    EXACT: bool = True
+    cannot: str = "it cannot"
+
+    def notches(self, facts: Facts) -> Sequence[Notch]:
+        return [Notch(number, f"{self.NAME} {number} of {self.count}") for number in range(1, self.count + 1)]
+
+    def why_not(self, facts: Facts) -> str:
+        return self.cannot
+
+
+@dataclass
+class Trials:
+    """Runs a climb; each notch saves 10 bytes of 100."""
+
+    room: int
+    asked: list[str] = field(default_factory=list)
+    fails: Callable[[Plan], bool] = lambda plan: False
+
+    def through(self, *rungs: Rung, plain: int = 100) -> Climbed:
+        climbing = climb(FACTS, TriedPlan(plain, plain), FitLimits(self.room, self.room), rungs)
+        tried: TriedPlan | None = None
+        while True:
+            try:
+                plan = climbing.send(tried) if tried else next(climbing)
+            except StopIteration as end:
+                found: Climbed = end.value
+                return found
+            self.asked.append(plan.words)
+            need = plain - 10 * sum(plan.parts.values())
+            tried = (
+                TriedPlan(failure="it crashed")
+                if self.fails(plan)
+                else TriedPlan(need, need, 1 + 0.1 * len(self.asked))
+            )
+
+
+def test_the_least_that_is_enough_is_found_with_few_trial_runs() -> None:
+    trials = Trials(room=35)
+
+    found = trials.through(Saves("recompute", 8))
+
+    assert found.plan is not None and found.plan.words == "recompute 7 of 8"
+    assert trials.asked == ["recompute 8 of 8", "recompute 7 of 8", "recompute 6 of 8"]
+    assert [step.fits for step in found.steps] == [False, True]
+
+
+def test_a_rung_that_is_not_enough_stays_under_the_next() -> None:
+    found = Trials(room=45).through(Saves("one", 3), Saves("two", 4, EXACT=False))
+
+    assert found.plan is not None and found.plan.parts == {"one": 3, "two": 3}
+    assert not found.plan.exact and found.plan.words == "one 3 of 3 and two 3 of 4"
+    assert "rounding" in found.plan.cost
+    assert [step.why for step in found.steps] == [
+        "needs 100 B, and the largest device has 45 B",
+        "needs 70 B, and the largest device has 45 B",
+        "",
+    ]
+
+
+def test_every_refusal_is_told_where_nothing_is_enough() -> None:
+    trials = Trials(room=5, fails=lambda plan: "two" in plan.parts)
+
+    found = trials.through(Saves("one", 3), Saves("none", 0, cannot="no model was seen"), Saves("two", 2))
+
+    assert found.plan is None
+    assert [step.why for step in found.steps[1:]] == [
+        "needs 70 B, and the largest device has 5 B",
+        "no model was seen",
+        "its trial run failed: it crashed",
+    ]
+    assert Climbed.from_record(found.to_record()) == found
+
+
+def test_one_that_fits_only_with_its_margin_gets_the_most_that_can_be_done() -> None:
+    climbing = climb(FACTS, TriedPlan(100, 150), FitLimits(50, 50), [Saves("one", 5)])
+
+    plan = next(climbing)
+    with pytest.raises(StopIteration) as end:
+        climbing.send(TriedPlan(low=50, need=75))
+
+    assert plan.words == "one 5 of 5" and end.value.value.plan.words == "one 5 of 5"
+
+
+@given(some.integers(1, 40), some.integers(0, 99))
+def test_it_never_chooses_what_does_not_fit_nor_more_than_it_must_by_far(count: int, room: int) -> None:
+    found = Trials(room=room).through(Saves("one", count), plain=10 * count + 5)
+
+    fits = [notch for notch in range(1, count + 1) if 10 * count + 5 - 10 * notch <= room]
+    assert (found.plan is None) == (not fits)
+    if found.plan is not None:
+        assert found.plan.parts["one"] in fits and found.plan.parts["one"] <= min(fits) + 1
+
+
+def test_what_is_left_for_one_that_runs_out_all_the_same() -> None:
+    rungs = [Saves("one", 8), Saves("two", 1)]
+    as_it_was = lower(FACTS, Plan(), rungs)
+    found = Trials(room=35).through(*rungs)
+    assert found.plan is not None
+
+    assert [plan.words for plan in as_it_was] == ["one 4 of 8", "one 8 of 8", "one 8 of 8 and two 1 of 1"]
+    assert [plan.words for plan in lower(FACTS, found.plan, rungs)] == ["one 8 of 8", "one 8 of 8 and two 1 of 1"]
+    assert lower(FACTS, as_it_was[-1], rungs) == ()
+
+
+def part(path: str, order: int, kept: int, hands_on: int = 1, why_not: str = "") -> ModelPart:
+    return ModelPart(name=path, model="m", path=path, order=order, kept=kept, hands_on=hands_on, why_not=why_not)
+
+
+def test_a_model_is_cut_where_the_peak_is_least() -> None:
+    """Not at the whole model, which is in memory at once, nor at the layers, which hand on all that they keep."""
+    layers = [part(f"blocks.{i}.{j}", 10 * i + j + 1, 10, 10) for i in range(4) for j in range(5)]
+    blocks = [part(f"blocks.{i}", 10 * i, 50, 10) for i in range(4)]
+
+    chosen = blocks_of([part("", 0, 200), *layers, *blocks])
+
+    assert [block.path for block in chosen] == ["blocks.0", "blocks.1", "blocks.2", "blocks.3"]
+
+
+def test_one_that_must_not_run_twice_bars_all_around_it_and_nothing_beside_it() -> None:
+    parts = [
+        part("", 0, 200),
+        *(part(f"blocks.{i}", 10 * i, 50, 10) for i in range(3)),
+        part("blocks.1.cache", 11, 1, why_not="its forward changes self.cache"),
+    ]
+
+    assert [block.path for block in blocks_of(parts)] == ["blocks.0", "blocks.2"]

@@ -1,0 +1,300 @@
+"""What is computed again comes to the same bits, and nothing of it stays on a model."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from torch import nn
+
+from jupyter_gpufit.fit.rungs import recompute
+from jupyter_gpufit.fit.units import looks_of
+
+from .models import GPT, MODELS, OPTIMIZERS, Encoder, Pictures, batch, loss_of
+from .runs import Step, differ, plain, trained
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads of a tensor this small wait for each other on a machine that is busy."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def every_path(make: Callable[[], nn.Module]) -> list[str]:
+    return [path for path, _ in make().named_modules() if path]
+
+
+def blocks(make: Callable[[], nn.Module]) -> list[str]:
+    """The modules in the middle of the tree: those of ours that hold others."""
+    return [path for path, one in make().named_modules() if path and next(one.children(), None) is not None]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_comes_to_the_same_bits(name: str) -> None:
+    make = MODELS[name]
+    as_it_is = trained(make, None)
+
+    assert differ(as_it_is, trained(make, blocks(make) or every_path(make))) == []
+    assert differ(as_it_is, trained(make, every_path(make))) == []
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_under_every_optimizer(optimizer: str) -> None:
+    assert differ(trained(GPT, None, optimizer=optimizer), trained(GPT, blocks(GPT), optimizer=optimizer)) == []
+
+
+def test_a_control_in_which_the_bits_differ() -> None:
+    assert differ(trained(GPT, None), trained(GPT, None, steps=2))
+
+
+def autocast(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    words = batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = loss_of(model(words), words)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def accumulation(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    optimizer.zero_grad()
+    for _ in range(3):
+        words = batch()
+        loss = loss_of(model(words), words) / 3
+        loss.backward()
+    optimizer.step()
+    return loss
+
+
+def two_forwards(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    optimizer.zero_grad()
+    words, others = batch(), batch()
+    loss = loss_of(model(words), words) + loss_of(model(others), others)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def looks_between(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    loss = plain(model, optimizer)
+    model.eval()
+    with torch.no_grad():
+        looked = loss_of(model(words := batch()), words)
+    model.train()
+    return loss + looked
+
+
+def gradient_penalty(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    optimizer.zero_grad()
+    words = batch()
+    loss = loss_of(model(words), words)
+    grads = torch.autograd.grad(loss, list(model.parameters()), create_graph=True, allow_unused=True)
+    loss = loss + 0.1 * sum(g.square().sum() for g in grads if g is not None)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def regulariser(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    optimizer.zero_grad()
+    words = batch()
+    loss = loss_of(model(words), words) + 1e-3 * sum(p.abs().sum() for p in model.parameters())
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def retried(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    with pytest.raises((RuntimeError, IndexError)):
+        model(torch.full((2, 3, 5), 10**6))
+    return plain(model, optimizer)
+
+
+def a_frozen_block(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    frozen = next(one for one in model.modules() if isinstance(one, (nn.TransformerEncoderLayer, nn.Conv2d)))
+    frozen.requires_grad_(False)
+    return plain(model, optimizer)
+
+
+def called_directly(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    loss = plain(model, optimizer)
+    for child in model.children():
+        if isinstance(child, nn.Linear):
+            child(torch.ones(child.in_features)).sum().backward()
+    return loss
+
+
+PROGRAMS: list[Step] = [
+    autocast,
+    accumulation,
+    two_forwards,
+    looks_between,
+    gradient_penalty,
+    regulariser,
+    retried,
+    a_frozen_block,
+    called_directly,
+]
+
+
+@pytest.mark.parametrize("make", [Encoder, Pictures])
+@pytest.mark.parametrize("step", PROGRAMS)
+def test_awkward_programs(step: Step, make: Callable[[], nn.Module]) -> None:
+    if make is Encoder and step is gradient_penalty:
+        pytest.skip("torch's own attention has no second derivative")
+
+    assert differ(trained(make, None, step), trained(make, blocks(make), step)) == []
+
+
+def test_statistics_stay_as_one_run_left_them_also_where_they_overflow() -> None:
+    def overflows(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        said = model(torch.full((4, 8), torch.finfo(torch.float32).max))
+        loss: torch.Tensor = said.square().mean()
+        loss.backward()
+        return loss
+
+    left = trained(Pictures, blocks(Pictures), overflows, steps=1)
+
+    assert differ(trained(Pictures, None, overflows, steps=1), left) == []
+    assert not all(left[name].isfinite().all() for name in left if "running_var" in name), "else it shows nothing"
+    assert left["blocks.0.b1.num_batches_tracked"] == 1
+
+
+def test_nothing_stays_on_a_model() -> None:
+    model = GPT()
+    before = {name: sorted(vars(one)) for name, one in model.named_modules()}
+    bare = list(model.state_dict())
+    real = nn.Module._call_impl
+
+    with recompute.around({looks_of(model): blocks(GPT)}):
+        model(batch()).sum().backward()
+        kept = pickle.dumps(model)
+        inside = copy.deepcopy(model)
+
+    assert {name: sorted(vars(one)) for name, one in model.named_modules()} == before
+    assert {name: sorted(vars(one)) for name, one in inside.named_modules()} == before
+    assert b"jupyter_gpufit" not in kept
+    assert list(pickle.loads(kept).state_dict()) == bare
+    assert nn.Module._call_impl is real
+
+
+def test_less_is_kept_and_what_is_chosen_runs_twice() -> None:
+    def saved(paths: list[str]) -> tuple[int, int]:
+        model: Any = GPT()
+        ran = kept = 0
+
+        def count(*_: object) -> None:
+            nonlocal ran
+            ran += 1
+
+        def pack(t: torch.Tensor) -> torch.Tensor:
+            nonlocal kept
+            kept += t.nbytes
+            return t
+
+        model.blocks[1].mlp[0].register_forward_pre_hook(count)
+        with recompute.around({looks_of(model): paths}):
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                said = model(batch())
+            said.sum().backward()
+        return kept, ran
+
+    (all_kept, once), (kept, twice) = saved([]), saved(["blocks.0", "blocks.1", "blocks.2"])
+
+    assert kept < all_kept / 3 and (once, twice) == (1, 2)
+
+
+def test_a_module_that_is_gone_is_passed_over() -> None:
+    model = GPT()
+    looks = looks_of(model)
+    del model.blocks[2]
+
+    with recompute.around({looks: ("blocks.1", "blocks.2", "nowhere")}):
+        model(batch()).sum().backward()
+
+    assert model.words.weight.grad is not None
+
+
+# Random trees of modules, and random parts of them
+
+WIDTH = 6
+
+
+class Sum(nn.Module):
+    """Runs its parts beside each other."""
+
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts, self.scale = nn.ModuleList(parts), nn.Parameter(torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([part(x) for part in self.parts]).sum(0) * self.scale
+
+
+class Twice(nn.Module):
+    """The same weights, used again."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = self.same = part
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.same(torch.tanh(self.part(x)))  # type: ignore[no-any-return]
+
+
+class Steps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(WIDTH, WIDTH, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.rnn(x[:, None])[0][:, 0]  # type: ignore[no-any-return]
+
+
+LEAVES: list[Callable[[], nn.Module]] = [
+    lambda: nn.Linear(WIDTH, WIDTH),
+    lambda: nn.BatchNorm1d(WIDTH),
+    lambda: nn.Dropout(0.3),
+    nn.GELU,
+    lambda: nn.LayerNorm(WIDTH),
+    Steps,
+]
+Make = Callable[[], nn.Module]
+
+
+def together(parts: some.SearchStrategy[Make]) -> some.SearchStrategy[Make]:
+    several = some.lists(parts, min_size=1, max_size=3)
+    return some.one_of(
+        several.map(lambda found: lambda: nn.Sequential(*(make() for make in found))),
+        several.map(lambda found: lambda: Sum(*(make() for make in found))),
+        parts.map(lambda make: lambda: Twice(make())),
+    )
+
+
+trees = some.recursive(some.sampled_from(LEAVES), together, max_leaves=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees, some.data())
+def test_random_trees_under_random_plans(make: Make, data: some.DataObject) -> None:
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = model(torch.randn(4, WIDTH)).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    whole: Make = lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), make(), nn.Linear(WIDTH, 1))  # noqa: E731
+    paths = data.draw(some.lists(some.sampled_from(every_path(whole)), unique=True))
+
+    assert differ(trained(whole, None, step, steps=2), trained(whole, paths, step, steps=2)) == []

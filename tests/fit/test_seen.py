@@ -1,0 +1,63 @@
+"""What a trial run sees of modules that must not run twice."""
+
+from __future__ import annotations
+
+from tests.estimate.traced import traced
+
+CELL = """
+import random
+import numpy as np
+import torch
+from torch import nn
+count = 0
+class Plain(nn.Module):
+    def forward(self, x):
+        return x.tanh()
+{modules}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(4, 4)
+        self.one = Odd()
+        self.norm = nn.BatchNorm1d(4)
+        self.plain = Plain()
+    def forward(self, x):
+        return self.plain(self.norm(self.one(self.mix(x))))
+model = Net().cuda()
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    loss = model(torch.randn(8, 4, device="cuda")).sum()
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+ODD = {
+    "its forward changes self.last": "self.last = x.detach()\n        return x * 1",
+    "its forward changes self.all": "self.all.append(1)\n        return x * 1",
+    "its forward changes buffer seen": "self.seen += 1\n        return x * 1",
+    "its forward changes in place what it is given": "return x.mul_(2)",
+    "its forward draws random numbers from Python or NumPy": "return x * random.random()",
+    "its forward sets count": "global count\n        count += 1\n        return x * 1",
+    "its forward prints": "print('here')\n        return x * 1",
+    "it has hooks": "return x * 1",
+    "": "self.filled = 1\n        return x * 1",  # a cache: the same after the second call
+}
+
+
+def test_each_is_refused_for_what_it_does_and_the_others_are_not() -> None:
+    odd = "\n".join(
+        f"class Odd{number}(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.all = []\n"
+        f"        self.register_buffer('seen', torch.zeros(1))\n    def forward(self, x):\n        {body}"
+        for number, body in enumerate(ODD.values())
+    )
+    hooked = list(ODD).index("it has hooks")
+    of_all = ", ".join(f"Odd{number}()" for number in range(len(ODD)))
+    modules = (
+        f"{odd}\nclass Odd(nn.Sequential):\n    def __init__(self):\n        super().__init__({of_all})\n"
+        f"        self[{hooked}].register_forward_hook(lambda *_: None)\n"
+    )
+
+    trace = traced(CELL.format(modules=modules))
+
+    assert trace.status == "completed", trace.error
+    why = {one.name: one.why_not for one in trace.modules}
+    assert [why[f"model.one.{number}"] for number in range(len(ODD))] == list(ODD)
+    assert why["model.plain"] == why["model.norm"] == why["model.mix"] == ""
