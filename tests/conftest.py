@@ -50,6 +50,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _frozen_again() -> None:
+    """The rewriting of programs has it thawed where it asks who holds an object."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's home of this test module alone."""

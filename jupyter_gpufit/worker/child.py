@@ -49,7 +49,11 @@ LEAVE_PATIENCE = 10.0  # seconds for threads and libraries to end once everythin
 
 
 def main() -> None:
-    """Import what every cell needs, wait for a job, and be its worker."""
+    """Import what every cell needs, wait for a job, and be its worker.
+
+    What is there before the job is frozen: a million objects that no search for garbage of the training looks through
+    again, and that nobody takes apart at the end, for half a second in which the device is not free yet.
+    """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal or session that started the notebook may go
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a cell to interrupt
     if sys.argv[1] == KEPT:
@@ -57,6 +61,7 @@ def main() -> None:
         with for_good():
             _import_what_takes_long()
             watch.begin()
+        gc.freeze()
     else:
         channel = socket.socket(fileno=int(sys.argv[1]))
         with for_good():
@@ -65,6 +70,7 @@ def main() -> None:
         for prepare in _what_can_wait():
             if not select.select([channel], [], [], 0)[0]:  # a spare, for which nobody waits
                 prepare()
+        gc.freeze()
         handover = receive(channel)
         channel.close()
     if handover is not None:

@@ -256,6 +256,7 @@ class Program:
 
     def is_unread(self, obj: Any) -> bool:
         """Whether nothing has an object but variables, all of which get another value before they are read."""
+        gc.unfreeze()  # what was there before the job may hold it, too; nobody is told of what is frozen
         holders = gc.get_referrers(obj) if not weakref.getweakrefcount(obj) else [None]
         known, names = set(), []
         for one in self._taken:

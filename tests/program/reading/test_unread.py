@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 
 import pytest
 
@@ -101,7 +102,21 @@ MADE = "class Thing: pass\nx = Thing()\n"
     ],
 )
 def test_nothing_but_variables_has_an_object(text: str, unread: bool) -> None:
-    world, found = World(), []
+    assert is_unread_in(World(), text) == unread
+
+
+def test_what_was_there_before_the_job_may_have_it_too() -> None:
+    """A worker freezes what it has by then, and Python names no holder that is frozen."""
+    world, library = World(), list[object]()
+    world.namespace["keep"] = library.append
+    gc.freeze()
+
+    assert not is_unread_in(world, "keep(x)\nfor i in range(2):\n    x = Thing()")
+
+
+def is_unread_in(world: World, text: str) -> bool:
+    """At its first safe point."""
+    found: list[bool] = []
 
     def ask() -> None:
         here = world.program.records()[-1]
@@ -113,4 +128,4 @@ def test_nothing_but_variables_has_an_object(text: str, unread: bool) -> None:
 
     world._run(MADE + text, ask)
 
-    assert found[0] == unread
+    return found[0]
