@@ -24,9 +24,13 @@ $(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wi
 demo: $(VENV)/installed  ## train the example notebook on two CPU slots and show what it shows
 	GPUFIT_DEVICES=cpu:2x4GiB $(BIN)/python examples/run.py examples/01_train_a_cell.ipynb
 
+test: $(VENV)/installed  ## everything, also what CI runs; all three at once, for mypy needs one processor
+	$(MAKE) --no-print-directory --jobs=3 lint panel tests
+
 # One more than there are processors: a third of the time of a test is waiting for processes that begin and end.
 SIDE_BY_SIDE ?= $(shell echo $$(($$(nproc) + 1)))
-test: $(VENV)/installed lint panel  ## everything, also what CI runs
+.PHONY: tests
+tests: $(VENV)/installed
 	$(PYTEST) -m "not soak" -n $(SIDE_BY_SIDE) --dist loadfile
 
 # A gigabyte of libraries, whose tests `make test` skips, loudly, where nobody has installed them.

@@ -6,7 +6,7 @@ that nothing else need be kept apart. What takes longest goes first: at the end 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,7 +39,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not hasattr(config, "workerinput"):
         return
-    lasts = Counter[str]()
+    lasts = defaultdict[str, float](float)
     for item in items:
         lasts[unit_of(item.nodeid)] += seconds_of(item)
     items.sort(key=lambda item: -lasts[unit_of(item.nodeid)])

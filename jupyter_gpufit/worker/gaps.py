@@ -14,8 +14,8 @@ from typing import Protocol
 
 import anyio
 
-from .held_up import chain_of
 from .points import Points
+from .whereabouts import chain_of
 
 LONG = 30.0  # seconds without a safe point
 EVERY = 5.0  # seconds between two looks

@@ -37,7 +37,7 @@ from ..system.trust import check_trusted
 from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
 from .gaps import Gaps
 from .growth import Growth, larger_start
-from .keeping import CellKeeps
+from .keeper import Keeper
 from .lifecycle import CellLeft, CellRuns, Delayed
 from .main_thread import MainThread
 from .on_device import on_device
@@ -57,8 +57,8 @@ class WorkerMachine:
         self.training = training
         self.main = main
         self.points = Points(training.program, main, lambda: training.output.log)
-        self.keeps = CellKeeps(training, self.points.want_save)
-        self.saver = Saver(self.keeps, main, settled, self._waits, training.defect)
+        self.keeper = Keeper(training, self.points.want_save)
+        self.saver = Saver(self.keeper, main, settled, self._waits, training.defect)
         self.points.save = self.saver.at_safe_point
         self.gaps = Gaps(self.points, training.program, training.note)
         self.rest: Rest | None = None  # while it is suspended
@@ -194,7 +194,7 @@ class WorkerMachine:
             training.take(CellLeft(outcome))
         assert outcome is not None
         if outcome != Finished("done"):  # else nobody needs what is being written, and its end is this process's
-            await anyio.to_thread.run_sync(self.keeps.close)
+            await anyio.to_thread.run_sync(self.keeper.close)
         if isinstance(outcome, Released) and training.settings.driver_suspend:
             self.rest = await begin_rest(training)
         if not isinstance(outcome, Finished) and self.rest is None:
@@ -241,7 +241,7 @@ class WorkerMachine:
 
     def _restore(self, job: Job) -> None:
         try:
-            self.training.arrival = self.keeps.restore()
+            self.training.arrival = self.keeper.restore()
         except GpufitError as error:
             raise CannotGoOn(job.name, str(error).rstrip(".")) from error
         except Exception as error:
@@ -287,7 +287,7 @@ class WorkerMachine:
         """What fails in it must not keep the cell from running."""
         if not self.training.handover.resumes:
             try:
-                self.keeps.preflight()
+                self.keeper.preflight()
             except Exception as error:
                 self.training.defect(error)
 

@@ -27,8 +27,8 @@ from ..jobs.events import ENDED_FIRST, WAITING, CouldNotSave, Saved, Why
 from ..jobs.record import LastCheckpoint
 from ..lab import Granted
 from ..train import Moved, Released
-from .held_up import where_is
 from .main_thread import MainThread
+from .whereabouts import where_is
 
 PATIENCE = 3.0  # seconds without a safe point after which the reason is said
 PATIENCE_OF_CLOCK = 60.0  # the same for an automatic checkpoint, for which nobody waits
@@ -97,13 +97,13 @@ class Saver:
 
     def __init__(
         self,
-        keeps: Keeps,
+        keeper: Keeps,
         main: MainThread,
         settled: Settled,
         saying: Saying,
         defect: Callable[[Exception], None],
     ) -> None:
-        self._keeps = keeps
+        self._keeper = keeper
         self._main = main
         self._settled = settled
         self._saying = saying
@@ -141,7 +141,7 @@ class Saver:
                 self._group.cancel_scope.cancel()
         finally:
             self._open = False
-            self._keeps.want(False)
+            self._keeper.want(False)
         assert self._left is not None
         return self._left
 
@@ -179,7 +179,7 @@ class Saver:
 
     def close(self) -> None:
         """The cell has ended: nothing can be saved any more."""
-        self._keeps.want(False)
+        self._keeper.want(False)
         if (wish := self._wish) is not None:
             self._fail(wish, ENDED_FIRST)
 
@@ -190,7 +190,7 @@ class Saver:
                 self._prepared = True
                 self._makes_room = True
                 try:
-                    await anyio.to_thread.run_sync(self._keeps.prepare, abandon_on_cancel=True)
+                    await anyio.to_thread.run_sync(self._keeper.prepare, abandon_on_cancel=True)
                 except Exception as error:
                     self._prepared = False
                     if (wish := self._wish) is not None:
@@ -198,7 +198,7 @@ class Saver:
                     return
                 finally:
                     self._makes_room = False
-        self._keeps.want(self._wish is not None)
+        self._keeper.want(self._wish is not None)
 
     async def _by_the_clock(self, every: float) -> None:
         while True:
@@ -213,7 +213,7 @@ class Saver:
 
     async def _look_at_next(self) -> None:
         self._looking = True
-        self._keeps.want(True)
+        self._keeper.want(True)
 
     async def _look_again(self) -> None:
         await anyio.sleep(FIRST_RETRY * 4**self._looks)
@@ -275,7 +275,7 @@ class Saver:
         """The wish comes to nothing, and the training goes on."""
         if self._wish is wish:
             self._wish = None
-            self._keeps.want(False)
+            self._keeper.want(False)
         if wish.why != "automatic" or reason != self._told:  # the clock says each reason once
             self._settled(CouldNotSave(wish.number, reason, wish.why), None)
         if wish.why == "automatic":
@@ -288,7 +288,7 @@ class Saver:
     async def _try_again(self, wish: SaveWish) -> None:
         await anyio.sleep(wish.retry)
         wish.retry = min(LAST_RETRY, wish.retry * 2)
-        self._keeps.want(self._wish is not None)
+        self._keeper.want(self._wish is not None)
 
     def _soon(self, function: Callable[..., Any], *arguments: Any) -> None:
         """From the main thread: start a task of the control thread's."""
@@ -306,7 +306,7 @@ class Saver:
         if not self._main.is_here():
             return  # a thread of the cell's: the cell itself is somewhere else
         with self._main.ours():
-            self._keeps.want(False)
+            self._keeper.want(False)
             wish = self._wish
             if self._looking and wish is None:
                 self._look()
@@ -319,7 +319,7 @@ class Saver:
         self._looking = False
         self._looks += 1
         try:
-            self._keeps.look(patient=self._looks < LOOKS)
+            self._keeper.look(patient=self._looks < LOOKS)
         except CannotSave:
             self._soon(self._look_again)
         except Exception as error:  # it was to help; a wish will meet the same, and says it
@@ -329,7 +329,7 @@ class Saver:
     def _save(self, wish: SaveWish) -> bool:
         began = time.monotonic()
         try:
-            step, where, future = self._keeps.save(wish.why)
+            step, where, future = self._keeper.save(wish.why)
         except NotHere as error:
             return self._put_off(wish, error.why)
         except NotReady:

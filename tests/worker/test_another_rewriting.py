@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_gpufit.errors import NotResumable
 from jupyter_gpufit.jobs.paths import JobPaths
-from jupyter_gpufit.worker.keeping import REWRITING, CellKeeps
+from jupyter_gpufit.worker.keeper import REWRITING, Keeper
 from tests.checkpoint.snapshots import about, training, writing
 from tests.people import PATIENCE
 
@@ -28,7 +28,7 @@ def test_it_is_refused_with_what_to_do(tmp_path: Path) -> None:
     value = SimpleNamespace(name="bert", paths=paths, memory=SimpleNamespace(fds=()), program=None, namespace={})
 
     with pytest.raises(NotResumable) as refused:
-        CellKeeps(cast(Any, value), lambda wanted: None).restore()
+        Keeper(cast(Any, value), lambda wanted: None).restore()
 
     assert f"cells of {int(REWRITING) - 1}, here {REWRITING}" in str(refused.value)
     assert "Resume it with that version" in str(refused.value)

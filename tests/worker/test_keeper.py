@@ -17,8 +17,8 @@ from jupyter_gpufit.errors import NotSaved
 from jupyter_gpufit.jobs.events import Why
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.units import MiB
-from jupyter_gpufit.worker import keeping
-from jupyter_gpufit.worker.keeping import CellKeeps
+from jupyter_gpufit.worker import keeper
+from jupyter_gpufit.worker.keeper import Keeper
 from jupyter_gpufit.worker.saving import NotReady
 from tests.checkpoint.snapshots import about, training
 from tests.people import PATIENCE
@@ -26,7 +26,7 @@ from tests.people import PATIENCE
 pytestmark = pytest.mark.slow  # each starts the process that writes
 
 
-class Keeps(CellKeeps):
+class Told(Keeper):
     """Saves what it is told to instead of a cell."""
 
     def __init__(self, root: Path, free: int) -> None:
@@ -52,14 +52,14 @@ class Keeps(CellKeeps):
 
 
 @pytest.fixture
-def keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeps]:
+def keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
     monkeypatch.setattr(streaming, "SIZE", PIECE)
-    keeps = Keeps(tmp_path, free=1 << 40)
+    keeps = Told(tmp_path, free=1 << 40)
     yield keeps
     keeps.close()
 
 
-def test_a_first_save_waits_for_its_buffer_beside_the_training(keeps: Keeps) -> None:
+def test_a_first_save_waits_for_its_buffer_beside_the_training(keeps: Told) -> None:
     keeps.nbytes = 65 * MiB
     keeps.prepare()
     with pytest.raises(NotReady):
@@ -69,13 +69,13 @@ def test_a_first_save_waits_for_its_buffer_beside_the_training(keeps: Keeps) -> 
     assert keeps.save("asked")[2].result(PATIENCE).bytes > 65 * MiB
 
 
-def test_who_leaves_stands_still_anyway_and_waits_for_nothing(keeps: Keeps) -> None:
+def test_who_leaves_stands_still_anyway_and_waits_for_nothing(keeps: Told) -> None:
     keeps.nbytes = 65 * MiB
     keeps.prepare()
     assert keeps.save("release")[2].result(PATIENCE).bytes > 65 * MiB
 
 
-def test_that_it_will_stand_still_is_said_beforehand_and_once(keeps: Keeps) -> None:
+def test_that_it_will_stand_still_is_said_beforehand_and_once(keeps: Told) -> None:
     keeps.look(patient=False)
     assert not keeps.notes
     keeps.free = 0
@@ -87,7 +87,7 @@ def test_that_it_will_stand_still_is_said_beforehand_and_once(keeps: Keeps) -> N
     assert "stands still for about 0.0 s each time" in said
 
 
-def test_by_itself_it_stands_still_for_a_small_part_of_the_time(keeps: Keeps, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_itself_it_stands_still_for_a_small_part_of_the_time(keeps: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     keeps.free = 63 * MiB
     keeps.prepare()
     said_by_then: list[int] = []
@@ -99,10 +99,10 @@ def test_by_itself_it_stands_still_for_a_small_part_of_the_time(keeps: Keeps, mo
         return save(*given, **options)
 
     writer.save = saved
-    monkeypatch.setattr(keeping, "MOST_OF_TIME", 1e-9)
+    monkeypatch.setattr(keeper, "MOST_OF_TIME", 1e-9)
     with pytest.raises(NotSaved, match="would stop the training for about .* which an automatic one may not yet"):
         keeps.save("automatic")
     assert keeps.save("asked")[2].done() and len(keeps.notes) == 1  # whoever asks has decided
-    monkeypatch.setattr(keeping, "MOST_OF_TIME", 1e9)
+    monkeypatch.setattr(keeper, "MOST_OF_TIME", 1e9)
     assert keeps.save("automatic")[2].result(PATIENCE).name == "000001-000002"
     assert said_by_then == [1, 1, 1]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_gpufit.worker.held_up import where_is
+from jupyter_gpufit.worker.whereabouts import where_is
 
 CELL = """
 def slow(wait):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..graph import Arrival
 
 
-class CellKeeps:
+class Keeper:
     """See saving.Keeps."""
 
     def __init__(self, training: Training, want: Callable[[bool], None], free: Callable[[], int] = free_memory) -> None:
