@@ -82,9 +82,9 @@ class WorkerMachine:
         training = self.training
         check_trusted(training.paths.graph)
         training.arrival = receive(training.paths.graph.read_bytes(), training.memory, training.namespace)
-        generators.arrived(training.namespace)
         training.modes = modes.arrived(training.namespace)
         training.came = surroundings.arrived(training.namespace)
+        generators.arrived(training.namespace)  # last: modules were imported, and some draw numbers then
         for remark in training.came.remarks:
             training.note(remark)
         for filename, (lines, _) in training.arrival.opened.header.get("sources", {}).items():

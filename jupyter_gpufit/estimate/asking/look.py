@@ -134,9 +134,9 @@ def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) ->
     header, stream = split(graph)
     header["files"] = [(path, False) for path, _ in header["files"]]
     open_graph(seal(header, stream), Whole(memory, private=True), namespace, namespace)
-    generators.arrived(namespace)
     modes.arrived(namespace)
     surroundings.arrived(namespace)
+    generators.arrived(namespace)  # last: modules were imported, and some draw numbers then
     return namespace
 
 
