@@ -17,7 +17,8 @@ import xxhash
 
 from ..checkpoint.files import newest_listed
 from ..devices.device import Device
-from ..estimate.asking.for_job import ran_out
+from ..estimate.asking.for_job import WHOLE, ran_out
+from ..estimate.need import Needed
 from ..estimate.reckoning.for_resume import larger
 from ..graph import GraphMemory
 from ..graph.wire import split
@@ -25,6 +26,7 @@ from ..jobs.handover import Handover, note_start, noted_start
 from ..jobs.job import Job
 from ..train import Outgrown
 from ..units import format_bytes
+from . import no_device
 from .training import Training
 
 
@@ -55,15 +57,21 @@ class Growth:
     @property
     def claimed(self) -> int | None:
         """Bytes that were claimed by a guess of ours."""
+        if no_device.is_held(self.training.granted):
+            return 0
         return None if self.is_users_own else self.training.granted.claim.request.needed
 
     def takes(self, error: BaseException) -> bool:
         """Whether this error ends only the run, and not the job."""
         if self.claimed is None or not ran_out(error) or not (where := self.goes_on_from()):
             return False
-        needed = larger(self.claimed, self.devices)
+        needed = larger(self.claimed, self.devices) if self.claimed else Needed(None, WHOLE)
         if needed is None:
             return False
+        if not self.claimed:
+            words = f"{self.job.name} used no GPU in its trial run, and uses one now. It goes on {where}, with a GPU:"
+            self.outcome = Outgrown(needed, f"{words} what follows may repeat lines from above.")
+            return True
         more = "a whole device" if needed.memory is None else format_bytes(needed.memory)
         self.outcome = Outgrown(
             needed,

@@ -36,7 +36,7 @@ from . import before
 from .ask import Ask
 from .look import look, main_module, opened_privately
 from .target import EstimateTarget, largest_of, target_of
-from .worth import may_start_programs, may_train, may_train_with
+from .worth import may_start_programs, may_train, may_train_with, names_a_gpu
 
 # A CPU's kernels take more than a GPU's: blocked copies for oneDNN, attention's scores.
 SLOT_MARGIN = 0.5
@@ -109,7 +109,8 @@ def estimate_job(cell: Cell, devices: Sequence[Device], settings: Settings, stop
         target = target_of(settings, largest_of(devices))
         if _may_train(cell, settings.estimate_limit, stop):
             return _estimate(cell, target, settings, stop)
-        return None if target.kind == "slot" or may_start_programs(cell.source) else _nothing(target)
+        none = target.kind == "slot" or may_start_programs(cell.source) or names_a_gpu(cell.source, {})
+        return None if none else _nothing(target)
     except Exception as error:  # a defect of ours, or what a user's object does when it is opened
         return f"{type(error).__name__}: {error}"
 
@@ -147,7 +148,13 @@ def _nothing(target: EstimateTarget) -> Estimated:
     """For a cell that was not traced, since nothing in it could use a GPU."""
     context, card = target.context.bytes, target.card
     none = Estimate(
-        card=card.name, card_total=card.total, how="nothing", context=context, low=context, reasons=(NO_GPU,)
+        card=card.name,
+        card_total=card.total,
+        how="nothing",
+        context=context,
+        low=context,
+        reasons=(NO_GPU,),
+        needs_none=True,
     )
     return Estimated(none, target.kind, "")
 
@@ -162,13 +169,15 @@ def on_slot(estimate: Estimate) -> Estimate:
     return replace(estimate, need=need, high=need, reasons=(reason, *estimate.reasons))
 
 
-def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
+def needed_of(found: Found, devices: Sequence[Device], *, names_device: bool = False) -> Needed:
     """What to claim: the upper end of the band, since the claim is a limit, too; pure."""
     if found is None:
         return Needed(None, WHOLE)
     if isinstance(found, str):
         return Needed(None, f"estimate: none ({found}); claims a whole device")
     estimate = found.estimate
+    if estimate.needs_none and found.kind != "slot" and not names_device:
+        return Needed(0, NO_GPU)
     if (
         estimate.uses_no_gpu and found.kind != "slot"
     ):  # where it is all memory, a budget of next to nothing would end it
