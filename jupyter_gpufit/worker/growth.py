@@ -17,7 +17,7 @@ import xxhash
 
 from ..checkpoint.files import newest_listed
 from ..devices.device import Device
-from ..estimate.asking.for_job import ran_out
+from ..estimate.asking.for_job import WHOLE, ran_out
 from ..estimate.need import Needed
 from ..estimate.reckoning.for_resume import larger
 from ..graph import GraphMemory
@@ -26,6 +26,7 @@ from ..jobs.handover import Handover, note_start, noted_start
 from ..jobs.job import Job
 from ..train import Outgrown
 from ..units import format_bytes
+from . import no_device
 from .training import Training
 
 
@@ -62,9 +63,16 @@ class Growth:
         """Whether this error ends only the run, and not the job."""
         if not ran_out(error) or self.is_users_own or not (where := self.goes_on_from()):
             return False
+        if no_device.is_held(self.training.granted):
+            self.outcome = self._onto_a_gpu(where)
+            return True
         needed = larger(self.claimed, self.devices) if self.claimed is not None else None
         self.outcome = self._larger(needed, where) if needed is not None else self._lower(where)
         return self.outcome is not None
+
+    def _onto_a_gpu(self, where: str) -> Outgrown:
+        words = f"{self.job.name} used no GPU in its trial run, and uses one now. It goes on {where}, with a GPU:"
+        return Outgrown(Needed(None, WHOLE), f"{words} what follows may repeat lines from above.")
 
     def _larger(self, needed: Needed, where: str) -> Outgrown:
         assert self.claimed is not None

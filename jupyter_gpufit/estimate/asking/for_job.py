@@ -39,7 +39,7 @@ from .ask import Ask, TraceAnswer
 from .fit import Fit, fit_of, limits_of
 from .look import look, main_module, opened_privately
 from .target import EstimateTarget, largest_of, target_of
-from .worth import may_start_programs, may_train, may_train_with
+from .worth import may_start_programs, may_train, may_train_with, names_a_gpu
 
 NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
 WHOLE = "asks for a whole device"
@@ -111,7 +111,8 @@ def estimate_job(cell: Cell, devices: Sequence[Device], settings: Settings, stop
         if _may_train(cell, settings.estimate_limit, stop):
             limits = limits_of(devices) if settings.fit != "no" else None
             return _estimate(cell, target, settings, limits, stop)
-        return None if target.kind == "slot" or may_start_programs(cell.source) else _nothing(target)
+        none = target.kind == "slot" or may_start_programs(cell.source) or names_a_gpu(cell.source, {})
+        return None if none else _nothing(target)
     except Exception as error:  # a defect of ours, or what a user's object does when it is opened
         return f"{type(error).__name__}: {error}"
 
@@ -163,26 +164,34 @@ def _nothing(target: EstimateTarget) -> Estimated:
     """For a cell that was not traced, since nothing in it could use a GPU."""
     context, card = target.context.bytes, target.card
     none = Estimate(
-        card=card.name, card_total=card.total, how="nothing", context=context, low=context, reasons=(NO_GPU,)
+        card=card.name,
+        card_total=card.total,
+        how="nothing",
+        context=context,
+        low=context,
+        reasons=(NO_GPU,),
+        needs_none=True,
     )
     return Estimated(none, target.kind, "")
 
 
-def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
+def needed_of(found: Found, devices: Sequence[Device], *, names_device: bool = False) -> Needed:
     """What to claim, under which plan, and why; pure."""
-    needed = _claim_of(found, devices)
+    needed = _claim_of(found, devices, names_device)
     if isinstance(found, Estimated) and (why := found.fit.why):
         return replace(needed, reason=f"{why}; {needed.reason}")
     return needed
 
 
-def _claim_of(found: Found, devices: Sequence[Device]) -> Needed:
+def _claim_of(found: Found, devices: Sequence[Device], names_device: bool) -> Needed:
     """The upper end of the band, since the claim is a limit, too."""
     if found is None:
         return Needed(None, WHOLE)
     if isinstance(found, str):
         return Needed(None, f"estimate: none ({found}); claims a whole device")
     estimate = found.estimate
+    if estimate.needs_none and found.kind != "slot" and not names_device:
+        return Needed(0, NO_GPU)
     if (
         estimate.uses_no_gpu and found.kind != "slot"
     ):  # where it is all memory, a budget of next to nothing would end it

@@ -69,6 +69,7 @@ class Trace:
     samples_per_step: int | None = None
     seconds: float = 0.0  # what the trace took
     resident: int = 0  # bytes: the most that the child's memory grew
+    doubt: str = ""  # of a cell that put nothing on the device: why it may use one all the same
     read: Read | None = None  # what it depended on beside its variables; None: that is not known
 
     @property
