@@ -205,6 +205,17 @@ def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
     )
 
 
+def remark_on_plan(error: BaseException, fit: Fit) -> str:
+    """What an error must say that comes of the plan and not of the cell; empty for any other error."""
+    checkpointing = sys.modules.get("torch.utils.checkpoint")
+    if checkpointing is None or not isinstance(error, checkpointing.CheckpointError):
+        return ""
+    return (
+        f"The cell ran by {fit.said}, and a part of its model came out otherwise the second time: it does more than"
+        " compute, which its trial run did not show. Run it with --fit no and a smaller batch, or on a larger device."
+    )
+
+
 def ran_out(error: BaseException | None) -> bool:
     """Whether the cell ended because it had too little memory on its device."""
     torch = sys.modules.get("torch")
