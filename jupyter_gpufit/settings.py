@@ -31,7 +31,7 @@ class Settings:
     kernel_cuda: str = "stand-in"  # what `cuda` is in a notebook's own process: "stand-in" holds no device, or "real"
     widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"
     checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
-    fit: str = "exact"  # what a cell that fits nowhere may be made to fit by: "exact", or "no": by nothing
+    fit: str = "exact"  # what a cell that fits nowhere may be made to fit by: "exact", "any" or "no"
     driver_suspend: bool = False  # keep a released job's process, suspended by the driver, where that can be
 
 
@@ -74,7 +74,7 @@ def _read_bool(value: object) -> bool:
     return word in ("1", "true", "yes", "on")
 
 
-_CHOICES = {"kernel_cuda": ("stand-in", "real"), "fit": ("exact", "no")}
+_CHOICES = {"kernel_cuda": ("stand-in", "real"), "fit": ("exact", "any", "no")}
 _READ: dict[type, Callable[[object], Any]] = {
     str: str,
     bool: _read_bool,

@@ -134,7 +134,9 @@ def _estimate(
 ) -> Estimated:
     """As the cell is, or under the plan by which it fits."""
     card, context = target.card, target.context
-    ask = Ask(card=card, kind=target.kind, context=context, limit=settings.estimate_limit, limits=limits)
+    ask = Ask(
+        card=card, kind=target.kind, context=context, limit=settings.estimate_limit, limits=limits, fit=settings.fit
+    )
     answer = look(cell.source, cell.opened, ask, stop)
     if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
         answer = look(cell.source, cell.opened, replace(ask, ran_out=ran_out), stop)
