@@ -142,9 +142,9 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
     train.add_argument(
         "--fit",
-        choices=("exact", "no"),
+        choices=("exact", "any", "no"),
         default=None,
-        help="where it fits on no device: run it otherwise, to the same bits (exact), or not (default: exact)",
+        help="if it fits on no device: make it fit, to the same bits (exact) or nearly (any), or not (default: exact)",
     )
     train.add_argument("--name", type=_name, help="what to call the job (default: after the notebook)")
     train.add_argument("-d", "--detach", action="store_true", help="return at once; the job goes on by itself")
@@ -158,7 +158,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     several = estimate.add_mutually_exclusive_group()
     several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
     several.add_argument("--max-batch", type=_identifier, metavar="NAME", help="find its largest that fits")
-    estimate.add_argument("--fit", choices=("exact", "no"), default=None, help="also how it would fit (default: exact)")
+    estimate.add_argument("--fit", choices=("exact", "any", "no"), help="also how it would fit (default: exact)")
     estimate.add_argument("--json", action="store_true", help="as JSON: need, low, high, by_kind, reasons and more")
 
     run = verb("run", "Run a command on the device where it fits, when its turn has come (only in a terminal).")

@@ -90,7 +90,7 @@ class Growth:
             return None
         plan, device = fit.lower[0], training.granted.devices[0].label
         had = format_bytes(training.granted.bytes)
-        result = "the same result to the bit" if plan.exact else "a result that differs by rounding"
+        result = "the same result to the bit" if plan.exact else "not the same bits"
         return Outgrown(
             Needed(None, f"needs a whole device, by {plan.words}: {had} were too little {_as(fit.said)}"),
             f"{self.job.name} ran out of memory on all of {device} ({had}). It goes on {where}, by {plan.words}:"

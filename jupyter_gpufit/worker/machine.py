@@ -219,6 +219,7 @@ class WorkerMachine:
         training.pace = for_job.pace_of(self._estimated, granted.devices[0])
         with on_device(granted) as training.meter, training.steps.counting(), remembered():
             key = self._open(job)
+            self._say_what_a_plan_did()
             growth.begin()
             left = self._run_cell(job)
             if os.getpid() != mine:
@@ -233,6 +234,13 @@ class WorkerMachine:
             for_job.learn_from(job, key, self._estimated, granted, left, took, training.settings, fit)
         training.output.flush()
         return growth.outcome or _finished(left)
+
+    def _say_what_a_plan_did(self) -> None:
+        """To an error that there would not be without it."""
+        shell, fit = self.training.shell, self.training.fit
+        before = shell.remark
+        if fit.said:
+            shell.remark = lambda error: for_job.remark_on_plan(error, fit) or before(error)
 
     def _open(self, job: Job) -> str:
         """Fill the namespace; the key under which is learned what the cell took, from its start only."""

@@ -137,7 +137,9 @@ def _estimate(
 ) -> Estimated:
     """As the cell is, or under the plan by which it fits."""
     card, context = target.card, target.context
-    ask = Ask(card=card, kind=target.kind, context=context, limit=settings.estimate_limit, limits=limits)
+    ask = Ask(
+        card=card, kind=target.kind, context=context, limit=settings.estimate_limit, limits=limits, fit=settings.fit
+    )
     answer, again = _answer(cell, ask, settings, stop)
     if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
         answer, again = _answer(cell, replace(ask, ran_out=ran_out), settings, stop)
@@ -224,6 +226,17 @@ def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
     return (
         f"This limit, {format_bytes(needed.memory)}, was only estimated, and it was too low. Run the cell with"
         f" --memory {more}, say, or with --exclusive; without either, its next run claims a whole device."
+    )
+
+
+def remark_on_plan(error: BaseException, fit: Fit) -> str:
+    """What an error must say that comes of the plan and not of the cell; empty for any other error."""
+    checkpointing = sys.modules.get("torch.utils.checkpoint")
+    if checkpointing is None or not isinstance(error, checkpointing.CheckpointError):
+        return ""
+    return (
+        f"The cell ran by {fit.said}, and a part of its model came out otherwise the second time: it does more than"
+        " compute, which its trial run did not show. Run it with --fit no and a smaller batch, or on a larger device."
     )
 
 

@@ -50,6 +50,8 @@ class RanModule:
     order: int
     hands_on: int  # bytes
     why_not: str  # why it must not run twice
+    batch: int = 0  # samples that it was given first
+    by_batch: bool = False  # what it makes of one sample depends on the others
 
 
 @dataclass(frozen=True)
