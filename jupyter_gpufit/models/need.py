@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..units import format_bytes
+from ..units import MiB, format_bytes
 
+RUNTIME = 64 * MiB  # of a process that has ONNX Runtime loaded and no model; see bench/deploy.py
 MARGIN = 0.1  # of what is alive: an arena's blocks are larger than what is asked of it
 MEASURED_MARGIN = 0.1  # between two runs of one model
 
