@@ -36,6 +36,7 @@ from ..jobs.watch import changes
 from ..lab.place import candidates, refuse_impossible
 from ..models.asking import take_apart
 from ..models.need import RUNTIME, ModelNeed, claimed
+from ..models.packages import check_packages
 from ..models.taken import TakenModel
 from ..settings import Settings
 from ..system.background import aside
@@ -116,6 +117,7 @@ async def prepare(settings: Settings, options: argparse.Namespace, origin: Model
         known = ", ".join(sorted(_dimensions(taken))) or "none"
         raise BadOption(f"The model has no dimension {unknown[0]!r}; its named ones: {known}.")
     devices = await read_devices_async(settings)
+    check_packages(gpu=all(device.kind != "slot" for device in devices))
     job = Job(
         id=new_job_id(),
         name=options.name or free_name(settings, origin.name),
@@ -237,7 +239,7 @@ async def how_it_goes(job: Job, paths: JobPaths, seq: int, patience: float) -> A
                                 yield f"{job.name} answers on {device}."
                                 return
                             case Failure(_, why):
-                                raise CouldNotDeploy(job.name, why)
+                                raise CouldNotDeploy(job.name, why.removeprefix(str(CouldNotDeploy(job.name, ""))))
                             case StateChange(state, reason) if state in LEFT:
                                 yield f"{job.name} is {state}: {reason}"
                                 return

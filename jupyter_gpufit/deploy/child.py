@@ -26,7 +26,7 @@ from ..actions.request import request_for
 from ..devices.cards import context_of
 from ..devices.device import Device, find_device
 from ..devices.here import read_devices_async
-from ..errors import GpufitError, LeavesAlready, NotNow, first_of
+from ..errors import CouldNotDeploy, GpufitError, LeavesAlready, NotNow, first_of
 from ..estimate.reckoning.learned import Lesson, learn
 from ..jobs.account import JobAccount
 from ..jobs.control import Followers, serve
@@ -321,7 +321,8 @@ class Deployment:
             self._place = there
         except GpufitError as error:
             await give_back()
-            self.account.put(CouldNotSave(number, str(error), "move"))
+            why = error.why if isinstance(error, CouldNotDeploy) else str(error)
+            self.account.put(CouldNotSave(number, why, "move"))
             self.account.report(StateChange("running", device=before.instance.label))
             return
         except BaseException:  # it is to end

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from ..calls.protocol import LARGEST, encode
-from ..errors import CallFailed
+from ..errors import CouldNotDeploy
 from ..jobs.job import Deployed
 from ..jobs.paths import JobPaths
 from ..lab import Granted
@@ -70,7 +70,7 @@ class StandingInstance:
         return cls(process, ours, life, device.label)
 
     async def load(self, name: str) -> LoadedModel:
-        """Wait until it can answer; raises CallFailed where it cannot."""
+        """Wait until it can answer; raises CouldNotDeploy where it cannot."""
         self.channel.setblocking(False)
         while True:
             await anyio.wait_readable(self.channel)
@@ -80,10 +80,10 @@ class StandingInstance:
             except BlockingIOError:
                 continue
         if not packet:
-            raise CallFailed(name, f"its process ended while it was loaded ({await self.end()}).")
+            raise CouldNotDeploy(name, f"its process ended while it was loaded ({await self.end()}).")
         said = parsed_record(packet)
         if "failed" in said:
-            raise CallFailed(name, str(said["failed"]))
+            raise CouldNotDeploy(name, str(said["failed"]))
         self.loaded = LoadedModel(**known(LoadedModel, said["loaded"]))
         return self.loaded
 

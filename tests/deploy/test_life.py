@@ -247,6 +247,20 @@ def test_a_move_under_load_fails_no_call(env: dict[str, str], settings: Settings
     assert again.returncode == 2 and "it is on cpu:1 already" in again.stderr
 
 
+def test_a_move_that_cannot_load_leaves_it_where_it_was(
+    env: dict[str, str], settings: Settings, net: DeployedModel
+) -> None:
+    x, device = np.ones((1, 4), np.float32), record(settings, "net").device
+    file = find_job(settings, "net")[1].input / "net.onnx"
+    aside = file.rename(file.with_suffix(".aside"))
+    moved = gpufit(env, "move", "net")
+    aside.rename(file)
+    assert moved.returncode == 2 and "net goes on as it was: ONNX Runtime cannot load it" in moved.stderr
+    assert record(settings, "net").state == "running" and record(settings, "net").device == device
+    assert net(x).shape == (1, 2)
+    assert len([line for line in gpufit(env, "status").stdout.splitlines() if "(you)  net" in line]) == 1  # one claim
+
+
 def test_a_released_model_says_so_and_answers_the_same_caller_again_once_it_is_resumed(
     env: dict[str, str], settings: Settings, net: DeployedModel
 ) -> None:
