@@ -31,7 +31,7 @@ class Settings:
     kernel_cuda: str = "stand-in"  # what `cuda` is in a notebook's own process: "stand-in" holds no device, or "real"
     widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"
     checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
-    fit: str = "exact"  # what a cell that fits nowhere may be made to fit by: "exact", or "no": by nothing
+    fit: str = "exact"  # what a cell that fits nowhere may be made to fit by: "exact", "any" or "no"
     driver_suspend: bool = False  # keep a released job's process, suspended by the driver, where that can be
 
 
@@ -79,7 +79,7 @@ _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 _CHOICES = {
     "kernel_cuda": ("stand-in", "real"),
     "spare_worker": ("auto", "always", "never"),
-    "fit": ("exact", "no"),
+    "fit": ("exact", "any", "no"),
 }
 _FORMER = {"spare_worker": dict.fromkeys(_YES, "always") | dict.fromkeys(_NO, "never")}  # as it was written once
 _READ: dict[type, Callable[[object], Any]] = {

@@ -25,12 +25,12 @@ FLOORS = (  # from the ground up
     {"surroundings", "fit", "models"},
     {"jobs"},
     {"suspend"},
-    {"lab", "checkpoint", "engine"},
+    {"lab", "checkpoint", "engine", "calls"},
     {"snapshot", "estimate", "examine"},
     {"train"},
     {"testing"},
     {"actions"},
-    {"worker"},
+    {"worker", "deploy"},
     {"notebook", "terminal", "server"},
     {"", "__main__"},  # the package itself: what IPython and Jupyter load, and Python runs
 )

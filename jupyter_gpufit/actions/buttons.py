@@ -15,9 +15,9 @@ from ..lab.ledger import LedgerLook, LedgerReader
 from ..settings import Settings
 from ..system.users import user_name
 from .ask import asked
+from .deploy import resume_any
 from .possible import why_not
 from .release import release
-from .resume import resume
 from .status import read_job
 from .stop import stop
 
@@ -38,7 +38,7 @@ def _steps(settings: Settings, job: Job, paths: JobPaths, verb: Verb, to: str) -
         case "release":
             return release(settings, job.id, insist=False)
         case "resume":
-            return resume(settings, job.id)
+            return resume_any(settings, job.id)
     return asked(job, paths, verb, to)
 
 

@@ -28,11 +28,13 @@ _PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a l
 DEFAULT_DAYS = 7.0
 MOST_DAYS = 3660.0
 MOST_STEPS = 100
+MOST_ROWS = 65536
 EPILOG = """
 On top of a cell:   %%gpufit train --name bert --memory 12GiB
                     %%gpufit estimate --on "NVIDIA A100-SXM4-40GB"
 On a line:          %gpufit status | queue | history | jobs | attach NAME | stop NAME | clean
                     %gpufit checkpoint NAME | release NAME | move NAME --to DEVICE | resume NAME
+                    net = %gpufit deploy resnet.onnx | net = %gpufit deploy model --example x
 In a terminal:      the same without the %, and: gpufit run --memory 12GiB -- python train.py
 Each verb explains itself: %gpufit train --help
 """
@@ -92,6 +94,19 @@ def _steps(text: str) -> int:
     return int(text)
 
 
+def _rows(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_ROWS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_ROWS}")
+    return int(text)
+
+
+def _dimension(text: str) -> tuple[str, int]:
+    name, _, size = text.rpartition("=")
+    if not name or not size.isascii() or not size.isdigit() or not int(size):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size of a dimension: write length=512, for example")
+    return name, int(size)
+
+
 def _identifier(text: str) -> str:
     if not text.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a variable")
@@ -142,9 +157,9 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
     train.add_argument(
         "--fit",
-        choices=("exact", "no"),
+        choices=("exact", "any", "no"),
         default=None,
-        help="where it fits on no device: run it otherwise, to the same bits (exact), or not (default: exact)",
+        help="if it fits on no device: make it fit, to the same bits (exact) or nearly (any), or not (default: exact)",
     )
     train.add_argument("--name", type=_name, help="what to call the job (default: after the notebook)")
     train.add_argument("-d", "--detach", action="store_true", help="return at once; the job goes on by itself")
@@ -158,7 +173,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     several = estimate.add_mutually_exclusive_group()
     several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
     several.add_argument("--max-batch", type=_identifier, metavar="NAME", help="find its largest that fits")
-    estimate.add_argument("--fit", choices=("exact", "no"), default=None, help="also how it would fit (default: exact)")
+    estimate.add_argument("--fit", choices=("exact", "any", "no"), help="also how it would fit (default: exact)")
     estimate.add_argument("--json", action="store_true", help="as JSON: need, low, high, by_kind, reasons and more")
 
     run = verb("run", "Run a command on the device where it fits, when its turn has come (only in a terminal).")
@@ -184,6 +199,33 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     history.add_argument("--days", type=_days, default=DEFAULT_DAYS, metavar="N", help="how far back (default: 7)")
     history.add_argument("--json", action="store_true", help="as JSON")
+    deploy = verb("deploy", "Have a model answer calls, on the device where it fits: an ONNX file, or a torch module.")
+    deploy.add_argument("model", metavar="MODEL", help="an .onnx file; in a notebook also a variable with a module")
+    deploy.add_argument(
+        "--example",
+        type=_identifier,
+        metavar="NAME",
+        help="of a module: the variable with what it is called with, a tensor, or a tuple or dict of them",
+    )
+    deploy.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
+    deploy.add_argument("--memory", type=_bytes, metavar="BYTES", help="claim this much (default: the estimate)")
+    deploy.add_argument("--exclusive", action="store_true", help="share the device with nobody")
+    deploy.add_argument("--name", type=_name, help="what to call it (default: after the file or the variable)")
+    deploy.add_argument(
+        "--rows", type=_rows, default=16, metavar="N", help="rows that are run at once, at most (default: 16)"
+    )
+    deploy.add_argument(
+        "--waiting", type=_rows, default=128, metavar="N", help="calls that may wait; more are refused (default: 128)"
+    )
+    deploy.add_argument(
+        "--dim",
+        type=_dimension,
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="the largest size of a named dimension, for the estimate: length=512",
+    )
+    deploy.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal does once it waits")
     attach = verb("attach", "Follow a job again: all its output, and its variables when it has ended.")
     attach.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest)")
     attach.add_argument("--again", action="store_true", help="bring variables that this notebook has had already")

@@ -13,8 +13,8 @@ from ..settings import Settings
 from . import run_jobs, texts
 from .ask import asked, running_job
 from .clean import clean
+from .deploy import deploy, resume_any
 from .release import release
-from .resume import resume
 from .status import StatusReader
 
 
@@ -54,8 +54,9 @@ ANSWERS: Mapping[str, Callable[[argparse.Namespace, Settings, StatusReader], str
 # These say what comes of them, word for word. Whoever looks away leaves what was asked for.
 WISHES: Mapping[str, Callable[[argparse.Namespace, Settings], AsyncIterator[str]]] = {
     "checkpoint": _ask,
+    "deploy": lambda options, settings: deploy(settings, options),
     "move": _ask,
     "release": lambda options, settings: release(settings, options.job, insist=options.insist),
-    "resume": lambda options, settings: resume(settings, options.job, options.gpu, options.memory),
+    "resume": lambda options, settings: resume_any(settings, options.job, options.gpu, options.memory),
     "stop": lambda options, settings: run_jobs.stop(settings, options.job),
 }

@@ -43,7 +43,7 @@ def possible(job: JobView, status: Status) -> Can:
 
 def why_not(job: JobView, verb: Verb) -> str:
     """Why this cannot be done with the job, as far as the job itself decides it; empty: it can."""
-    words = verbs.why_not(verb, job.state, saved=job.checkpoint is not None)
+    words = verbs.why_not(verb, job.state, saved=job.checkpoint is not None or job.kind == "model", kind=job.kind)
     return words[:1].upper() + words[1:]
 
 

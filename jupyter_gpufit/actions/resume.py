@@ -75,14 +75,14 @@ def _instead(name: str, record: Record) -> str:
 
 async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> Resumption:
     """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
-    job, paths = _chosen(settings, wanted)
+    job, paths = chosen(settings, wanted)
     record = read_record(paths)
     if why := record.why_not("resume"):
         raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
     # lost: nobody holds the lock, also where its process was only stopped or cut off; suspended: it is to stay.
     if record.state != "lost" and not record.rests:
-        await _gone(record)
+        await gone(record)
     try:
         start = noted_start(paths)
     except (FileNotFoundError, ValueError, TypeError) as error:
@@ -111,7 +111,7 @@ def _so_far(job: Job, paths: JobPaths, record: Record, start: Handover) -> SoFar
     return SoFar(claimed, peak, max(record.step, record.checkpoint.step), outgrew)
 
 
-async def _gone(record: Record) -> None:
+async def gone(record: Record) -> None:
     """Wait for a worker that has said its last word, and holds the job's lock until its process has ended."""
     fd = record.worker.open() if record.worker is not None else None
     if fd is None:
@@ -123,7 +123,8 @@ async def _gone(record: Record) -> None:
         os.close(fd)
 
 
-def _chosen(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
+def chosen(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:
+    """The job that is meant: the newest that can be resumed when nothing is said."""
     if wanted:
         return find_job(settings, wanted)
     for job, paths in reversed(all_jobs(settings)):
@@ -138,7 +139,7 @@ async def wake(settings: Settings, found: Resumption) -> Woken:
         return Woken(False)
     woken = await waking.wake(settings, found.job, found.resting, found.start)
     if not woken.goes_on:
-        await _gone(found.resting)
+        await gone(found.resting)
     return woken
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..devices.device import Device, Process
 from ..devices.here import read_devices
 from ..errors import DeviceError, GpufitError
-from ..jobs.job import Job
+from ..jobs.job import Job, JobKind
 from ..jobs.live import Loss, Memory, Progress
 from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, read_record
@@ -52,6 +52,7 @@ class JobView:
     mfu: float | None = None  # 1 is all of the card's arithmetic
     memory: Memory | None = None
     checkpoint: LastCheckpoint | None = None  # the latest
+    kind: JobKind = "training"
 
 
 @dataclass(frozen=True)
@@ -282,6 +283,7 @@ def _job(job: Job, record: Record) -> JobView:
         mfu=record.live.mfu,
         memory=record.live.memory,
         checkpoint=record.checkpoint,
+        kind=job.kind,
     )
 
 

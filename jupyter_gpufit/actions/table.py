@@ -141,7 +141,8 @@ def _saved(job: JobView, now: float) -> str:
 
 def _why(job: JobView) -> str:
     """The reason for its state, and what can be done about it."""
-    if job.checkpoint is None or not may("resume", job.state, saved=True) or job.state == "released":
+    kept = job.checkpoint is not None or job.kind == "model"
+    if not may("resume", job.state, saved=kept) or job.state == "released":
         return job.reason  # of a released job, the reason says it
     return f"{job.reason}; `gpufit resume {job.name}` goes on" if job.reason else f"`gpufit resume {job.name}` goes on"
 

@@ -15,11 +15,13 @@ from typing import IO
 
 from ..errors import NotResumable, StorageError, WorkerDied
 from ..jobs.handover import Handover, note_start, send
-from ..jobs.job import Job
+from ..jobs.job import Job, JobKind
 from ..jobs.paths import JobPaths
 from ..jobs.record import Record, begin, read_left, take_lock, write_record
 from ..system import processes
 from ..system.processes import reproducible, with_quick_copies
+
+_MODULES: Mapping[JobKind, str] = {"training": "worker", "model": "deploy"}
 
 
 @dataclass
@@ -52,20 +54,20 @@ class WaitingWorker:
     env: Mapping[str, str]
 
     @classmethod
-    def spawn(cls, env: Mapping[str, str], python: str = sys.executable) -> WaitingWorker:
+    def spawn(cls, env: Mapping[str, str], python: str = sys.executable, kind: JobKind = "training") -> WaitingWorker:
         """Start a worker in a session of its own, so that no signal to the kernel's group reaches it."""
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()
         with theirs:
             process = processes.start(
-                *("worker", str(theirs.fileno())),
+                *(_MODULES[kind], str(theirs.fileno())),
                 python=python,
                 env=with_quick_copies(reproducible(env)),
                 descriptors=[theirs.fileno()],
                 stdout=log,
                 stderr=log,
                 own_session=True,
-                finds_the_notebooks=True,
+                finds_the_notebooks=kind == "training",
             )
         return cls(Started(process, log), ours, dict(env))
 
@@ -73,14 +75,31 @@ class WaitingWorker:
         """Alive, and started with this environment: OMP_NUM_THREADS and its like are read at import."""
         return self.started.exit_code() is None and dict(env) == self.env
 
-    def give(self, job: Job, paths: JobPaths, memory: Sequence[int], cell_number: int) -> Started:
-        """Hand a new job over; from here on the worker holds its lock."""
+    def give(
+        self,
+        job: Job,
+        paths: JobPaths,
+        memory: Sequence[int] = (),
+        cell_number: int = 0,
+        *,
+        needed: int | None = None,
+        foreseen: int | None = None,
+        why: str = "",
+    ) -> Started:
+        """Hand a new job over; from here on the worker holds its lock. What a model needs is known before it starts."""
         handover = Handover(
-            job_root=str(paths.root), cwd=job.cwd, path=sys.path, env=dict(os.environ), cell_number=cell_number
+            job_root=str(paths.root),
+            cwd=job.cwd,
+            path=sys.path,
+            env=dict(os.environ),
+            cell_number=cell_number,
+            needed=needed,
+            foreseen=foreseen,
+            why=why,
         )
         with _taking(job, paths) as lock:
             note_start(paths, handover)
-            begin(paths)
+            begin(paths, job.kind)
         return self._send(job, replace(handover, lock=lock, memory=list(memory)))
 
     def give_again(self, job: Job, paths: JobPaths, start: Handover) -> Started:

@@ -55,6 +55,7 @@ GpufitError
 │   ├── ModelRefused           a file that is no model, or one that cannot be run here
 │   ├── NoRuntime              a package that runs models is missing, or two are in each other's way
 │   ├── ExportFailed           a module that cannot be made an ONNX model
+│   ├── CouldNotDeploy         a model that could not be loaded
 │   ├── BadCall                an input of another name, type or shape than the model's
 │   ├── QueueFull              more requests than a deployed model keeps waiting
 │   ├── CallFailed             the model itself failed, or its process ended, in the middle of a call
@@ -83,7 +84,17 @@ from .cells import (
     cell_failure,
 )
 from .checkpoints import CannotSave, CheckpointBroken, CheckpointError, NotHere, NotSaved, TakenOver, WouldOverwrite
-from .deploy import BadCall, CallFailed, DeployError, ExportFailed, ModelRefused, NoRuntime, NotServing, QueueFull
+from .deploy import (
+    BadCall,
+    CallFailed,
+    CouldNotDeploy,
+    DeployError,
+    ExportFailed,
+    ModelRefused,
+    NoRuntime,
+    NotServing,
+    QueueFull,
+)
 from .devices import DeviceError, DeviceUnreadable, NeverFits, NoDevice, NoSuchCard, NoSuchDevice, NotOnASlot
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
 from .jobs import (
@@ -130,6 +141,7 @@ __all__ = [
     "CheckpointError",
     "ClaimGone",
     "CommandError",
+    "CouldNotDeploy",
     "DeployError",
     "DeviceError",
     "DeviceUnreadable",

@@ -74,3 +74,12 @@ class NotServing(DeployError):
 
     def __str__(self) -> str:
         return f"{self.name} does not answer: {self.why}"
+
+
+@dataclass(eq=False)
+class CouldNotDeploy(DeployError):
+    name: str
+    why: str  # a sentence
+
+    def __str__(self) -> str:
+        return f"{self.name} does not run: {self.why}"

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from .plan import Plan, Rung
-from .rungs import recompute
+from .rungs import micro_batches, recompute
 
 
 class PutAround(Rung, Protocol):
@@ -17,7 +17,12 @@ class PutAround(Rung, Protocol):
         """The same for a trial run and for the run."""
 
 
-RUNGS: tuple[PutAround, ...] = (recompute,)  # a new one is imported, and stands here by its cost
+RUNGS: tuple[PutAround, ...] = (recompute, micro_batches)  # a new one is imported, and stands here by its cost
+
+
+def allowed(fit: str) -> tuple[PutAround, ...]:
+    """The rungs that a user allows: all (any), or those that change no bit."""
+    return RUNGS if fit == "any" else tuple(rung for rung in RUNGS if rung.EXACT)
 
 
 @contextmanager

@@ -28,6 +28,8 @@ class ModelPart:
     kept: int = 0  # bytes that it keeps for backward
     hands_on: int = 0  # bytes of what it returns
     why_not: str = ""  # why it must not run twice; empty: it may
+    batch: int = 0  # samples that it was given first
+    by_batch: bool = False  # what it makes of one sample depends on the others: BatchNorm
 
     def holds(self, other: ModelPart) -> bool:
         """Whether the other is in it, or is it."""
@@ -55,6 +57,7 @@ class Rung(Protocol):
 
     NAME: str
     EXACT: bool  # whether it changes no bit on the same device
+    STEEP: bool  # whether each notch takes a longer trial run than the one before: then they are tried in their order
 
     def notches(self, facts: Facts) -> Sequence[Notch]:
         """From the least that it can do to the most; none: it can do nothing."""
@@ -87,7 +90,7 @@ class Plan:
     @property
     def cost(self) -> str:
         """ "about 1.3x the time, the same result to the bit" """
-        result = "the same result to the bit" if self.exact else "a result that differs by rounding"
+        result = "the same result to the bit" if self.exact else "not the same bits"
         return f"about {self.slower:.1f}x the time, {result}"
 
 
@@ -177,6 +180,12 @@ def _notch(
         made = below.under(rung, notches[at])
         return Plan(made.parts, made.words, tried.slower if tried else made.slower, made.exact)
 
+    if rung.STEEP:
+        for at in range(len(notches)):
+            tried = yield plan(at)
+            if limits.fits(tried) or tried.failure:
+                break
+        return plan(at, tried), tried
     high = len(notches) - 1
     best = yield plan(high)
     if not limits.fits(best):

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves
 
@@ -41,11 +41,14 @@ class Seen:
     hands_on: int = 0  # bytes
     changes: str = ""  # the same, by what its last call did
     calls: int = 0
+    batch: int = 0  # samples of its first call
 
     @property
-    def row(self) -> tuple[str, str, int, int, str]:
-        """As it is told: model, path, order, bytes handed on, and why it must not run twice."""
-        return self.model, self.path, self.order, self.hands_on, self.barred or self.changes
+    def row(self) -> tuple[str, str, int, int, str, int, bool]:
+        """As it is told; see record.py: RanModule."""
+        by_batch = isinstance(self.module, _BatchNorm)
+        why_not = self.barred or self.changes
+        return self.model, self.path, self.order, self.hands_on, why_not, self.batch, by_batch
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Modules:
             if id(module) not in self._where:  # made in this very call
                 return None
             seen = self.found[id(module)] = Seen(module, *self._where[id(module)], len(self.found))
-            seen.barred = _by_its_looks(module)
+            seen.barred, seen.batch = _by_its_looks(module), _batch_of(args)
         seen.calls += 1
         if seen.calls > _LOOKS:
             return None
@@ -152,6 +155,10 @@ def _by_its_code(code: CodeType) -> str:
         if one.opname in ("LOAD_GLOBAL", "LOAD_NAME") and one.argval == "print":
             return "its forward prints"
     return ""
+
+
+def _batch_of(args: Any) -> int:
+    return next((t.shape[0] for t in tree_leaves(args) if isinstance(t, torch.Tensor) and t.dim()), 0)
 
 
 def _bytes_of(output: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 from ..system.foreign import known, parsed_record
 
@@ -18,12 +19,27 @@ class Options:
     gpu: str = ""  # an index, UUID or slot name; empty: wherever it fits
     memory: int | None = None  # bytes to claim; None: the whole device
     exclusive: bool = False
-    fit: str = ""  # "exact" or "no"; empty: as the settings say
+    fit: str = ""  # "exact", "any" or "no"; empty: as the settings say
+
+
+JobKind = Literal["training", "model"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployed:
+    """What a job runs that is no cell: a model, whose files lie in the job's own directory."""
+
+    file: str  # its name in there
+    origin: str  # what the user named: a path, a module's name
+    rows: int  # that are run at once, at most
+    waiting: int  # calls that are kept waiting, at most
+    key: str  # of its bytes: what one run of it took, the next one takes
+    sizes: dict[str, int] = field(default_factory=dict)  # of dimensions, by their names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One cell's run. Immutable; what changes is in the journal."""
+    """One cell's run, or a model that is deployed. Immutable; what changes is in the journal."""
 
     id: str
     name: str
@@ -36,6 +52,11 @@ class Job:
     kernel_id: str = ""
     cell: str = ""  # its id in the notebook, where the front end told it
     version: str = ""  # of jupyter_gpufit in the kernel
+    model: Deployed | None = None  # else it is a cell's
+
+    @property
+    def kind(self) -> JobKind:
+        return "training" if self.model is None else "model"
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
@@ -44,7 +65,10 @@ class Job:
     def from_json(cls, text: str) -> Job:
         record = parsed_record(text)
         assert record["format"] <= FORMAT, f"job.json has format {record['format']}"
-        return cls(**known(cls, record) | {"options": Options(**known(Options, record["options"]))})
+        found = known(cls, record) | {"options": Options(**known(Options, record["options"]))}
+        if found.get("model") is not None:
+            found["model"] = Deployed(**known(Deployed, found["model"]))
+        return cls(**found)
 
 
 def new_job_id() -> str:

@@ -31,6 +31,11 @@ class JobPaths:
         return self.input / "graph.pkl"
 
     @cached_property
+    def model(self) -> Path:
+        """What is known of a model that is deployed; its files lie beside this."""
+        return self.root / "model.json"
+
+    @cached_property
     def journal(self) -> Path:
         return self.root / "journal.jsonl"
 
@@ -85,7 +90,16 @@ LONGEST_PATH = 107  # bytes; sockaddr_un holds 108 with the closing zero
 
 def socket_path(settings: Settings, job_id: str) -> Path:
     """The job's control socket."""
-    path = runtime_dir(settings) / f"{job_id}.sock"
+    return _socket(settings, f"{job_id}.sock")
+
+
+def calls_path(settings: Settings, job_id: str) -> Path:
+    """Where a deployed model is called."""
+    return _socket(settings, f"{job_id}.calls.sock")
+
+
+def _socket(settings: Settings, name: str) -> Path:
+    path = runtime_dir(settings) / name
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise PathTooLong(str(path), LONGEST_PATH)
     return path

@@ -18,7 +18,7 @@ from ..system.files import write_whole
 from ..system.foreign import known, parsed_record
 from ..system.identity import ProcessId
 from .events import step_words
-from .job import FORMAT
+from .job import FORMAT, JobKind
 from .live import Live
 from .paths import JobPaths
 from .state import LEFT, STATES, State
@@ -65,15 +65,21 @@ class Record:
     checkpoint: LastCheckpoint | None = None
     suspended: bool = False  # of a released job: its worker stays for as long as it may, and can be woken
     live: Live = field(default_factory=Live)
+    kind: JobKind = "training"
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is something to go on from: a checkpoint, or the model's own file."""
+        return self.checkpoint is not None or self.kind == "model"
 
     @property
     def resumable(self) -> bool:
         """Whether `resume` could go on with the job."""
-        return may("resume", self.state, saved=self.checkpoint is not None)
+        return may("resume", self.state, saved=self.kept)
 
     def why_not(self, verb: Verb) -> str:
         """See verbs.why_not."""
-        return why_not(verb, self.state, saved=self.checkpoint is not None)
+        return why_not(verb, self.state, saved=self.kept, kind=self.kind)
 
     @property
     def rests(self) -> bool:
@@ -127,12 +133,12 @@ def write_record(paths: JobPaths, record: Record) -> None:
         _overwrite(paths.state, text)
 
 
-def begin(paths: JobPaths) -> None:
+def begin(paths: JobPaths, kind: JobKind = "training") -> None:
     """The first record; raises where the disk has no room for what a worker cannot do without.
 
     From here on the record has a place on the disk. Without it nobody would find the worker's socket.
     """
-    write_record(paths, Record(state="starting", since=time.time()))
+    write_record(paths, Record(state="starting", since=time.time(), kind=kind))
     trial = paths.state.with_name("trial")
     try:
         fd = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

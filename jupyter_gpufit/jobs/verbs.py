@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from .job import JobKind
 from .state import BEFORE, OVER, State
 
 Verb = Literal["checkpoint", "release", "move", "resume", "stop"]
@@ -68,8 +69,10 @@ def may(verb: Verb, state: State, *, saved: bool) -> bool:
     return MAY[state][verb] == "yes" or (saved and MAY[state][verb] == "saved")
 
 
-def why_not(verb: Verb, state: State, *, saved: bool) -> str:
+def why_not(verb: Verb, state: State, *, saved: bool, kind: JobKind = "training") -> str:
     """Why it cannot: half a sentence; empty: it can."""
+    if kind == "model" and verb == "checkpoint":
+        return "it is a deployed model: its file is all there is to save."
     if may(verb, state, saved=saved):
         return ""
     if verb == "resume" and state == "done":
@@ -78,6 +81,8 @@ def why_not(verb: Verb, state: State, *, saved: bool) -> str:
         return f"it is {state}, and left no checkpoint."
     if verb in ("checkpoint", "release", "move") and state in OVER:
         return f"it does not run: it is {state}."
+    if kind == "model" and state in BEFORE:
+        return f"it is {state}, so it has no device to leave yet (gpufit stop ends it)."
     if verb in ("checkpoint", "release", "move") and state in BEFORE:
         return f"it is {state}, so there is nothing to save yet (gpufit stop ends it)."
     return f"it is {state}."

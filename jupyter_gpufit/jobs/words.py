@@ -25,6 +25,8 @@ def told(job: Job, event: Event) -> str:
             return text
         case Saved():
             return f"{job.name} is {saved(event)}"
+        case CouldNotSave(_, reason, "move") if job.kind == "model":
+            return f"{job.name} was not moved, and goes on where it is: {reason}"
         case CouldNotSave(_, reason):
             return f"{job.name} was not saved, and goes on: {reason}"
         case Gap(missed, why):

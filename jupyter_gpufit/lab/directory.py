@@ -50,6 +50,11 @@ def open_lab(settings: Settings) -> Lab:
     return Lab(SHARED, shared=True)
 
 
+def own_lab(settings: Settings, name: str) -> Lab:
+    """One of this user's own, of this name, where the machine's does not come in."""
+    return _private(_runtime(settings) / name, "")
+
+
 def unsound(path: Path) -> str:
     """Why claims in this directory would not bind all users; empty when they do."""
     try:

@@ -66,7 +66,7 @@ def export(module: object, example: object, path: Path, name: str) -> Exported:
     return Exported(seconds=time.monotonic() - began, difference=difference, largest=largest, any_batch=any_batch)
 
 
-# The example --------------------------------------------------------------------------------------------------------
+# The example ------------------------------------------------------------------------------------------------------
 
 
 def _arguments(example: object, name: str) -> Arguments:
@@ -121,7 +121,7 @@ def _two_rows(arguments: Arguments) -> Arguments | None:
     return arguments if first.pop() > 1 else _rows(arguments, 2)
 
 
-# The export ---------------------------------------------------------------------------------------------------------
+# The export -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -221,7 +221,7 @@ def _line(chain: Sequence[BaseException], text: str) -> str:
     return ""
 
 
-# The comparison -----------------------------------------------------------------------------------------------------
+# The comparison ---------------------------------------------------------------------------------------------------
 
 
 def _compared(module: torch.nn.Module, arguments: Arguments, path: Path, name: str) -> tuple[float, float]:

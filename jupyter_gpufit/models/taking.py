@@ -57,7 +57,7 @@ def take(path: Path, rows: int, sizes: Mapping[str, int]) -> TakenModel:
     )
 
 
-# Its files ----------------------------------------------------------------------------------------------------------
+# Its files --------------------------------------------------------------------------------------------------------
 
 
 def _files(model: ModelProto, path: Path) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def _nbytes(tensor: TensorProto) -> int:
     return int(prod(tensor.dims)) * width(tensor.data_type)
 
 
-# What the checker said, in our words --------------------------------------------------------------------------------
+# What the checker said, in our words ------------------------------------------------------------------------------
 
 
 def _checked(text: str, model: ModelProto) -> str:
@@ -122,7 +122,7 @@ def _opset(model: ModelProto) -> int:
     return next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)
 
 
-# What goes in and comes out -----------------------------------------------------------------------------------------
+# What goes in and comes out ---------------------------------------------------------------------------------------
 
 
 def signature_of(model: ModelProto, name: str) -> Signature:
@@ -156,7 +156,7 @@ def _shape(tensor: TypeProto.Tensor) -> tuple[Dim, ...] | None:
     return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in tensor.shape.dim)
 
 
-# Tried without its weights ------------------------------------------------------------------------------------------
+# Tried without its weights ----------------------------------------------------------------------------------------
 
 
 def without_weights(model: ModelProto) -> ModelProto:

@@ -49,9 +49,9 @@ class GpufitMagics(Magics):
         self._interrupts: Interrupts | None = None
 
     @line_cell_magic
-    def gpufit(self, line: str, cell: str | None = None) -> None:
+    def gpufit(self, line: str, cell: str | None = None) -> object:
         """Replaced by the help of all verbs; see `load`."""
-        _run_apart(self.awaited(line, cell), self._press)
+        return _run_apart(self.awaited(line, cell), self._press)
 
     def offer_spare(self, result: object) -> None:
         """After a cell: now, and not earlier, for importing torch would have slowed it down."""
@@ -61,11 +61,11 @@ class GpufitMagics(Magics):
         if self._interrupts is not None:
             self._interrupts.press()
 
-    async def awaited(self, line: str, cell: str | None = None) -> None:
+    async def awaited(self, line: str, cell: str | None = None) -> object:
         """The same, for a caller that can wait without blocking its loop."""
-        failed = await self._attempt(line, cell)
+        failed, given = await self._attempt(line, cell)
         if failed is None:
-            return
+            return given
         # Raised outside the handler and without its context: IPython shows a whole group rather than our sentence.
         failed.__context__ = None
         if not hasattr(failed, "_render_traceback_"):
@@ -74,19 +74,20 @@ class GpufitMagics(Magics):
         # Nor with its frames: IPython keeps the last traceback, and with it the shipment of a failed job.
         raise failed.with_traceback(None)
 
-    async def _attempt(self, line: str, cell: str | None) -> GpufitError | None:
+    async def _attempt(self, line: str, cell: str | None) -> tuple[GpufitError | None, object]:
         failed: GpufitError | None = None
+        given: object = None
         try:
             with _interrupts() as self._interrupts:
                 options = commands.parse_line(line)
-                await self.notebook.do(options, line, cell, self._interrupts, self._kernel_is_leaving)
+                given = await self.notebook.do(options, line, cell, self._interrupts, self._kernel_is_leaving)
         except* commands.HelpAsked as asked:
             print(asked.exceptions[0])  # noqa: T201 - help is what the cell was asked to print
         except* Left:
             pass  # the kernel restarts; the job goes on, and `%gpufit attach` follows it again
         except* GpufitError as group:
             failed = first_of(group)
-        return failed
+        return failed, given
 
     async def _kernel_is_leaving(self) -> bool:
         """Whether an interrupt is the first step of a shutdown: the message comes a moment after the signal."""
@@ -140,7 +141,7 @@ def _imported_before(ip: InteractiveShell) -> set[str]:
     return found
 
 
-_CALL = re.compile(r"get_ipython\(\)\.run_(?:cell|line)_magic\('gpufit', ")
+_CALL = re.compile(r"(\w+ *= *)?get_ipython\(\)\.run_(?:cell|line)_magic\('gpufit', ")
 
 
 def await_gpufit(lines: list[str]) -> list[str]:
@@ -154,7 +155,8 @@ def await_gpufit(lines: list[str]) -> list[str]:
     if ip is None or not ip.autoawait or ip.loop_runner_map["asyncio"][0] is not ip.loop_runner or _is_inside_a_cell():
         return lines
     twin = "await get_ipython().magics_manager.registry['GpufitMagics'].awaited("
-    return [twin + line[match.end() :] if (match := _CALL.match(line)) else line for line in lines]
+    calls = ((_CALL.match(line), line) for line in lines)
+    return [f"{call[1] or ''}{twin}{line[call.end() :]}" if call else line for call, line in calls]
 
 
 def _is_inside_a_cell() -> bool:
@@ -179,14 +181,13 @@ def _interrupts() -> Iterator[Interrupts]:
         signal.signal(signal.SIGINT, before)
 
 
-def _run_apart(coroutine: Coroutine[Any, Any, None], press: Callable[[], None]) -> None:
+def _run_apart(coroutine: Coroutine[Any, Any, object], press: Callable[[], None]) -> object:
     """Run to the end from synchronous code, in a thread if this one has a running loop already."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        asyncio.run(coroutine)
-        return
-    done: Future[None] = Future()
+        return asyncio.run(coroutine)
+    done: Future[object] = Future()
 
     def run() -> None:
         try:

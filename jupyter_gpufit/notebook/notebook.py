@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 from IPython.core.interactiveshell import InteractiveShell
 
-from ..actions import resume, run_jobs, table
+from ..actions import deploy, resume, run_jobs, table
 from ..actions.commands import check_place
 from ..actions.deeds import ANSWERS, WISHES
 from ..actions.request import request_for
@@ -32,6 +32,7 @@ from ..lab.place import refuse_impossible
 from ..settings import Settings
 from ..system.background import aside
 from ..system.version import version
+from . import deployed
 from .cell import read_cell
 from .cuda import KernelCuda
 from .new_job import new_job
@@ -39,6 +40,7 @@ from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
 from .variables import AllVariables, pack, packed_sizes, write_graph
 
 if TYPE_CHECKING:
+    from ..calls.client import DeployedModel
     from .card import JobCard  # kernels start faster without
 
 
@@ -57,8 +59,8 @@ class Notebook:
 
     async def do(
         self, options: argparse.Namespace, line: str, cell: str | None, interrupts: Interrupts, leaving: Leaving
-    ) -> None:
-        """One command."""
+    ) -> object:
+        """One command; what it gives back, which a notebook may assign."""
         check_place(options.verb, "line" if cell is None else "cell")
         run_jobs.check(options, self.settings)
         self._variables.let_go()  # a terminal may have resumed or cleaned what they were kept for
@@ -69,10 +71,14 @@ class Notebook:
             case "estimate":
                 assert cell is not None
                 await self._estimate(options, line, cell, interrupts)
+            case "deploy":
+                return await self._deploy(options, interrupts)
             case "attach":
                 job, paths = chosen_job(self.settings, options.job)
+                if job.kind == "model":
+                    return deployed.handle(self.settings, job, paths)
                 await self._attach(job, paths, interrupts, leaving, again=options.again, widget=options.widget)
-            case "resume":
+            case "resume" if resume.chosen(self.settings, options.job)[0].kind == "training":
                 await self._resume(options, interrupts, leaving)
             case "kernel":
                 self._say(self.cuda.words())
@@ -81,6 +87,7 @@ class Notebook:
                 self._variables.let_go()  # of what was cleaned
             case verb:
                 await self._say_all(WISHES[verb](options, self.settings), interrupts)
+        return None
 
     # Train ----------------------------------------------------------------------------------------------------------
 
@@ -143,6 +150,18 @@ class Notebook:
             self._follow_apart(job, paths, after, card)
         else:
             await self._follow(job, paths, interrupts, leaving, after=after, card=card)
+
+    # Deploy ---------------------------------------------------------------------------------------------------------
+
+    async def _deploy(self, options: argparse.Namespace, interrupts: Interrupts) -> DeployedModel:
+        """Start it and wait until it answers; an interrupt ends the waiting, and leaves it in the queue."""
+        async with deployed.origin_of(self.shell, options, self._say) as origin:
+            prepared = await deploy.prepare(self.settings, options, origin)
+        deploy.begin(prepared)
+        self._say(prepared.words)
+        patience = deploy.IN_THE_QUEUE if options.detach else float("inf")
+        await self._say_all(deploy.how_it_goes(prepared.job, prepared.paths, 0, patience), interrupts)
+        return deployed.handle(self.settings, prepared.job, prepared.paths)
 
     # Estimate -------------------------------------------------------------------------------------------------------
 

@@ -183,8 +183,10 @@ class JobVariables:
                 return self._shipment.bring_back(reply, self._namespace, self._undo)
             return bring_into(self._namespace, reply, self._undo)
         finally:
-            rng.arrived(self._namespace)
-            self._put_surroundings()
+            try:
+                self._put_surroundings()
+            finally:
+                rng.arrived(self._namespace)  # last: modules may be imported, and some draw numbers then
 
     def _name_anew(self, returned: Returned) -> None:
         """Say which names no longer lead to what was trained: of a resumed job they are bound to it again."""

@@ -5,6 +5,7 @@ The global ones only: python's, numpy's, torch's. A generator that the user hold
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 from collections.abc import Iterator
@@ -43,6 +44,34 @@ def restore(found: dict[str, Any]) -> None:
             torch.manual_seed(seed)  # also, once CUDA is initialised, the devices' own
         torch.set_rng_state(state)
         _restore_cuda(torch, found.get("cuda", {}))
+
+
+def of_host() -> dict[str, Any]:
+    """The states that an import may change; also while numpy or torch is being imported itself."""
+    return {"python": random.getstate(), **{name: one.get_state() for name, one in _imported_whole()}}
+
+
+def drawn_since(before: dict[str, Any]) -> bool:
+    now = of_host()
+    return any(_plain(before[name]) != _plain(now[name]) for name in before.keys() & now.keys())
+
+
+def restore_host(found: dict[str, Any]) -> None:
+    random.setstate(found["python"])
+    for name, one in _imported_whole():
+        if name in found:
+            one.set_state(found[name])
+
+
+def _plain(state: Any) -> bytes:
+    return pickle.dumps(state.numpy() if hasattr(state, "numpy") else state)
+
+
+def _imported_whole() -> Iterator[tuple[str, Any]]:
+    for name, of in (("numpy", "random"), ("torch", "default_generator")):
+        module = sys.modules.get(name)
+        if module is not None and not getattr(module.__spec__, "_initializing", False):
+            yield name, getattr(module, of)
 
 
 def _restore_cuda(torch: Any, found: dict[str, Any]) -> None:

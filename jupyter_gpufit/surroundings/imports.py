@@ -14,6 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+from . import generators
 from .changes import ChangedHolder, Difference, absorb, same, values_of
 from .holders import holders, root
 
@@ -34,6 +35,7 @@ class Watch(MetaPathFinder):
         self._own: frozenset[str] = frozenset()
         self._held: dict[int, ChangedHolder] = {}
         self._finished: list[str] = []  # modules, in the order in which their code had run
+        self._first = 0  # of these, in the outermost import
         self._loading: list[str] = []  # whose code is running
         self._before: dict[int, Difference | None] | None = None  # while a cell imports
         self._sizes: dict[int, int] = {}  # while a library does: of all holders
@@ -41,6 +43,9 @@ class Watch(MetaPathFinder):
         self._thread = 0
         self.caused: dict[str, set[str]] = {}  # a module, and those that its import changed
         self.leads_to: dict[str, set[str]] = {}  # a package, and those that it has imported
+        self.drew: set[str] = set()  # modules that were imported where random numbers were drawn for that
+        self.drew_before: set[str] = set()  # the same, in the process that this one goes on for
+        self._generators: dict[str, Any] = {}  # as they were when the outermost import began
         self.on_imported: Callable[[], None] = lambda: None  # the outermost import is done
 
     def begin(self, imported: Iterable[str] = ()) -> None:
@@ -88,6 +93,7 @@ class Watch(MetaPathFinder):
             return
         self._thread = threading.get_ident()
         self._loading.append(name)
+        self._generators, self._first = generators.of_host(), len(self._finished)
         if _who_asks().f_globals.get("__name__") == "__main__":
             self.cells_import.add(root(name))
             self._before = self.differences()
@@ -101,12 +107,20 @@ class Watch(MetaPathFinder):
         del self._loading[self._loading.index(name) :]
         if self._loading:
             return
+        self._mind_what_was_drawn(name)
         if self._before is not None:
             self._absorb(name, self._before)
             self._before, self._sizes = None, {}
         else:
             self._absorb_what_grew()
         self.on_imported()
+
+    def _mind_what_was_drawn(self, name: str) -> None:
+        """What a module draws when it is imported is drawn once, also where a second process imports it."""
+        if generators.drawn_since(self._generators):
+            self.drew.update(self._finished[self._first :])
+            if name in self.drew_before:
+                generators.restore_host(self._generators)
 
     def _take(self, name: str) -> None:
         module = sys.modules.get(name)

@@ -63,6 +63,7 @@ class SurroundingsOut:
         self.found["process"] = start.outward() if self.came is None else start.changed(self.came.process)
         if self.came is None:
             self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
+        self.found["drew"] = sorted(watch.drew | watch.drew_before)
         self.found["changes"] = list(self._changes(pickler)) if self.whole else []
 
     def leave(self) -> None:
@@ -201,6 +202,7 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     found = namespace.pop(NAME, None) or {}
     remarks: list[str] = [found["failed"]] if "failed" in found else []
     causes = found.get("imports", {})
+    watch.drew_before.update(found.get("drew", ()))
     if causes:
         _import_causes(causes, remarks)
         watch.on_imported = lambda: _import_causes(causes, [])
@@ -232,6 +234,7 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
         "process": came.process,
         "packages": sorted(came.packages),
         "causes": came.causes,
+        "drew": sorted(watch.drew | watch.drew_before),
         "changed": changed,
     }
 
@@ -239,6 +242,7 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
 def restored(found: dict[str, Any]) -> Came:
     """Set it here; as in `arrived`, how it was before the cell."""
     remarks: list[str] = []
+    watch.drew_before.update(found.get("drew", ()))
     _import_causes(found["causes"], remarks)
     for place, what in found["changed"]:
         if isinstance(what, tuple):

@@ -25,6 +25,7 @@ import anyio
 from ..actions.stop import is_being_stopped
 from ..errors import GpufitError, LeavesAlready, NotNow, first_of
 from ..estimate.tracing.trace import import_what_traces
+from ..jobs.control import serve
 from ..jobs.events import CouldNotSave, Failure, Note, Saved, StateChange
 from ..jobs.handover import KEPT, Handover, kept, receive
 from ..jobs.job import Job
@@ -40,7 +41,6 @@ from ..system.runtime import runtime_of
 from ..system.trust import check_trusted
 from ..train import Finished, Released, train
 from .account import Account
-from .control import serve
 from .legacy import Legacy
 from .lifecycle import Asked, Close, Event, Interrupt, Life, Over, Reached, Settled, Tell, after, told
 from .main_thread import MainThread
@@ -127,7 +127,7 @@ def _take_place(handover: Handover) -> None:
 
 
 class Worker:
-    """Everything this process holds for its job; what a front may ask of it is control.Controlled."""
+    """Everything this process holds for its job; what a front may ask of it is jobs.control.Controlled."""
 
     def __init__(self, handover: Handover, process_env: Mapping[str, str]) -> None:
         from .machine import WorkerMachine
@@ -305,7 +305,7 @@ class Worker:
             unlock(self._lock)  # for everybody else it is a released job like any other
         self._legacy.ended()
 
-    # What a front may ask: control.Controlled -----------------------------------------------------------------------
+    # What a front may ask: jobs.control.Controlled --------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         return asdict(self.account.record)

@@ -17,7 +17,7 @@ import xxhash
 
 from ..checkpoint.files import newest_listed
 from ..devices.device import Device
-from ..estimate.asking.for_job import ran_out
+from ..estimate.asking.for_job import WHOLE, ran_out
 from ..estimate.need import Needed
 from ..estimate.reckoning.for_resume import larger
 from ..graph import GraphMemory
@@ -26,6 +26,7 @@ from ..jobs.handover import Handover, note_start, noted_start
 from ..jobs.job import Job
 from ..train import Outgrown
 from ..units import format_bytes
+from . import no_device
 from .training import Training
 
 
@@ -62,9 +63,16 @@ class Growth:
         """Whether this error ends only the run, and not the job."""
         if not ran_out(error) or self.is_users_own or not (where := self.goes_on_from()):
             return False
+        if no_device.is_held(self.training.granted):
+            self.outcome = self._onto_a_gpu(where)
+            return True
         needed = larger(self.claimed, self.devices) if self.claimed is not None else None
         self.outcome = self._larger(needed, where) if needed is not None else self._lower(where)
         return self.outcome is not None
+
+    def _onto_a_gpu(self, where: str) -> Outgrown:
+        words = f"{self.job.name} used no GPU in its trial run, and uses one now. It goes on {where}, with a GPU:"
+        return Outgrown(Needed(None, WHOLE), f"{words} what follows may repeat lines from above.")
 
     def _larger(self, needed: Needed, where: str) -> Outgrown:
         assert self.claimed is not None
@@ -82,7 +90,7 @@ class Growth:
             return None
         plan, device = fit.lower[0], training.granted.devices[0].label
         had = format_bytes(training.granted.bytes)
-        result = "the same result to the bit" if plan.exact else "a result that differs by rounding"
+        result = "the same result to the bit" if plan.exact else "not the same bits"
         return Outgrown(
             Needed(None, f"needs a whole device, by {plan.words}: {had} were too little {_as(fit.said)}"),
             f"{self.job.name} ran out of memory on all of {device} ({had}). It goes on {where}, by {plan.words}:"

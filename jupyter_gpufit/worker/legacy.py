@@ -12,13 +12,13 @@ import anyio
 import anyio.to_thread
 
 from ..graph import Reply
+from ..jobs.control import Followers
 from ..jobs.events import Note
 from ..jobs.paths import JobPaths
 from ..jobs.result import save
 from ..jobs.state import LEFT
 from ..units import format_bytes
 from .account import Account
-from .control import Followers
 
 COLLECT_PATIENCE = 60.0  # seconds that a connected front has to take the result before it goes to the disk
 AGAIN, AT_MOST = 1.0, 30.0  # seconds between two tries to write what the disk refused; doubled at each

@@ -27,6 +27,7 @@ from ..jobs.events import StateChange, Why
 from ..jobs.handover import Handover, HeldClaim, become, note_start
 from ..jobs.job import Job
 from ..lab import Granted, Lab, Request, Waiting, adopt, claim, open_lab
+from ..lab.grant import Look
 from ..lab.holder import keep
 from ..settings import Settings
 from ..snapshot.kinds.loaders import remembered
@@ -35,6 +36,7 @@ from ..surroundings import generators, modes
 from ..surroundings import travel as surroundings
 from ..system.trust import check_trusted
 from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
+from . import no_device
 from .gaps import Gaps
 from .growth import Growth, larger_start
 from .keeper import Keeper
@@ -82,9 +84,9 @@ class WorkerMachine:
         training = self.training
         check_trusted(training.paths.graph)
         training.arrival = receive(training.paths.graph.read_bytes(), training.memory, training.namespace)
-        generators.arrived(training.namespace)
         training.modes = modes.arrived(training.namespace)
         training.came = surroundings.arrived(training.namespace)
+        generators.arrived(training.namespace)  # last: modules were imported, and some draw numbers then
         for remark in training.came.remarks:
             training.note(remark)
         for filename, (lines, _) in training.arrival.opened.header.get("sources", {}).items():
@@ -97,6 +99,8 @@ class WorkerMachine:
         if (asked := for_job.asked_for(job.options, training.settings)) is not None:
             return asked
         if training.handover.resumes and training.handover.needed is not None:
+            if training.handover.gpu and not training.handover.needed:
+                return Needed(None, for_job.WHOLE)
             return Needed(training.handover.needed, "claims as much as before")
         if training.handover.resumes:
             return Needed(None, for_job.WHOLE)
@@ -105,7 +109,7 @@ class WorkerMachine:
         cell = for_job.Cell(self._source(job), training.paths.graph.read_bytes(), training.memory)
         # In the main thread: the child that is forked there ends with the thread that forked it.
         found = self._estimated = await for_job.estimate_in(self.main.call, cell, devices, self._settings(job))
-        needed = for_job.needed_of(found, devices)
+        needed = for_job.needed_of(found, devices, names_device=bool(job.options.gpu))
         training.shell.remark = lambda error: for_job.remark_on(error, found, needed)
         if found is not None:
             training.note(needed.reason)
@@ -128,9 +132,13 @@ class WorkerMachine:
     @asynccontextmanager
     async def claim(self, job: Job, needed: Needed, report: Report) -> AsyncIterator[Granted]:
         training = self.training
-        lab = open_lab(training.settings)
         async with AsyncExitStack() as stack:
-            granted = await self._hold(stack, lab, request_for(job, needed.memory), report)
+            if no_device.suffices(needed, training.handover):
+                lab = stack.enter_context(no_device.lab_of(job.id, training.settings))
+                granted = await self._hold(stack, lab, request_for(job, None), report, no_device.look)
+            else:
+                lab = open_lab(training.settings)
+                granted = await self._hold(stack, lab, request_for(job, needed.memory or None), report, training.look)
             if granted.remark:
                 training.note(granted.remark, once=True)
             report(StateChange("starting", device=labels(granted)))
@@ -139,7 +147,7 @@ class WorkerMachine:
                 yield granted
                 group.cancel_scope.cancel()
 
-    async def _hold(self, stack: AsyncExitStack, lab: Lab, request: Request, report: Report) -> Granted:
+    async def _hold(self, stack: AsyncExitStack, lab: Lab, request: Request, report: Report, look: Look) -> Granted:
         """What a move has taken already, or else what the queue gives."""
         training = self.training
         if training.handover.gpu:
@@ -147,16 +155,16 @@ class WorkerMachine:
         training.request = request
         if (left := training.handover.left) is not None:
             with suppress(ClaimGone):
-                async with adopt(lab, left.id, left.fd, training.look):
+                async with adopt(lab, left.id, left.fd, look):
                     pass  # given back now: the context that was there died with the image before this one
         if (held := training.handover.claim) is not None:
             with suppress(ClaimGone):  # somebody emptied the lab: then it queues as any job does
-                return await stack.enter_async_context(adopt(lab, held.id, held.fd, training.look))
+                return await stack.enter_async_context(adopt(lab, held.id, held.fd, look))
 
         def waiting(why: Waiting) -> None:
             report(StateChange("queued", str(why)))
 
-        return await stack.enter_async_context(claim(lab, request, training.look, waiting))
+        return await stack.enter_async_context(claim(lab, request, look, waiting))
 
     # Run -------------------------------------------------------------------------------------------------------------
 
@@ -211,6 +219,7 @@ class WorkerMachine:
         training.pace = for_job.pace_of(self._estimated, granted.devices[0])
         with on_device(granted) as training.meter, training.steps.counting(), remembered():
             key = self._open(job)
+            self._say_what_a_plan_did()
             growth.begin()
             left = self._run_cell(job)
             if os.getpid() != mine:
@@ -225,6 +234,13 @@ class WorkerMachine:
             for_job.learn_from(job, key, self._estimated, granted, left, took, training.settings, fit)
         training.output.flush()
         return growth.outcome or _finished(left)
+
+    def _say_what_a_plan_did(self) -> None:
+        """To an error that there would not be without it."""
+        shell, fit = self.training.shell, self.training.fit
+        before = shell.remark
+        if fit.said:
+            shell.remark = lambda error: for_job.remark_on_plan(error, fit) or before(error)
 
     def _open(self, job: Job) -> str:
         """Fill the namespace; the key under which is learned what the cell took, from its start only."""

@@ -12,6 +12,7 @@ from ..devices.device import Device
 from ..estimate.asking.for_job import Took
 from ..lab import Granted
 from ..settings import load_settings
+from . import no_device
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,21 @@ class Meter:
 def on_device(granted: Granted) -> Iterator[Meter]:
     """Let `cuda` mean what was granted, and keep the cell within its bytes."""
     kind = granted.devices[0].kind
-    with _on_slot(granted) if kind == "slot" else _on_gpu(granted) as meter:
+    way = _on_none if no_device.is_held(granted) else _on_slot if kind == "slot" else _on_gpu
+    with way(granted) as meter:
         yield meter
+
+
+@contextmanager
+def _on_none(granted: Granted) -> Iterator[Meter]:
+    from ..cuda.slot import on_budget
+
+    def stay(now: Granted) -> None:
+        """There is nothing to have more or less of."""
+
+    none = no_device.NoBudget(*_slot(granted))
+    with on_budget(none):
+        yield Meter(none.used, none.peak, lambda: Took(0), stay, stay)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from ..estimate.reckoning.share import Intake, less, more
 from ..jobs.handover import note_start, noted_start
 from ..lab import resize
 from ..units import format_bytes
+from . import no_device
 from .growth import Growth
 from .training import Training
 
@@ -36,6 +37,8 @@ class Share:
         """While the cell runs."""
         training, after = self._training, self._training.settings.shrink_after
         if after <= 0 or self._growth.is_users_own or len(training.granted.devices) > 1:
+            return
+        if no_device.is_held(training.granted):
             return
         began = time.monotonic()
         while True:

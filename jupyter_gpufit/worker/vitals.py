@@ -20,8 +20,8 @@ from .metrics import SampledCurve, Sampler
 from .points import Points
 
 if TYPE_CHECKING:
+    from ..jobs.control import Followers
     from .account import Account
-    from .control import Followers
     from .training import Training
 
 EVERY = 1.0  # seconds between two looks

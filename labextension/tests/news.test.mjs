@@ -15,6 +15,13 @@ test('who asks for what I hold is told once, and the next one by themselves', ()
   assert.deepEqual(texts({ claims: [claim(['bob', 'eve'])] }, known), ['eve asks for GPU 1, which bert holds.']);
 });
 
+test('who asked, went and asks again is told again', () => {
+  const known = new Set();
+  texts({ claims: [claim(['bob'])] }, known);
+  texts({ claims: [claim([])] }, known);
+  assert.deepEqual(texts({ claims: [claim(['bob'])] }, known), ['bob asks for GPU 1, which bert holds.']);
+});
+
 test('two at once are told at once; what others hold is not', () => {
   const both = claim(['bob', 'eve'], { devices: ['0', 'cpu:1'] });
   assert.deepEqual(texts({ claims: [both] }), ['bob and eve ask for GPU 0 and cpu:1, which bert holds.']);

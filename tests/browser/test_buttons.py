@@ -137,7 +137,13 @@ def test_stops_only_when_it_is_meant(stage: Stage) -> None:
     assert stage.asked == []
 
     button(stage.page, "Stop digits").click()
-    dialog.get_by_role("button", name="Stop").click()
+    dialog.get_by_role("button", name="Save and stop").click()
+    expect(dialog).to_have_count(0)
+    expect(job_card(stage.page, "digits")).to_contain_text("heard")
+    assert stage.asked.pop() == ("jobs/id-of-digits/release", {})
+
+    button(stage.page, "Stop digits").click()
+    dialog.get_by_role("button", name="Stop", exact=True).click()
     expect(job_card(stage.page, "digits")).to_contain_text("heard")
     assert stage.asked == [("jobs/id-of-digits/stop", {})]
 
@@ -253,6 +259,11 @@ def test_who_asks_for_a_device_is_told_once_with_what_can_be_done(stage: Stage) 
     toast.get_by_role("button", name="Release").click()
     expect(toast).to_have_count(0)
     assert stage.asked == [("jobs/id-of-digits/release", {})]
+
+    stage.show(jobs=[running()], claims=[mine | {"asked_by": ["ada", "bob", "eve"]}])
+    expect(toast).to_contain_text("ada asks for GPU 0")
+    stage.show(jobs=[running()], claims=[])
+    expect(toast).to_have_count(0)  # there is nothing to release any more
 
 
 def test_says_when_the_page_is_offline(stage: Stage) -> None:

@@ -48,7 +48,7 @@ def test_each_button_acts_while_the_cell_blocks(page: Page, lab: Lab, training: 
     runs(page, training)
 
     button(page, f"Stop {training}").click()
-    page.locator(".jp-Dialog").get_by_role("button", name="Stop").click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Stop", exact=True).click()
     expect(card).to_contain_text("stopped")
     expect(card.get_by_role("alert")).to_have_count(0)
 
@@ -64,7 +64,7 @@ def test_a_reload_and_a_second_tab_see_the_same(browser: Browser, page: Page, la
     other.set_default_timeout(HANGS)
     open_panel(other, lab)
     button(other, f"Stop {training}").click()
-    other.locator(".jp-Dialog").get_by_role("button", name="Stop").click()
+    other.locator(".jp-Dialog").get_by_role("button", name="Stop", exact=True).click()
 
     for one in (other, page):
         expect(job_card(one, training)).to_contain_text("stopped")

@@ -61,7 +61,7 @@ class Pictures(nn.Module):
         self.head = nn.Linear(8, WORDS)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
-        x = words.float().repeat(1, 12).view(MANY, 3, 4, -1) / WORDS
+        x = words.float().repeat(1, 12).view(len(words), 3, 4, -1) / WORDS
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))  # type: ignore[no-any-return]
 
 

@@ -54,6 +54,14 @@ def test_the_fewest_blocks_that_fit_are_recomputed_and_all_of_it_is_told() -> No
     assert "- as it is: " in ladder(answer.climbed) and ladder(answer.climbed).endswith("exact: fits")
 
 
+def test_where_recomputing_is_not_enough_the_batch_is_cut_for_those_who_allow_it() -> None:
+    found = asked(replace(ASK, limits=FitLimits(70 * MiB, 70 * MiB), fit="any")).climbed
+
+    assert found is not None and found.plan is not None and not found.plan.exact
+    assert found.plan.words == "recomputing 5 of 5 blocks and computing each batch in 2 parts"
+    assert [step.fits for step in found.steps] == [False, False, True]
+
+
 def test_what_ran_out_before_is_not_tried_again() -> None:
     answer = asked(replace(ASK, limits=FitLimits(10**9, 10**9), ran_out=(AS_IT_IS, "recomputing 5 of 5 blocks")))
 

@@ -22,6 +22,7 @@ class Saves:
     NAME: str
     count: int
     EXACT: bool = True
+    STEEP: bool = False
     cannot: str = "it cannot"
 
     def notches(self, facts: Facts) -> Sequence[Notch]:
@@ -72,12 +73,21 @@ def test_a_rung_that_is_not_enough_stays_under_the_next() -> None:
 
     assert found.plan is not None and found.plan.parts == {"one": 3, "two": 3}
     assert not found.plan.exact and found.plan.words == "one 3 of 3 and two 3 of 4"
-    assert "rounding" in found.plan.cost
+    assert "not the same bits" in found.plan.cost
     assert [step.why for step in found.steps] == [
         "needs 100 B, and the largest device has 45 B",
         "needs 70 B, and the largest device has 45 B",
         "",
     ]
+
+
+def test_notches_that_take_long_to_try_are_tried_in_their_order() -> None:
+    trials = Trials(room=75)
+
+    found = trials.through(Saves("steep", 9, STEEP=True))
+
+    assert found.plan is not None and found.plan.words == "steep 3 of 9"
+    assert trials.asked == ["steep 1 of 9", "steep 2 of 9", "steep 3 of 9"]
 
 
 def test_every_refusal_is_told_where_nothing_is_enough() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,15 +18,6 @@ from jupyter_gpufit.fit.units import looks_of
 
 from .models import GPT, MODELS, OPTIMIZERS, Encoder, Pictures, batch, loss_of
 from .runs import Step, differ, plain, trained
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads of a tensor this small wait for each other on a machine that is busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def every_path(make: Callable[[], nn.Module]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from jupyter_gpufit.jobs.control import Followers
 from jupyter_gpufit.jobs.events import Entry, Event, Failure, Gap, StateChange, Text, encode_entry
 from jupyter_gpufit.jobs.follow import _how_it_died, follow
 from jupyter_gpufit.jobs.job import Job
@@ -23,8 +24,7 @@ from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.identity import ProcessId
-from jupyter_gpufit.worker.control import Followers
-from tests.worker.test_control import Recorded, serving
+from tests.jobs.test_control import Recorded, serving
 
 JOB = Job(id="j", name="j", source="", created=0.0, cwd="/")
 RUNNING = Record(state="running", since=0.0, worker=ProcessId.of(os.getpid()))

@@ -39,6 +39,7 @@ def save(
     constants: dict[str, np.ndarray] | None = None,
     *,
     dtype: int = TensorProto.FLOAT,
+    answers: int | None = None,
     opset: int = OPSET,
     external: bool = False,
     domains: dict[str, int] | None = None,
@@ -48,7 +49,7 @@ def save(
         list(nodes),
         "graph",
         [helper.make_tensor_value_info(name, dtype, list(shape)) for name, shape in inputs],
-        [helper.make_tensor_value_info(name, dtype, list(shape)) for name, shape in outputs],
+        [helper.make_tensor_value_info(name, answers or dtype, list(shape)) for name, shape in outputs],
         [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
     )
     sets = [helper.make_opsetid(domain, version) for domain, version in {"": opset, **(domains or {})}.items()]

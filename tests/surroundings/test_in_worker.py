@@ -37,6 +37,10 @@ PACKAGES = {
     "shelf_plugin.py": "import shelf\nshelf.register('plugged')\n",
     "learner/__init__.py": "class Learner:\n    def __init__(self): self.rate = 1\n",
     "learner_more.py": ("import learner\ndef fit(self): return 'fitted'\nlearner.Learner.fit = fit\n"),
+    "learner_noisy.py": "import learner, random\nlearner.Learner.noise = random.random()\n",
+    "lazy.py": "def step():\n    import lazy_inside\n",
+    "lazy_inside.py": "import lazy_deeper\n",
+    "lazy_deeper.py": "import random\nFIRST = random.random()\n",
     "settings_of.py": (
         "LEVEL = 1\nlock = None\nclass Config:\n    def __init__(self): self.rate = 1\nconfig = Config()\n"
     ),
@@ -110,6 +114,13 @@ def test_methods_that_another_module_adds_to_a_class(kernel: Kernel) -> None:
     kernel.check("from learner import Learner\nimport learner_more\nlearn = Learner()")
     kernel.check("%%gpufit train\nfitted = learn.fit()\n")
     kernel.check("assert fitted == 'fitted'")
+
+
+def test_modules_that_draw_numbers_when_they_are_imported_again_draw_none_of_the_cells(kernel: Kernel) -> None:
+    kernel.check("from learner import Learner\nimport random, learner_noisy, lazy\nlearn = Learner()")
+    kernel.check("lazy.step(); random.seed(3)")
+    kernel.check("%%gpufit train\nearly = random.random(), learn.noise\nlazy.step()\nlate = random.random()\n")
+    kernel.check("plain = random.Random(3)\nassert (early[0], late) == (plain.random(), plain.random())")
 
 
 def test_attributes_that_an_earlier_cell_set(kernel: Kernel) -> None:

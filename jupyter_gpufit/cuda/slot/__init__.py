@@ -25,7 +25,7 @@ from .around import loading, run_uncompiled, torch_replacements
 from .budget import Budget
 from .mode import SlotMode
 
-__all__ = ["Budget", "SlotAnswers", "SlotMode", "as_slot", "standing_in"]
+__all__ = ["Budget", "SlotAnswers", "SlotMode", "as_slot", "on_budget", "standing_in"]
 
 
 @contextmanager
@@ -36,9 +36,16 @@ def as_slot(name: str, budget: int, whole: int = 0) -> Iterator[Budget]:
     of the cell should be loaded inside, so that what they imported by name from torch.cuda is the slot's.
     """
     watched = Budget(name, budget, whole)
-    with standing_in(SlotMode(watched), SlotAnswers(watched)), watched.watched():
+    with on_budget(watched):
         sides.is_used = True
         yield watched
+
+
+@contextmanager
+def on_budget(watched: Budget) -> Iterator[None]:
+    """The same on a budget of another kind, with nothing on it as yet."""
+    with standing_in(SlotMode(watched), SlotAnswers(watched)), watched.watched():
+        yield
 
 
 @contextmanager

@@ -48,6 +48,7 @@ class Ask:
     limit: float = 120.0  # seconds
     values: Mapping[str, int] = field(default_factory=dict)  # names that get another value
     limits: FitLimits | None = None  # of the largest device, where a plan is wanted if it does not fit
+    fit: str = "exact"  # which plans are wanted, see fit/ladder.py: allowed
     ran_out: tuple[str, ...] = ()  # plans under which it ran out of memory there, by their words
 
     @property

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...fit.ladder import RUNGS
+from ...fit.ladder import allowed
 from ...fit.plan import AS_IT_IS, Facts, Plan, TriedPlan, climb, lower
 from ..reckoning.on_slot import on_slot
 from .ask import Ask, TraceAnswer
@@ -26,14 +26,14 @@ class PlanTrial:
 
 def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
     """The cell as it is and, where that does not fit within the limits, the cheapest plan that does."""
-    plain = trial(Plan())
+    plain, rungs = trial(Plan()), allowed(ask.fit)
     if ask.limits is None or plain.why_useless or plain.answer.estimate.how != "trace":
         return plain.answer
     as_it_is = _tried(ask, plain, Plan())
     if ask.limits.may_fit(as_it_is):
-        return replace(plain.answer, lower=lower(plain.facts, Plan(), RUNGS))
+        return replace(plain.answer, lower=lower(plain.facts, Plan(), rungs))
     began, tried = time.monotonic(), {AS_IT_IS: plain}
-    climbing = climb(plain.facts, as_it_is, ask.limits, RUNGS)
+    climbing = climb(plain.facts, as_it_is, ask.limits, rungs)
     found: TriedPlan | None = None
     while True:
         try:
@@ -51,7 +51,7 @@ def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
     if result.plan is None:
         return replace(plain.answer, climbed=result)
     planned = tried[result.plan.words].answer
-    left = lower(plain.facts, result.plan, RUNGS)
+    left = lower(plain.facts, result.plan, rungs)
     return replace(plain.answer, climbed=result, planned=planned.estimate, lower=left)
 
 

@@ -39,7 +39,7 @@ from .ask import Ask, TraceAnswer
 from .fit import Fit, fit_of, limits_of
 from .look import look, main_module, opened_privately
 from .target import EstimateTarget, largest_of, target_of
-from .worth import may_start_programs, may_train, may_train_with
+from .worth import may_start_programs, may_train, may_train_with, names_a_gpu
 
 NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
 WHOLE = "asks for a whole device"
@@ -111,7 +111,8 @@ def estimate_job(cell: Cell, devices: Sequence[Device], settings: Settings, stop
         if _may_train(cell, settings.estimate_limit, stop):
             limits = limits_of(devices) if settings.fit != "no" else None
             return _estimate(cell, target, settings, limits, stop)
-        return None if target.kind == "slot" or may_start_programs(cell.source) else _nothing(target)
+        none = target.kind == "slot" or may_start_programs(cell.source) or names_a_gpu(cell.source, {})
+        return None if none else _nothing(target)
     except Exception as error:  # a defect of ours, or what a user's object does when it is opened
         return f"{type(error).__name__}: {error}"
 
@@ -136,7 +137,9 @@ def _estimate(
 ) -> Estimated:
     """As the cell is, or under the plan by which it fits."""
     card, context = target.card, target.context
-    ask = Ask(card=card, kind=target.kind, context=context, limit=settings.estimate_limit, limits=limits)
+    ask = Ask(
+        card=card, kind=target.kind, context=context, limit=settings.estimate_limit, limits=limits, fit=settings.fit
+    )
     answer, again = _answer(cell, ask, settings, stop)
     if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
         answer, again = _answer(cell, replace(ask, ran_out=ran_out), settings, stop)
@@ -163,26 +166,34 @@ def _nothing(target: EstimateTarget) -> Estimated:
     """For a cell that was not traced, since nothing in it could use a GPU."""
     context, card = target.context.bytes, target.card
     none = Estimate(
-        card=card.name, card_total=card.total, how="nothing", context=context, low=context, reasons=(NO_GPU,)
+        card=card.name,
+        card_total=card.total,
+        how="nothing",
+        context=context,
+        low=context,
+        reasons=(NO_GPU,),
+        needs_none=True,
     )
     return Estimated(none, target.kind, "")
 
 
-def needed_of(found: Found, devices: Sequence[Device]) -> Needed:
+def needed_of(found: Found, devices: Sequence[Device], *, names_device: bool = False) -> Needed:
     """What to claim, under which plan, and why; pure."""
-    needed = _claim_of(found, devices)
+    needed = _claim_of(found, devices, names_device)
     if isinstance(found, Estimated) and (why := found.fit.why):
         return replace(needed, reason=f"{why}; {needed.reason}")
     return needed
 
 
-def _claim_of(found: Found, devices: Sequence[Device]) -> Needed:
+def _claim_of(found: Found, devices: Sequence[Device], names_device: bool) -> Needed:
     """The upper end of the band, since the claim is a limit, too."""
     if found is None:
         return Needed(None, WHOLE)
     if isinstance(found, str):
         return Needed(None, f"estimate: none ({found}); claims a whole device")
     estimate = found.estimate
+    if estimate.needs_none and found.kind != "slot" and not names_device:
+        return Needed(0, NO_GPU)
     if (
         estimate.uses_no_gpu and found.kind != "slot"
     ):  # where it is all memory, a budget of next to nothing would end it
@@ -215,6 +226,17 @@ def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
     return (
         f"This limit, {format_bytes(needed.memory)}, was only estimated, and it was too low. Run the cell with"
         f" --memory {more}, say, or with --exclusive; without either, its next run claims a whole device."
+    )
+
+
+def remark_on_plan(error: BaseException, fit: Fit) -> str:
+    """What an error must say that comes of the plan and not of the cell; empty for any other error."""
+    checkpointing = sys.modules.get("torch.utils.checkpoint")
+    if checkpointing is None or not isinstance(error, checkpointing.CheckpointError):
+        return ""
+    return (
+        f"The cell ran by {fit.said}, and a part of its model came out otherwise the second time: it does more than"
+        " compute, which its trial run did not show. Run it with --fit no and a smaller batch, or on a larger device."
     )
 
 

@@ -57,18 +57,17 @@ def look(
 
 def _answered(ask: Ask, trace: Trace, counting: _Counting) -> TraceAnswer:
     counted, key, unread = counting.result()
+    read = None if trace.cut_short else trace.read
     if not trace.changes or (trace.cut_short and not trace.steps):
         seen = replay([block.size for block in trace.blocks], trace.changes).allocated
         estimate = estimate_without_trace(counted, trace, ask.card, ask.context, seen)
-        return TraceAnswer(
-            estimate=estimate, failure=trace.error if trace.status == "failed" else "", key=key, unread=unread
-        )
+        failure = trace.error if trace.status == "failed" else ""
+        return TraceAnswer(estimate=estimate, failure=failure, key=key, unread=unread, read=read)
     options = options_of(os.environ)
     run = replay([block.size for block in trace.blocks], trace.changes, options)
     if ask.kind == "slot":  # no allocator of torch's own keeps memory there
         run = replace(run, reserved=run.allocated)
     estimate = estimate_of(trace, run, ask.card, ask.context, options)
-    read = None if trace.cut_short else trace.read
     return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key, unread=unread, read=read)
 
 
@@ -134,9 +133,9 @@ def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) ->
     header, stream = split(graph)
     header["files"] = [(path, False) for path, _ in header["files"]]
     open_graph(seal(header, stream), Whole(memory, private=True), namespace, namespace)
-    generators.arrived(namespace)
     modes.arrived(namespace)
     surroundings.arrived(namespace)
+    generators.arrived(namespace)  # last: modules were imported, and some draw numbers then
     return namespace
 
 

@@ -83,6 +83,7 @@ class _Asking:
             limit=wish.limit,
             values=values,
             limits=self._limits(values),
+            fit=self.settings.fit,
         )
         answer = await self.tracer.ask(ask)
         if ask.limits and (ran_out := ran_out_under(self.settings, answer.key, target.kind, ask.limits.usable)):

@@ -19,8 +19,9 @@ _WITHOUT = frozenset(
 )
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _TORCH = re.compile(r"\b(torch|cuda|Trainer)\b")
+_GPU = re.compile(r"cuda|gpu(?!fit)|accelerator", re.IGNORECASE)
 _TRAINS = re.compile(r"\.backward\(")
-_PROGRAMS = re.compile(r"\b(system|getoutput|run_cell_magic|run_line_magic|subprocess|p?open|Popen|multiprocessing)\b")
+_PROGRAMS = re.compile(r"\b(system|getoutput|run_cell_magic|run_line_magic|subprocess|popen|Popen|multiprocessing)\b")
 _MOST_LOOKED_AT = 1000  # values; a namespace with more is not looked through
 
 
@@ -40,6 +41,12 @@ def may_train(source: str) -> bool | None:
 def may_start_programs(source: str) -> bool:
     """Whether the cell may start a program, of which nothing is known here; after IPython's transformer."""
     return _PROGRAMS.search(source) is not None
+
+
+def names_a_gpu(source: str, values: Mapping[str, Any]) -> bool:
+    """Whether the cell, or a function of the notebook that it was given, asks for one in words."""
+    functions = [value for value in values.values() if type(value) is FunctionType and value.__module__ == "__main__"]
+    return any(map(_GPU.search, [source, *(" ".join(_words(one)) for one in functions)]))
 
 
 def may_train_with(values: Mapping[str, Any]) -> bool:

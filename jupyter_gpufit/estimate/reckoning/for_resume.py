@@ -44,6 +44,8 @@ def needed_again(asked: int | None, options: Options, so_far: SoFar, devices: Se
 
 def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed:
     claimed, peak = so_far.claimed, so_far.peak
+    if claimed == 0:
+        return Needed(0, "uses no GPU")
     if claimed is not None and claimed == options.memory and not so_far.outgrew:
         return Needed(claimed, f"needs {format_bytes(claimed)}: it was started with --memory")
     on_slot = any(device.kind == "slot" for device in devices)

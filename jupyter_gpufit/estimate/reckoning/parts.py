@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from ...fit.plan import Facts, ModelPart
 from .record import Trace
@@ -22,6 +23,8 @@ def facts_of(trace: Trace) -> Facts:
             kept=kept[seen.name],
             hands_on=seen.hands_on,
             why_not=seen.why_not,
+            batch=seen.batch,
+            by_batch=seen.by_batch,
         )
         other = found.get(key)  # of a second model that looks the same
         if other is None:
@@ -32,14 +35,12 @@ def facts_of(trace: Trace) -> Facts:
 
 
 def _together(one: ModelPart, other: ModelPart) -> ModelPart:
-    return ModelPart(
-        name=one.name,
-        model=one.model,
-        path=one.path,
-        order=one.order,
+    return replace(
+        one,
         kept=one.kept + other.kept,
         hands_on=one.hands_on + other.hands_on,
         why_not=one.why_not or other.why_not,
+        batch=min(one.batch, other.batch),
     )
 
 

@@ -50,6 +50,8 @@ class RanModule:
     order: int
     hands_on: int  # bytes
     why_not: str  # why it must not run twice
+    batch: int = 0  # samples that it was given first
+    by_batch: bool = False  # what it makes of one sample depends on the others
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Trace:
     samples_per_step: int | None = None
     seconds: float = 0.0  # what the trace took
     resident: int = 0  # bytes: the most that the child's memory grew
+    doubt: str = ""  # of a cell that put nothing on the device: why it may use one all the same
     read: Read | None = None  # what it depended on beside its variables; None: that is not known
 
     @property

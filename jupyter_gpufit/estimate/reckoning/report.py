@@ -59,6 +59,7 @@ class Estimate:
     seconds: float = 0.0  # that it took
     host: int = 0  # bytes that the trial run's own process grew by
     measured: int | None = None  # bytes that the same cell really took before
+    needs_none: bool = False  # no GPU was used, and nothing is known that could use one
 
     @property
     def uses_no_gpu(self) -> bool:

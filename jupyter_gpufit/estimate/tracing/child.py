@@ -33,6 +33,7 @@ from . import arrived, loading, processes, recurrent, sparse, surface, whole
 from .answers import ANSWERS
 from .books import Books
 from .contained import Contained
+from .doubt import doubt_about
 from .entries import BookEntry
 from .example import by_example
 from .failures import CELL, as_the_user_sees_it, in_a_line, limit_of_ours, line_of
@@ -191,6 +192,7 @@ class Child:
             "samples_per_step": self.counted.samples_per_step(),
             "resident": _private_bytes(),
             "read": self.reads.seen(),
+            "doubt": "" if changes else doubt_about(self.source, self.namespace, self.reads),
         }
 
 

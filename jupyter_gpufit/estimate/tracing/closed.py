@@ -57,6 +57,7 @@ def estimate_without_trace(
     known |= {"optimizer state": counted.trainable * counted.states}
     if not counted.least:
         known = {}
+    doubt = (trace.doubt,) if trace.doubt and not trace.cut_short else ()
     return Estimate(
         card=card.name,
         card_total=card.total,
@@ -66,9 +67,10 @@ def estimate_without_trace(
         by_kind=_nonzero(known | {"context": context.bytes}),
         closed_form=counted.least,
         confidence="low",
-        reasons=(why_no_trace(trace), *_what_is_missing(counted), *_what_was_seen(seen, counted)),
+        reasons=(why_no_trace(trace), *doubt, *_what_is_missing(counted), *_what_was_seen(seen, counted)),
         steps=trace.steps,
         seconds=trace.seconds,
+        needs_none=not trace.cut_short and not trace.doubt,
     )
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_ELSEWHERE = ("socket.connect", "socket.sendto", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "subprocess.")
+_PROGRAMS = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "subprocess.")
+_ELSEWHERE = ("socket.connect", "socket.sendto", *_PROGRAMS)
 _NOT_FILES = ("/proc/", "/sys/", "/dev/")
 _ALWAYS_ALIKE = ("/dev/null", "/dev/urandom", "/proc/self/", "/proc/cpuinfo", "/sys/devices/system/cpu/")
 
@@ -26,6 +27,7 @@ class Reads:
         self._scratch = f"{scratch}{os.sep}"
         self._paths: set[str] = set()
         self._knows_all = True
+        self.started = False  # another program
 
     def begin(self) -> None:
         sys.addaudithook(self._hear)
@@ -43,6 +45,7 @@ class Reads:
             self._note("." if arguments[0] is None else arguments[0])
         elif event.startswith(_ELSEWHERE):
             self._knows_all = False
+            self.started |= event.startswith(_PROGRAMS)
 
     def _note(self, path: Any) -> None:
         if isinstance(path, int):

@@ -14,15 +14,16 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.checkpoint import checkpoint
 
 from ..plan import Facts, Notch
 from ..units import looks_of
 from .blocks import blocks_of
+from .statistics import statistics_aside
 
 NAME = "recompute"
 EXACT = True
+STEEP = False
 
 _Blocks = Mapping[str, Sequence[str]]  # paths, by the looks of their model
 
@@ -99,7 +100,7 @@ class _Calls(threading.local):
                 ran = True
                 with self._within():
                     return self.real(block, *args, **kwargs)
-            with self._within(), _statistics_aside(block):
+            with self._within(), statistics_aside(block):
                 return self.real(block, *args, **kwargs)
 
         return checkpoint(run, *args, use_reentrant=False, **kwargs)
@@ -121,22 +122,3 @@ def _at(model: nn.Module, path: str) -> nn.Module | None:
         return model.get_submodule(path)
     except AttributeError:
         return None
-
-
-@contextmanager
-def _statistics_aside(block: nn.Module) -> Iterator[None]:
-    """Let the second run of a norm change copies: the first has counted this batch.
-
-    Not by a momentum of 0, as is often done: 0 times an infinite variance would leave nan.
-    """
-    norms = [m for m in block.modules() if isinstance(m, _NormBase) and m.training and m.track_running_stats]
-    before = [dict(norm._buffers) for norm in norms]
-    for norm in norms:
-        for name, buffer in norm._buffers.items():
-            if buffer is not None:
-                norm._buffers[name] = buffer.clone()
-    try:
-        yield
-    finally:
-        for norm, buffers in zip(norms, before, strict=True):
-            norm._buffers.update(buffers)

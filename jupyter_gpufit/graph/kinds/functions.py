@@ -19,6 +19,7 @@ from .. import wire
 from ..kind import Kind, Pickler, Reduced
 from .instances import find_in_module
 
+_MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of a class that is no part of compiled code
 _OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of it
     {"__dict__", "__weakref__", "_abc_impl", "__slotnames__", "__abstractmethods__", "__annotations_cache__"}
 )
@@ -113,12 +114,24 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
         name = pickler.name_in_module(cls, cls.__module__)
         if name is not None:  # as the enums of compiled modules, which are not found under their own names
             return find_in_module, (cls.__module__, name)
+        if not cls.__flags__ & _MADE_BY_PYTHON and (place := _place_elsewhere(cls)) is not None:
+            return find_in_module, place  # as what {}.keys() is of
     pickler.want_class(cls)
     found = pickler.reduce_as_cloudpickle_does(cls)
     if found is not NotImplemented and "__slots__" in vars(cls) and not issubclass(cls, Enum):
         # cloudpickle makes the class first and names its slots afterwards, when it is too late for it to have any.
         found[1][3]["__slots__"] = vars(cls)["__slots__"]
     return found
+
+
+@functools.cache
+def _place_elsewhere(cls: type) -> tuple[str, str] | None:
+    """Where the standard library has a class that is not found under its own name."""
+    for module in sorted(sys.stdlib_module_names & sys.modules.keys()):
+        for name, value in list(vars(sys.modules[module]).items()):
+            if value is cls:
+                return module, name
+    return None
 
 
 def class_state(cls: type) -> dict[str, Any] | None:

@@ -88,12 +88,10 @@ async function act(
   action: Verb,
   to: string
 ): Promise<void> {
-  if (action === 'stop' && !(await confirmed(model, job))) {
-    return;
-  }
-  const target = action === 'move' ? to || (await chosenTarget(job)) : '';
-  if (action !== 'move' || target) {
-    await model.act(job, action, target);
+  const meant = action === 'stop' ? await confirmed(model, job) : action;
+  const target = meant === 'move' ? to || (await chosenTarget(job)) : '';
+  if (meant && (meant !== 'move' || target)) {
+    await model.act(job, meant, target);
   }
 }
 
@@ -144,17 +142,26 @@ async function picked(
   return answer.button.accept ? items.indexOf(answer.value ?? '') : -1;
 }
 
-async function confirmed(model: GpufitModel, job: Job): Promise<boolean> {
-  const { checkpoint, name } = job;
+/** What is meant by a stop: to lose what is not saved, or to save it first. */
+async function confirmed(model: GpufitModel, job: Job): Promise<Verb | null> {
+  const { can, checkpoint, name } = job;
   const now = model.status?.time ?? 0;
   const rest = checkpoint
     ? `What it did since ${stepWords(checkpoint.step)}, ${formatDuration(Math.max(0, now - checkpoint.time))} ago, is lost; it can be resumed from there.`
-    : `It has no checkpoint: what it did so far is lost. ${WORDS.release.label} keeps it.`;
+    : `It has no checkpoint: what it did so far is lost.`;
+  const gentle = Dialog.okButton({
+    label: 'Save and stop',
+    caption: 'It ends at its next safe point, and can be resumed from there.'
+  });
+  const saved = can.release === '' ? [gentle] : [];
   const answer = await showDialog({
     title: `${WORDS.stop.label} ${name}?`,
     body: hasEnded(job) ? '' : `Its training ends now. ${rest}`,
-    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: WORDS.stop.label })],
+    buttons: [Dialog.cancelButton(), ...saved, Dialog.warnButton({ label: WORDS.stop.label })],
     defaultButton: 0
   });
-  return answer.button.accept;
+  if (!answer.button.accept) {
+    return null;
+  }
+  return answer.button.label === gentle.label ? 'release' : 'stop';
 }

@@ -38,8 +38,17 @@ export class Notices {
   /** Always, also of what was asked while no page was open. */
   private _look(): void {
     const { status } = this.model;
-    for (const item of status ? asking(status, this._asked) : []) {
+    if (!status) {
+      return;
+    }
+    for (const item of asking(status, this._asked)) {
       this._ask(item);
+    }
+    for (const claim of this._asks) {
+      if (!status.claims.some(({ id, asked_by }) => id === claim && asked_by.length)) {
+        this._asks.delete(claim);
+        this._close(claim); // given, or nobody asks any more
+      }
     }
   }
 
@@ -50,6 +59,7 @@ export class Notices {
       callback: () => void this.model.act(job, 'release')
     };
     const later = { label: 'Not now', callback: () => undefined };
+    this._asks.add(claim);
     this._show(claim, text, 'warning', { autoClose: false, actions: release ? [release, later] : [later] });
   }
 
@@ -59,13 +69,19 @@ export class Notices {
     kind: News['kind'],
     options: Notification.IOptions<null>
   ): void {
+    this._close(of);
+    this._shown.set(of, Notification.emit(text, kind, options));
+  }
+
+  private _close(of: string): void {
     const last = this._shown.get(of);
     if (last && Notification.manager.has(last)) {
       Notification.dismiss(last);
     }
-    this._shown.set(of, Notification.emit(text, kind, options));
+    this._shown.delete(of);
   }
 
-  private _asked = new Set<string>();
+  private _asked = new Set<string>(); // claims and users, of whom it was told
+  private _asks = new Set<string>(); // claims with a notice
   private _shown = new Map<string, string>(); // the notice of each
 }

@@ -41,8 +41,10 @@ export interface Asking {
   text: string;
 }
 
-/** Those of whom nobody has told yet; `known` is told of them. */
+/** Those of whom nobody has told yet; `known` is told of them, and forgets who asks no more. */
 export function asking({ claims, jobs }: Status, known: Set<string>): Asking[] {
+  const now = new Set(claims.flatMap(({ id, asked_by }) => asked_by.map(user => `${id} ${user}`)));
+  [...known].filter(one => !now.has(one)).forEach(one => known.delete(one));
   return claims.flatMap(({ id, mine, job, name, devices, asked_by }) => {
     const fresh = mine ? asked_by.filter(user => !known.has(`${id} ${user}`)) : [];
     fresh.forEach(user => known.add(`${id} ${user}`));

@@ -124,6 +124,7 @@ export interface Job {
   mfu: number | null; // 1 is all of the card's arithmetic
   memory: JobMemory | null;
   checkpoint: Checkpoint | null; // the latest
+  kind: 'training' | 'model';
   can: Can;
   under_way: ('checkpoint' | 'release' | 'move' | 'resume' | 'stop')[]; // asked of this server, and not done yet
 }

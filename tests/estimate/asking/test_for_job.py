@@ -12,6 +12,7 @@ import pytest
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.estimate.asking import for_job
 from jupyter_gpufit.estimate.reckoning.report import NO_GPU, Estimate
+from jupyter_gpufit.graph import ship
 from jupyter_gpufit.graph.memory import GraphMemory
 from jupyter_gpufit.graph.wire import seal
 from jupyter_gpufit.settings import Settings
@@ -33,7 +34,8 @@ def test_a_stop_in_the_moment_in_which_the_estimate_ends_is_a_stop(monkeypatch: 
 @pytest.mark.parametrize(
     "source, devices, claimed",
     [
-        ("print(1)", [fake_device()], "a small part"),
+        ("print(1)", [fake_device()], "none"),
+        ("import polars; polars.scan_csv('x').collect(engine='gpu')", [fake_device()], "a whole device"),
         ("get_ipython().system('python train.py')", [fake_device()], "a whole device"),  # it may use the GPU
         ("print(1)", [fake_device("cpu:0", label="cpu:0", kind="slot")], "a whole device"),  # all memory is the slot's
     ],
@@ -46,7 +48,32 @@ def test_a_cell_in_which_nothing_could_use_a_gpu_is_known_by_its_text(
 
     needed = for_job.needed_of(for_job.estimate_job(cell, devices, Settings(data=str(tmp_path))), devices)
 
-    assert claimed == ("a whole device" if needed.memory is None else "a small part")
+    assert claimed == {None: "a whole device", 0: "none"}[needed.memory]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "source, doubt",
+    [
+        ("import torch\nprint(torch.ones(2).sum())", ""),
+        ("import torch, subprocess\nsubprocess.run(['true'])", "it starts programs"),
+        ("import torch\nprint(torch.cuda.get_device_name())", "it names a GPU"),
+        ("import torch, sys\nsys.modules['fast.cu' + 'da'] = sys", "fast.cuda has CUDA of its own"),
+    ],
+)
+def test_none_is_claimed_where_a_trial_run_used_none_and_sees_all_that_could(
+    source: str, doubt: str, tmp_path: Path
+) -> None:
+    memory, device = GraphMemory(()), fake_device()
+    cell = for_job.Cell(source, ship([], {}).graph, memory)
+    found = for_job.estimate_job(cell, [device], Settings(data=str(tmp_path)))
+
+    needed = for_job.needed_of(found, [device])
+
+    assert isinstance(found, for_job.Estimated) and found.estimate.uses_no_gpu
+    assert (needed.memory == 0) is (not doubt), "else as much as it takes to find out"
+    assert not doubt or doubt in found.estimate.reasons
+    assert for_job.needed_of(found, [device], names_device=True).memory != 0, "its user asked for that device"
 
 
 def test_a_cell_that_uses_no_gpu_leaves_nearly_all_of_it_to_others() -> None:

@@ -1,6 +1,7 @@
 """The control socket of a worker: an anyio server on a 0600 Unix socket, in a thread beside the user's code.
 
 It answers while the cell blocks the main thread, and for every front alike: kernel, server extension and command line.
+A deployed model answers by it, too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import SocketAttribute, UNIXSocketStream
 
-from ..jobs.protocol import PROTOCOL, WORKER_VERBS, Answer, Question, WorkerRequest
+from .protocol import PROTOCOL, WORKER_VERBS, Answer, Question, WorkerRequest
 
 LONGEST_REQUEST = 64 << 10  # bytes
 MOST_CLIENTS = 128  # at once; each takes a descriptor, of which the cell wants some, too

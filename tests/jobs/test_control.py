@@ -17,15 +17,15 @@ import anyio
 import pytest
 
 from jupyter_gpufit.errors import PathTooLong, StorageError, Unreachable
+from jupyter_gpufit.jobs import control
 from jupyter_gpufit.jobs.client import Connection, ask
+from jupyter_gpufit.jobs.control import Followers, serve
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import socket_path
 from jupyter_gpufit.jobs.protocol import Answer, WorkerRequest, WorkerVerb
 from jupyter_gpufit.jobs.record import Record
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.runtime import runtime_dir
-from jupyter_gpufit.worker import control
-from jupyter_gpufit.worker.control import Followers, serve
 
 JOB = Job(id="abc234", name="bert", source="", created=0.0, cwd="/")
 

@@ -1,0 +1,287 @@
+"""Having a model answer calls: taken, copied into a job of its own, estimated, and started like a training.
+
+The job has the files' bytes, not their path: what becomes of the path later changes neither the model nor a resume.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+import xxhash
+
+from ..devices.cards import context_of
+from ..devices.device import Device
+from ..devices.here import read_devices_async
+from ..engine import WaitingWorker, environment_of
+from ..errors import BadOption, CouldNotDeploy, NotResumable, StorageError, WorkerDied
+from ..estimate.reckoning.learned import lessons
+from ..jobs.events import Failure, Note, StateChange
+from ..jobs.handover import noted_start
+from ..jobs.job import Deployed, Job, Options, new_job_id
+from ..jobs.journal import JournalReader, last_seq
+from ..jobs.names import check_free, free_name
+from ..jobs.paths import JobPaths
+from ..jobs.record import read_record
+from ..jobs.state import LEFT
+from ..jobs.store import create_job_files
+from ..jobs.watch import changes
+from ..lab.place import candidates, refuse_impossible
+from ..models.asking import take_apart
+from ..models.need import RUNTIME, ModelNeed, claimed
+from ..models.packages import check_packages
+from ..models.taken import TakenModel
+from ..settings import Settings
+from ..system.background import aside
+from ..system.files import sync_directory, write_durably
+from ..system.version import version
+from ..units import MiB, format_bytes
+from .request import request_for
+from .resume import chosen, gone, resume
+
+CHUNK = 8 * MiB
+STARTING = 90.0  # seconds that a process may take to begin on a busy machine
+IN_THE_QUEUE = 2.0  # seconds after which nobody is kept waiting who does not want to
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOrigin:
+    """Where a model comes from, and who is to know."""
+
+    path: Path
+    words: str  # what the user named
+    name: str  # what it is to be called, if nothing else is said
+    notebook: str = ""
+    kernel_id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """What is claimed for it, and why."""
+
+    needed: int | None  # bytes; None: the whole device
+    foreseen: int | None
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A model that is a job now, and does not run yet."""
+
+    job: Job
+    paths: JobPaths
+    taken: TakenModel
+    claims: Claims
+
+    @property
+    def words(self) -> str:
+        return f"{self.job.name}: {self.taken.signature.words}. It {self.claims.why}."
+
+
+async def deploy(settings: Settings, options: argparse.Namespace) -> AsyncIterator[str]:
+    """The file that the options name, as from a terminal: until it runs, or waits."""
+    prepared = await prepare(settings, options, file_of(options))
+    begin(prepared)
+    yield prepared.words
+    async for word in how_it_goes(prepared.job, prepared.paths, 0, IN_THE_QUEUE):
+        yield word
+
+
+def file_of(options: argparse.Namespace) -> ModelOrigin:
+    """The model's file; a variable's name has a meaning in a notebook only."""
+    path = Path(options.model).expanduser()
+    if options.example:
+        raise BadOption("--example goes with a module of a notebook: net = %gpufit deploy model --example x")
+    if not path.exists() and options.model.isidentifier():
+        raise BadOption(
+            f"There is no file {options.model!r}. A torch module is deployed from its notebook:"
+            f" net = %gpufit deploy {options.model} --example x"
+        )
+    return ModelOrigin(path=path, words=str(path), name=path.stem)
+
+
+async def prepare(settings: Settings, options: argparse.Namespace, origin: ModelOrigin) -> Prepared:
+    """Take it and make it a job; refuse what could never run. Nothing is started."""
+    if options.name:
+        check_free(settings, options.name)
+    sizes = dict(options.dim)
+    taken = await aside(lambda: take_apart(origin.path, options.rows, sizes))
+    if unknown := sorted(sizes.keys() - _dimensions(taken)):
+        known = ", ".join(sorted(_dimensions(taken))) or "none"
+        raise BadOption(f"The model has no dimension {unknown[0]!r}; its named ones: {known}.")
+    devices = await read_devices_async(settings)
+    check_packages(gpu=all(device.kind != "slot" for device in devices))
+    job = Job(
+        id=new_job_id(),
+        name=options.name or free_name(settings, origin.name),
+        source="",
+        options=Options(gpu=options.gpu, memory=options.memory, exclusive=options.exclusive),
+        created=time.time(),
+        cwd=os.getcwd(),
+        notebook=origin.notebook,
+        kernel_id=origin.kernel_id,
+        version=version(),
+        model=Deployed(
+            file=origin.path.name,
+            origin=origin.words,
+            rows=options.rows,
+            waiting=options.waiting,
+            key=await aside(lambda: _key(origin.path, taken)),
+            sizes=sizes,
+        ),
+    )
+    claims = claims_of(settings, job, taken, devices, options.memory)
+    refuse_impossible(request_for(job, claims.needed), devices)
+    paths = create_job_files(settings, job)
+    try:
+        await aside(lambda: _copy(origin.path, taken, paths))
+    except BaseException as error:
+        shutil.rmtree(paths.root, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise StorageError(str(paths.root), error.strerror or str(error), "GPUFIT_DATA") from error
+        raise
+    return Prepared(job=job, paths=paths, taken=taken, claims=claims)
+
+
+def _dimensions(taken: TakenModel) -> set[str]:
+    return {dim for slot in taken.signature.inputs for dim in slot.shape or () if isinstance(dim, str) and dim}
+
+
+def claims_of(settings: Settings, job: Job, taken: TakenModel, devices: Iterable[Device], asked: int | None) -> Claims:
+    """What it will claim: what its user says, what it took before, or what is foreseen."""
+    assert job.model is not None
+    if taken.activations is None:
+        whole = f"claims a whole device, since {', '.join(taken.open)} may be of any size (--dim or --memory says more)"
+        return Claims(needed=asked, foreseen=None, why=_asked(asked) if asked is not None else whole)
+    here = candidates(request_for(job, None), list(devices))
+    contexts = [context_of(settings, device.kind, device.name).bytes for device in here if device.kind != "slot"]
+    need = ModelNeed(
+        weights=taken.weights,
+        # While it is loaded; on a GPU that happens in the host's memory.
+        file=0 if contexts else taken.file + (taken.weights if taken.files else 0),
+        activations=taken.activations,
+        runtime=max(contexts, default=RUNTIME),
+        unknown=taken.unknown,
+    )
+    if asked is not None:
+        return Claims(needed=asked, foreseen=need.total, why=_asked(asked))
+    kinds = {device.kind for device in here}
+    before = [lesson.measured for lesson in lessons(settings, job.model.key) if lesson.kind in kinds]
+    found = claimed(need, before)
+    return Claims(needed=found.memory, foreseen=need.total, why=found.reason)
+
+
+def _asked(memory: int) -> str:
+    return f"claims {format_bytes(memory)}, as it was said"
+
+
+def _key(path: Path, taken: TakenModel) -> str:
+    """Of the bytes, and of how many rows are run at once: the same takes the same."""
+    summed = xxhash.xxh3_128(f"{taken.rows} {taken.activations} {taken.signature.words}".encode())
+    for one in (path, *(path.parent / name for name in taken.files)):
+        with open(one, "rb") as file:
+            while part := file.read(CHUNK):
+                summed.update(part)
+    return f"model-{summed.hexdigest()}"
+
+
+def _copy(path: Path, taken: TakenModel, paths: JobPaths) -> None:
+    for name in (path.name, *taken.files):
+        target = paths.input / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copyfile(path.parent / name, target)
+        with open(target, "rb") as file:
+            os.fsync(file.fileno())
+        sync_directory(target.parent)
+    write_durably(paths.model, taken.to_json())
+
+
+def begin(prepared: Prepared) -> None:
+    """Start its process; from here on it is a job like any other."""
+    claims = prepared.claims
+    waiting = WaitingWorker.spawn(os.environ, kind="model")
+    try:
+        started = waiting.give(
+            prepared.job, prepared.paths, needed=claims.needed, foreseen=claims.foreseen, why=claims.why
+        )
+    except BaseException:
+        waiting.dismiss()
+        raise
+    threading.Thread(target=started.reap, name=f"gpufit-reap-{prepared.job.name}", daemon=True).start()
+
+
+async def how_it_goes(job: Job, paths: JobPaths, seq: int, patience: float) -> AsyncIterator[str]:
+    """What its process says until it answers calls; in the queue, for so many seconds at most."""
+    reader, queued = JournalReader(paths.journal, seq), ""
+    try:
+        with anyio.CancelScope(deadline=anyio.current_time() + STARTING) as scope:
+            async with changes(paths) as looks:
+                async for record in looks:
+                    for entry in reader.read():
+                        match entry.event:
+                            case StateChange("queued", reason):
+                                if queued and reason != queued:
+                                    yield f"{job.name} waits: {reason}"
+                                queued = reason
+                                scope.deadline = anyio.current_time() + patience
+                            case StateChange("starting"):
+                                scope.deadline = float("inf")  # a large model takes its time
+                            case Note(text):
+                                yield text
+                            case StateChange("running", _, device):
+                                yield f"{job.name} answers on {device}."
+                                return
+                            case Failure(_, why):
+                                raise CouldNotDeploy(job.name, why.removeprefix(str(CouldNotDeploy(job.name, ""))))
+                            case StateChange(state, reason) if state in LEFT:
+                                yield f"{job.name} is {state}: {reason}"
+                                return
+                    if record.state == "lost":
+                        raise WorkerDied(job.name, f"died at once; see {paths.log}.")
+    finally:
+        reader.close()
+    yield f"{job.name} waits: {queued or 'its process is starting'}. `gpufit status` says more."
+
+
+async def resume_any(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> AsyncIterator[str]:
+    """Go on with a job that can be resumed: a training from its checkpoint, a model from its file."""
+    job, paths = chosen(settings, wanted)
+    steps = _again(settings, job, paths, gpu, memory) if job.kind == "model" else resume(settings, wanted, gpu, memory)
+    async for word in steps:
+        yield word
+
+
+async def _again(settings: Settings, job: Job, paths: JobPaths, gpu: str, memory: int | None) -> AsyncIterator[str]:
+    record = read_record(paths)
+    if why := record.why_not("resume"):
+        raise NotResumable(job.name, f"{why} To call it: net = %gpufit attach {job.name}")
+    if record.state != "lost":
+        await gone(record)
+    try:
+        start, taken = noted_start(paths), TakenModel.from_json(paths.model.read_text())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NotResumable(job.name, f"its files cannot be read ({error}). Deploy it again.") from error
+    devices = await read_devices_async(settings)
+    there = replace(job, options=replace(job.options, gpu=gpu or job.options.gpu))
+    asked = memory if memory is not None else job.options.memory
+    claims = claims_of(settings, there, taken, devices, asked)
+    refuse_impossible(request_for(there, claims.needed), devices)
+    start = replace(start, gpu=gpu, needed=claims.needed, foreseen=claims.foreseen, why=claims.why)
+    seq = last_seq(paths.journal)
+    waiting = WaitingWorker.spawn(environment_of(start), start.python, kind="model")
+    try:
+        started = waiting.give_again(job, paths, start)
+    except BaseException:
+        waiting.dismiss()
+        raise
+    threading.Thread(target=started.reap, name=f"gpufit-reap-{job.name}", daemon=True).start()
+    yield f"{job.name} comes back from its file. It {claims.why}."
+    async for word in how_it_goes(job, paths, seq, IN_THE_QUEUE):
+        yield word

@@ -1,0 +1,100 @@
+"""What is said over the socket of a deployed model, and between its two processes; pure.
+
+Each message is one packet (SOCK_SEQPACKET) of JSON. With a call may come the descriptor of new shared memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..system.foreign import known, parsed_record
+
+PROTOCOL = 1
+LARGEST = 128 << 10  # bytes of one packet
+MOST_TENSORS = 256  # of one call
+MOST_DIMS = 32
+ALIGNED = 64  # bytes: where a tensor begins
+
+
+@dataclass(frozen=True)
+class Lying:
+    """A tensor in shared memory."""
+
+    dtype: str  # numpy's name
+    shape: tuple[int, ...]
+    at: int  # byte at which it begins
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Lying:
+        """Raise ValueError for what is none."""
+        found = known(cls, record)
+        shape = found.get("shape")
+        if not isinstance(shape, list) or len(shape) > MOST_DIMS or not all(map(_is_size, (*shape, found.get("at")))):
+            raise ValueError("it is no place of a tensor")
+        return cls(str(found["dtype"]), tuple(shape), found["at"])
+
+
+@dataclass(frozen=True)
+class Call:
+    """Inputs, in the model's order, and from where on answers may be written."""
+
+    inputs: tuple[Lying, ...]
+    out: int  # byte
+    protocol: int = PROTOCOL
+
+    @classmethod
+    def decode(cls, packet: bytes) -> Call:
+        """Raise ValueError for anything else."""
+        return cls.of(parsed_record(packet))
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Call:
+        inputs, out, protocol = record.get("inputs"), record.get("out"), record.get("protocol")
+        if protocol != PROTOCOL:
+            raise ValueError(f"protocol {protocol} was spoken, and this model speaks {PROTOCOL}")
+        if not isinstance(inputs, list) or len(inputs) > MOST_TENSORS or not isinstance(out, int) or not _is_size(out):
+            raise ValueError("it is no call")
+        return cls(tuple(Lying.from_record(one) for one in inputs), out)
+
+
+@dataclass(frozen=True)
+class CallReply:
+    """What came of a call: where its answers lie, or why there are none."""
+
+    outputs: tuple[Lying, ...] = ()
+    bad: str = ""  # the call is wrong
+    failed: str = ""  # the model is
+    left: str = ""  # it does not run any more: half a sentence
+    waiting: int = 0  # its queue is full with so many
+    seconds: float = 0.0  # after which there is room in it
+
+    @classmethod
+    def decode(cls, packet: bytes) -> CallReply:
+        found = known(cls, parsed_record(packet))
+        return cls(**{**found, "outputs": tuple(Lying.from_record(one) for one in found.get("outputs") or ())})
+
+
+def encode(message: Call | CallReply | Mapping[str, Any]) -> bytes:
+    return json.dumps(message if isinstance(message, Mapping) else asdict(message), separators=(",", ":")).encode()
+
+
+def aligned(at: int) -> int:
+    """The next byte at which a tensor may begin."""
+    return -(-at // ALIGNED) * ALIGNED
+
+
+def lay_out(sizes: Sequence[int], begin: int = 0) -> tuple[list[int], int]:
+    """Where tensors of so many bytes lie one after the other, and the first byte behind them."""
+    places, at = [], begin
+    for size in sizes:
+        at = aligned(at)
+        places.append(at)
+        at += size
+    return places, aligned(at)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 48

@@ -1,0 +1,11 @@
+"""A deployed model: a job whose process keeps its place in the lab, and has its calls answered on what it holds.
+
+child        the job's process: queue, claim, load, serve, move, leave; start reading at `Deployment._life`
+desk         takes calls, keeps a bounded queue, has them run in batches, and gives the answers out
+waiting      the queue itself (pure)
+figures      how many calls, how fast (pure)
+standing     one instance, as the job's process sees it: started, loaded, ended
+instance     the process on a device: one session of ONNX Runtime; it ends to leave its device
+session      a session, its trial, its batches
+providers    the settings of ONNX Runtime for a device (pure)
+"""

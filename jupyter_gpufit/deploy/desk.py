@@ -1,0 +1,341 @@
+"""Where calls come in and answers go out: one thread, one queue, one batch at a time on one instance.
+
+    a call comes -> is it one the model takes? -> is there room? -> it waits -> it runs, with others like it -> answer
+
+What is run next is decided when the instance is free, so that under load the batches are as large as they may be, and
+without any a call does not wait for others. To change the instance (a move) is to change it between two batches: no
+call sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from ..calls.protocol import LARGEST, Call, CallReply, encode
+from ..calls.region import can_shrink
+from ..errors import BadCall
+from ..models.signature import Signature, check_call
+from ..system.foreign import parsed_record
+from .figures import Figures
+from .standing import StandingInstance
+from .waiting import WaitingCall, WaitingCalls
+
+BACKLOG = 128  # connections that the kernel keeps for us while we are busy
+
+
+@dataclass(eq=False)
+class _Client:
+    socket: socket.socket
+    number: int  # of its memory, as the instances know it
+    region: int = -1  # its descriptor
+    known_to: StandingInstance | None = None  # who has that memory mapped
+    waits: bool = False  # for an answer
+
+
+class Desk:
+    """Of one job. Its methods are for other threads; those with an underscore run in its own."""
+
+    def __init__(self, signature: Signature, rows: int, waiting: int, died: Callable[[StandingInstance], None]) -> None:
+        self.figures = Figures()
+        self.refused = 0  # calls for which the queue had no room
+        self._signature = signature
+        self._rows = rows
+        self._queue = WaitingCalls(waiting)
+        self._died = died
+        self._clients: dict[int, _Client] = {}
+        self._instance: StandingInstance | None = None
+        self._running: list[WaitingCall] = []
+        self._next: tuple[StandingInstance | None, Future[StandingInstance | None]] | None = None
+        self._left = ""  # why there are no answers any more
+        self._numbers = 0
+        self._wishes: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._stir = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._stir, selectors.EVENT_READ, self._obey)
+        self._listener: socket.socket | None = None
+        self._shut = False  # nobody is let in, for want of descriptors
+        self._ends = False
+        self._thread = threading.Thread(target=self._work, name="gpufit-desk", daemon=True)
+
+    # For other threads ---------------------------------------------------------------------------------------------
+
+    def open(self, path: Path) -> None:
+        """Listen there, for this user alone."""
+        path.unlink(missing_ok=True)  # left by an earlier epoch of this very job, whose lock we hold
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        mask = os.umask(0o177)
+        try:
+            self._listener.bind(str(path))
+        finally:
+            os.umask(mask)
+        self._listener.listen(BACKLOG)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._let_in)
+        self._thread.start()
+
+    def change(self, instance: StandingInstance | None) -> Future[StandingInstance | None]:
+        """Go on with this one, or with none; done, with the one before, when that has nothing more to do."""
+        changed: Future[StandingInstance | None] = Future()
+
+        def wish() -> None:
+            self._next = instance, changed
+            self._go_on()
+
+        self._wish(wish)
+        return changed
+
+    def leave(self, why: str) -> None:
+        """Take no more calls, and say why; those that wait are answered first."""
+
+        def wish() -> None:
+            self._left = why
+
+        self._wish(wish)
+
+    def give_up(self, why: str) -> None:
+        """Answer no call any more."""
+        self._wish(lambda: self._give_up(why))
+
+    def close(self) -> None:
+        """End the thread; to be called once."""
+
+        def wish() -> None:
+            self._ends = True
+
+        self._wish(wish)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def _wish(self, wish: Callable[[], None]) -> None:
+        self._wishes.put(wish)
+        os.eventfd_write(self._stir, 1)
+
+    # In its own thread ---------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while not self._ends:
+            for key, _ in self._selector.select():
+                key.data()
+        for client in list(self._clients.values()):
+            self._lose(client)
+        if self._listener is not None:
+            self._listener.close()
+        self._selector.close()
+        os.close(self._stir)
+
+    def _obey(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._stir)
+        while True:
+            try:
+                wish = self._wishes.get_nowait()
+            except queue.Empty:
+                return
+            wish()
+
+    def _let_in(self) -> None:
+        assert self._listener is not None
+        try:
+            found, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # no descriptor is free: whoever comes waits for one
+            self._shut = True
+            self._selector.unregister(self._listener)
+            return
+        if not _is_ours(found):
+            found.close()
+            return
+        found.setblocking(False)
+        self._numbers += 1
+        client = self._clients[self._numbers] = _Client(found, self._numbers)
+        self._selector.register(found, selectors.EVENT_READ, lambda: self._hear(client))
+
+    def _lose(self, client: _Client) -> None:
+        """It went away. What of it runs is run to its end, and answered to nobody."""
+        if self._clients.pop(client.number, None) is None:
+            return
+        self._queue.forget(lambda call: call.client == client.number)
+        self._selector.unregister(client.socket)
+        client.socket.close()
+        self._forget_region(client)
+        if self._shut and self._listener is not None:  # there is room again
+            self._shut = False
+            self._selector.register(self._listener, selectors.EVENT_READ, self._let_in)
+
+    def _forget_region(self, client: _Client) -> None:
+        if client.region >= 0:
+            os.close(client.region)
+            client.region = -1
+        if client.known_to is not None and client.known_to is self._instance:
+            with suppress(OSError):
+                client.known_to.say({"do": "forget", "region": client.number})
+        client.known_to = None
+
+    def _hear(self, client: _Client) -> None:
+        try:
+            packet, fds, flags, _ = socket.recv_fds(client.socket, LARGEST, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet, fds, flags = b"", [], 0
+        if not packet or client.waits or flags & socket.MSG_CTRUNC:  # one call at a time
+            for fd in fds:
+                os.close(fd)
+            self._lose(client)
+            return
+        if fds:
+            self._forget_region(client)
+            client.region = fds[0]
+            os.set_inheritable(fds[0], False)
+        try:
+            call = self._checked(client, packet)
+        except BadCall as error:
+            self._reply(client, CallReply(bad=str(error)))
+            return
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            self._reply(client, CallReply(bad=f"The call cannot be read: {error}."))
+            return
+        self._take(client, call)
+
+    def _checked(self, client: _Client, packet: bytes) -> Call:
+        call = Call.decode(packet)
+        slots = self._signature.inputs
+        if len(call.inputs) != len(slots):
+            raise BadCall(f"{len(call.inputs)} inputs came, and the model takes {len(slots)}.")
+        found = {slot.name: (one.dtype, one.shape) for slot, one in zip(slots, call.inputs, strict=True)}
+        check_call(self._signature, found)
+        if client.region < 0 or can_shrink(client.region):
+            raise BadCall("There is no memory with the call that stays as large as it is.")
+        size = os.fstat(client.region).st_size
+        for one in call.inputs:
+            if one.at % np.dtype(one.dtype).itemsize or one.at + prod(one.shape) * np.dtype(one.dtype).itemsize > size:
+                raise BadCall("An input lies outside of the memory that came with the call.")
+        return call
+
+    def _take(self, client: _Client, call: Call) -> None:
+        if self._left:
+            self._reply(client, CallReply(left=self._left))
+            return
+        rows = call.inputs[0].shape[0] if self._signature.may_batch else 1
+        if not self._queue.add(WaitingCall(call, client.number, time.monotonic(), rows)):
+            self.refused += 1
+            seconds = self.figures.wait(self._queue.rows + sum(one.rows for one in self._running))
+            self._reply(client, CallReply(waiting=len(self._queue), seconds=seconds))
+            return
+        client.waits = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Have the next batch run, if nothing runs."""
+        if self._running:
+            return
+        if self._next is not None and (self._next[0] is not None or not len(self._queue)):
+            self._change()
+        instance = self._instance
+        if instance is None or instance.loaded is None:
+            return
+        batch = self._queue.next(self._rows, together=instance.loaded.batches)
+        if not batch:
+            return
+        try:
+            for one in batch:
+                self._make_known(self._clients[one.client], instance)
+            calls = [{"region": one.client, "call": vars(one.call) | {"inputs": _records(one.call)}} for one in batch]
+            self._running = batch
+            instance.say({"do": "run", "calls": calls})
+        except OSError:
+            self._running = batch
+            self._instance_died()
+
+    def _make_known(self, client: _Client, instance: StandingInstance) -> None:
+        if client.known_to is not instance:
+            instance.say({"do": "know", "region": client.number}, (client.region,))
+            client.known_to = instance
+
+    def _change(self) -> None:
+        assert self._next is not None
+        (instance, changed), self._next = self._next, None
+        before, self._instance = self._instance, instance
+        if before is not None:
+            self._selector.unregister(before.channel)
+        if instance is not None:
+            self._selector.register(instance.channel, selectors.EVENT_READ, self._hear_instance)
+        changed.set_result(before)
+
+    def _hear_instance(self) -> None:
+        instance = self._instance
+        assert instance is not None
+        try:
+            packet = instance.channel.recv(LARGEST)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._instance_died()
+            return
+        said = parsed_record(packet)
+        now, batch, self._running = time.monotonic(), self._running, []
+        if not batch:  # it was given up meanwhile
+            return
+        self.figures.ran(sum(one.rows for one in batch), said["seconds"])
+        for one, answer in zip(batch, said["done"], strict=True):
+            self.figures.answered(now, now - one.since)
+            if (client := self._clients.get(one.client)) is not None:
+                client.waits = False
+                self._send(client, encode(answer))
+        self._go_on()
+
+    def _instance_died(self) -> None:
+        instance, self._instance = self._instance, None
+        assert instance is not None
+        self._selector.unregister(instance.channel)
+        self._give_up("its process ended in the middle of it")
+        self._died(instance)
+
+    def _give_up(self, why: str) -> None:
+        self._left = self._left or why
+        running, self._running = self._running, []
+        for one in (*running, *self._queue.clear()):
+            if (client := self._clients.get(one.client)) is not None:
+                client.waits = False
+                self._reply(client, CallReply(failed=why))
+        if self._next is not None and self._next[0] is None:
+            self._change()
+
+    def _reply(self, client: _Client, reply: CallReply) -> None:
+        self._send(client, encode(reply))
+
+    def _send(self, client: _Client, packet: bytes) -> None:
+        try:
+            client.socket.send(packet)
+        except OSError:  # it is gone, or does not read what it asked for
+            self._lose(client)
+
+
+def _records(call: Call) -> list[dict[str, object]]:
+    return [vars(one) for one in call.inputs]
+
+
+def _is_ours(client: socket.socket) -> bool:
+    """The socket is 0600 already; root may connect, and nobody else even when modes are changed later."""
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return struct.unpack("3i", credentials)[1] in (os.getuid(), 0)

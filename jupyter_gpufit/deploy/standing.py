@@ -1,0 +1,132 @@
+"""An instance as the job's process sees it: started on what was granted, heard of, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from ..calls.protocol import LARGEST, encode
+from ..errors import CouldNotDeploy
+from ..jobs.job import Deployed
+from ..jobs.paths import JobPaths
+from ..lab import Granted
+from ..system import processes
+from ..system.foreign import known, parsed_record
+from .providers import Provider
+from .session import LoadedModel
+
+ENDING = 10.0  # seconds that it may take to end by itself
+
+
+@dataclass
+class StandingInstance:
+    """One process on a device."""
+
+    process: subprocess.Popen[bytes]
+    channel: socket.socket
+    life: int  # as long as this is open, it lives
+    label: str  # of its device
+    loaded: LoadedModel | None = None
+
+    @classmethod
+    def start(cls, model: Deployed, paths: JobPaths, granted: Granted, provider: Provider) -> StandingInstance:
+        """Start it with the claim's lock: the claim lives as long as the process does."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reading, life = os.pipe2(os.O_CLOEXEC)
+        device = granted.devices[0]
+        asked = {
+            "path": str(paths.input / model.file),
+            "taken": str(paths.model),
+            "kind": device.kind,
+            "provider": asdict(provider),
+            "rows": model.rows,
+            "sizes": model.sizes,
+        }
+        try:
+            with open(paths.log, "ab") as log:
+                process = processes.start(
+                    *("deploy.instance", json.dumps(asked), str(theirs.fileno()), str(reading)),
+                    env=environment(granted),
+                    descriptors=[theirs.fileno(), reading, *granted.fds],
+                    stdout=log,
+                    stderr=log,
+                )
+        except BaseException:
+            ours.close()
+            os.close(life)
+            raise
+        finally:
+            theirs.close()
+            os.close(reading)
+        return cls(process, ours, life, device.label)
+
+    async def load(self, name: str) -> LoadedModel:
+        """Wait until it can answer; raises CouldNotDeploy where it cannot."""
+        self.channel.setblocking(False)
+        while True:
+            await anyio.wait_readable(self.channel)
+            try:
+                packet = self.channel.recv(LARGEST)
+                break
+            except BlockingIOError:
+                continue
+        if not packet:
+            raise CouldNotDeploy(name, f"its process ended while it was loaded ({await self.end()}).")
+        said = parsed_record(packet)
+        if "failed" in said:
+            raise CouldNotDeploy(name, str(said["failed"]))
+        self.loaded = LoadedModel(**known(LoadedModel, said["loaded"]))
+        return self.loaded
+
+    def say(self, message: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """Blocks while it does not read: it has as much to do as it can."""
+        self.channel.setblocking(True)
+        try:
+            socket.send_fds(self.channel, [encode(message)], list(fds))
+        finally:
+            self.channel.setblocking(False)
+
+    async def end(self) -> str:
+        """Have it end, and wait for that, so that nothing of it stays on its device; how it ended, in words."""
+        self.close()
+        with anyio.move_on_after(ENDING, shield=True) as patience:
+            await anyio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
+        if patience.cancelled_caught:
+            self.process.kill()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.process.wait)
+        return how_it_ended(self.process.returncode)
+
+    def close(self) -> None:
+        """Let go of it: it ends."""
+        self.channel.close()
+        if self.life >= 0:
+            os.close(self.life)
+            self.life = -1
+
+
+def environment(granted: Granted) -> dict[str, str]:
+    """It sees what was granted and no other device."""
+    gpus = [device.uuid for device in granted.devices if device.kind != "slot"]
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def how_it_ended(code: int) -> str:
+    """ "it was ended by SIGKILL" """
+    if code >= 0:
+        return f"exit code {code}"
+    return f"it was ended by {signal.Signals(-code).name}"
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,73 @@
+"""The notebook's side of a deployed model: a variable's module exported, and the handle that is called."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from ..actions.deploy import ModelOrigin, file_of
+from ..errors import BadOption, did_you_mean
+from ..jobs.job import Job
+from ..jobs.paths import JobPaths
+from ..settings import Settings
+from .new_job import kernel_id_of, notebook_of
+
+if TYPE_CHECKING:
+    from ..calls.client import DeployedModel  # kernels start faster without
+
+
+@asynccontextmanager
+async def origin_of(
+    shell: InteractiveShell, options: argparse.Namespace, say: Callable[[str], None]
+) -> AsyncIterator[ModelOrigin]:
+    """The file that is meant, or the one that a variable's module is exported to, which is gone afterwards."""
+    if _is_variable(shell, options.model):
+        folder = Path(tempfile.mkdtemp(prefix="gpufit-export-"))
+        try:
+            found = _exported(shell, options, folder / f"{options.model}.onnx", say)
+            yield _known(shell, found)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    else:
+        yield _known(shell, file_of(options))
+
+
+def handle(settings: Settings, job: Job, paths: JobPaths) -> DeployedModel:
+    """What is called."""
+    from ..calls.client import DeployedModel
+
+    return DeployedModel(settings, job, paths)
+
+
+def _is_variable(shell: InteractiveShell, name: str) -> bool:
+    return name in shell.user_ns and not Path(name).is_file()
+
+
+def _known(shell: InteractiveShell, origin: ModelOrigin) -> ModelOrigin:
+    return replace(origin, notebook=notebook_of(), kernel_id=kernel_id_of(shell))
+
+
+def _exported(
+    shell: InteractiveShell, options: argparse.Namespace, path: Path, say: Callable[[str], None]
+) -> ModelOrigin:
+    """In the kernel's main thread, where its tensors are."""
+    from ..models.export import export
+
+    name = options.model
+    if not options.example:
+        raise BadOption(
+            f"{name} is a variable. To export it, say what it is called with: net = %gpufit deploy {name} --example x"
+        )
+    if options.example not in shell.user_ns:
+        near = did_you_mean(options.example, [one for one in shell.user_ns if not one.startswith("_")])
+        raise BadOption(f"There is no variable {options.example!r}.{near}")
+    say(export(shell.user_ns[name], shell.user_ns[options.example], path, name).words)
+    return ModelOrigin(path=path, words=name, name=name)
