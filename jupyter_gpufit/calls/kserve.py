@@ -25,7 +25,7 @@ EXTENSIONS = ("binary_tensor_data",)
 
 
 @dataclass(frozen=True)
-class Asked:
+class InferRequest:
     """One request for an inference."""
 
     inputs: Mapping[str, np.ndarray[Any, Any]]
@@ -49,7 +49,7 @@ def _tensor(slot: Slot) -> dict[str, Any]:
     return {"name": slot.name, "datatype": DATATYPES.get(slot.dtype, slot.dtype), "shape": shape}
 
 
-def read(signature: Signature, body: bytes, header: int | None) -> Asked:
+def read(signature: Signature, body: bytes, header: int | None) -> InferRequest:
     """Raise BadCall, in a sentence, for what is no request; `header`: so many bytes of it are the JSON."""
     try:
         record = parsed_record(body[: len(body) if header is None else header])
@@ -68,7 +68,7 @@ def read(signature: Signature, body: bytes, header: int | None) -> Asked:
     known = [slot.name for slot in signature.outputs]
     if unknown := [name for name, _ in asked if name not in known]:
         raise BadCall(f"The model has no output {unknown[0]!r}; it has {', '.join(known)}.")
-    return Asked(given, tuple(asked or [(name, every) for name in known]), str(record.get("id", "")))
+    return InferRequest(given, tuple(asked or [(name, every) for name in known]), str(record.get("id", "")))
 
 
 def _list(record: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def _array(one: Mapping[str, Any], behind: memoryview) -> tuple[np.ndarray[Any, 
 
 
 def answer(
-    name: str, asked: Asked, signature: Signature, outputs: list[np.ndarray[Any, Any]]
+    name: str, asked: InferRequest, signature: Signature, outputs: list[np.ndarray[Any, Any]]
 ) -> tuple[bytes, int | None]:
     """The body, and how many bytes of it are JSON where others follow."""
     found = dict(zip([slot.name for slot in signature.outputs], outputs, strict=True))

@@ -82,7 +82,7 @@ class Models:
     def is_ready(self, name: str) -> bool:
         return read_record(find_job(self._settings, name)[1]).state in GOING
 
-    def call(self, name: str, asked: kserve.Asked) -> list[np.ndarray[Any, Any]]:
+    def call(self, name: str, asked: kserve.InferRequest) -> list[np.ndarray[Any, Any]]:
         """Of a name that another job has by now, that one."""
         try:
             found = self.find(name)(**asked.inputs)
