@@ -23,6 +23,7 @@ _PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a l
     "estimate": {"cell": "on top of a notebook cell: %%gpufit estimate", "terminal": "in a terminal"},
     "run": {"terminal": "into a terminal: gpufit run -- python train.py"},
     "lab": {"terminal": "into a terminal: gpufit lab check"},
+    "serve": {"terminal": "into a terminal: gpufit serve"},
     "kernel": {"line": "into a notebook: %gpufit kernel"},
 }
 DEFAULT_DAYS = 7.0
@@ -97,6 +98,12 @@ def _steps(text: str) -> int:
 def _rows(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_ROWS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_ROWS}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a port")
     return int(text)
 
 
@@ -226,6 +233,13 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         help="the largest size of a named dimension, for the estimate: length=512",
     )
     deploy.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal does once it waits")
+    serve = verb("serve", "Let HTTP clients call your deployed models (Open Inference Protocol; only in a terminal).")
+    serve.add_argument(
+        "--port",
+        type=_port,
+        metavar="N",
+        help="on loopback, with a token; 0: a free one (default: a socket that only you can open)",
+    )
     attach = verb("attach", "Follow a job again: all its output, and its variables when it has ended.")
     attach.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest)")
     attach.add_argument("--again", action="store_true", help="bring variables that this notebook has had already")

@@ -14,10 +14,10 @@ from ..devices.device import Device, Process
 from ..devices.here import read_devices
 from ..errors import DeviceError, GpufitError
 from ..jobs.job import Job, JobKind
-from ..jobs.live import Loss, Memory, Progress
+from ..jobs.live import CallFigures, Loss, Memory, Progress
 from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, read_record
-from ..jobs.state import ENDED, State
+from ..jobs.state import ENDED, GOING, State
 from ..jobs.store import all_jobs
 from ..lab import Claim, Lab, Ticket, Waiting, open_lab
 from ..lab.place import Room
@@ -53,6 +53,7 @@ class JobView:
     memory: Memory | None = None
     checkpoint: LastCheckpoint | None = None  # the latest
     kind: JobKind = "training"
+    calls: CallFigures | None = None  # of a deployed model that runs
 
 
 @dataclass(frozen=True)
@@ -284,6 +285,7 @@ def _job(job: Job, record: Record) -> JobView:
         memory=record.live.memory,
         checkpoint=record.checkpoint,
         kind=job.kind,
+        calls=record.live.calls if record.state in GOING else None,
     )
 
 

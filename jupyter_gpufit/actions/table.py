@@ -141,6 +141,8 @@ def _saved(job: JobView, now: float) -> str:
 
 def _why(job: JobView) -> str:
     """The reason for its state, and what can be done about it."""
+    if job.calls is not None:
+        return ", ".join(filter(None, [job.reason, job.calls.words]))
     kept = job.checkpoint is not None or job.kind == "model"
     if not may("resume", job.state, saved=kept) or job.state == "released":
         return job.reason  # of a released job, the reason says it

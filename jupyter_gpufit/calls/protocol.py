@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ..system.foreign import known, parsed_record
@@ -19,22 +19,32 @@ MOST_DIMS = 32
 ALIGNED = 64  # bytes: where a tensor begins
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # one for all: to make it takes longer than a message
+
+
 @dataclass(frozen=True)
 class Lying:
-    """A tensor in shared memory."""
+    """A tensor in shared memory; said as a list, since a call is read three times on its way."""
 
     dtype: str  # numpy's name
     shape: tuple[int, ...]
     at: int  # byte at which it begins
 
+    @property
+    def said(self) -> list[Any]:
+        return [self.dtype, self.shape, self.at]
+
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Lying:
+    def of(cls, said: object) -> Lying:
         """Raise ValueError for what is none."""
-        found = known(cls, record)
-        shape = found.get("shape")
-        if not isinstance(shape, list) or len(shape) > MOST_DIMS or not all(map(_is_size, (*shape, found.get("at")))):
+        if not isinstance(said, list) or len(said) != 3:
             raise ValueError("it is no place of a tensor")
-        return cls(str(found["dtype"]), tuple(shape), found["at"])
+        dtype, shape, at = said
+        if not isinstance(dtype, str) or not isinstance(shape, list) or len(shape) > MOST_DIMS:
+            raise ValueError("it is no place of a tensor")
+        if not _is_size(at) or not all(map(_is_size, shape)):
+            raise ValueError("it is no place of a tensor")
+        return cls(dtype, tuple(shape), at)
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,10 @@ class Call:
     inputs: tuple[Lying, ...]
     out: int  # byte
     protocol: int = PROTOCOL
+
+    @property
+    def said(self) -> dict[str, Any]:
+        return {"protocol": self.protocol, "inputs": [one.said for one in self.inputs], "out": self.out}
 
     @classmethod
     def decode(cls, packet: bytes) -> Call:
@@ -57,7 +71,7 @@ class Call:
             raise ValueError(f"protocol {protocol} was spoken, and this model speaks {PROTOCOL}")
         if not isinstance(inputs, list) or len(inputs) > MOST_TENSORS or not isinstance(out, int) or not _is_size(out):
             raise ValueError("it is no call")
-        return cls(tuple(Lying.from_record(one) for one in inputs), out)
+        return cls(tuple(map(Lying.of, inputs)), out)
 
 
 @dataclass(frozen=True)
@@ -71,14 +85,21 @@ class CallReply:
     waiting: int = 0  # its queue is full with so many
     seconds: float = 0.0  # after which there is room in it
 
+    @property
+    def said(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if value} | {
+            "outputs": [one.said for one in self.outputs]
+        }
+
     @classmethod
     def decode(cls, packet: bytes) -> CallReply:
-        found = known(cls, parsed_record(packet))
-        return cls(**{**found, "outputs": tuple(Lying.from_record(one) for one in found.get("outputs") or ())})
+        found = parsed_record(packet)
+        outputs = tuple(map(Lying.of, found.pop("outputs", ())))
+        return cls(outputs, **known(cls, found)) if found else cls(outputs)
 
 
 def encode(message: Call | CallReply | Mapping[str, Any]) -> bytes:
-    return json.dumps(message if isinstance(message, Mapping) else asdict(message), separators=(",", ":")).encode()
+    return _ENCODER.encode(message if isinstance(message, Mapping) else message.said).encode()
 
 
 def aligned(at: int) -> int:

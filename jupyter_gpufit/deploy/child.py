@@ -33,7 +33,7 @@ from ..jobs.control import Followers, serve
 from ..jobs.events import CouldNotSave, Failure, Note, StateChange
 from ..jobs.handover import Handover, receive
 from ..jobs.job import Job
-from ..jobs.live import Live, Memory, Progress
+from ..jobs.live import CallFigures, Live, Memory, Progress
 from ..jobs.paths import JobPaths, calls_path, socket_path
 from ..jobs.protocol import Answer, Question
 from ..jobs.record import read_record
@@ -178,10 +178,11 @@ class Deployment:
     async def _until_end(self, lab: Lab) -> None:
         assert self._place is not None
         await self._switch(self._place.instance)
+        self._tell()  # first: whoever sees it run sees how
         self.account.report(StateChange("running", device=self._place.instance.label))
         async with anyio.create_task_group() as group:
             self._moves = group
-            group.start_soon(self._tell)
+            group.start_soon(self._tell_often)
             await self._ending.wait()
             group.cancel_scope.cancel()
 
@@ -370,17 +371,24 @@ class Deployment:
         self._ending.set()
         self._before.cancel()
 
-    async def _tell(self) -> None:
-        """Once a second, how it fares."""
+    async def _tell_often(self) -> None:
         while True:
             await anyio.sleep(EVERY)
-            figures, place = self.desk.figures, self._place
-            loaded = place.instance.loaded if place is not None else None
-            took = loaded.took if loaded is not None else 0
-            memory = Memory(used=took, peak=took, estimate=self.handover.foreseen) if took else None
-            per_second = figures.per_second(anyio.current_time())
-            progress = Progress(step=figures.calls, per_second=per_second)
-            self.account.far(figures.calls, Live(progress=progress, memory=memory))
+            self._tell()
+
+    def _tell(self) -> None:
+        """How it fares."""
+        figures, place = self.desk.figures, self._place
+        loaded = place.instance.loaded if place is not None else None
+        took = loaded.took if loaded is not None else 0
+        memory = Memory(used=took, peak=took, estimate=self.handover.foreseen) if took else None
+        per_second = figures.per_second(anyio.current_time())
+        progress = Progress(step=figures.calls, per_second=per_second)
+        p50, p99 = figures.quantiles() or (None, None)
+        calls = CallFigures(
+            per_second=per_second, p50=p50, p99=p99, waiting=self.desk.waiting, refused=self.desk.refused
+        )
+        self.account.far(figures.calls, Live(progress=progress, memory=memory, calls=calls))
 
     async def _until_heard(self) -> None:
         """A front that follows reads the end in the journal; it is only not cut off in the middle of a word."""

@@ -258,7 +258,7 @@ class Desk:
         try:
             for one in batch:
                 self._make_known(self._clients[one.client], instance)
-            calls = [{"region": one.client, "call": vars(one.call) | {"inputs": _records(one.call)}} for one in batch]
+            calls = [{"region": one.client, "call": one.call.said} for one in batch]
             self._running = batch
             instance.say({"do": "run", "calls": calls})
         except OSError:
@@ -329,10 +329,6 @@ class Desk:
             client.socket.send(packet)
         except OSError:  # it is gone, or does not read what it asked for
             self._lose(client)
-
-
-def _records(call: Call) -> list[dict[str, object]]:
-    return [vars(one) for one in call.inputs]
 
 
 def _is_ours(client: socket.socket) -> bool:

@@ -12,7 +12,7 @@ WINDOW = 10.0  # seconds over which calls a second are counted
 
 @dataclass
 class Figures:
-    """Of one model, as its calls are answered."""
+    """Of one model, as its calls are answered. One thread adds to it; another may read."""
 
     calls: int = 0
     _ended: deque[float] = field(default_factory=lambda: deque(maxlen=100_000))  # when, in seconds
@@ -39,7 +39,8 @@ class Figures:
 
     def quantiles(self) -> tuple[float, float] | None:
         """Seconds in which half of the last calls, and 99 of 100, were answered."""
-        return (_at(sorted(self._took), 0.5), _at(sorted(self._took), 0.99)) if self._took else None
+        ordered = sorted(self._took)
+        return (_at(ordered, 0.5), _at(ordered, 0.99)) if ordered else None
 
 
 def _at(ordered: Sequence[float], share: float) -> float:

@@ -124,7 +124,7 @@ class Instance:
         lying = [Lying(one.dtype.name, one.shape, at) for one, at in zip(answers, places, strict=True)]
         for one, place in zip(answers, lying, strict=True):
             memory.array(place)[...] = one
-        return {"outputs": [vars(place) for place in lying]}
+        return {"outputs": [place.said for place in lying]}
 
 
 def _took(kind: Kind) -> Callable[[], int]:

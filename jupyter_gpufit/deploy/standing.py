@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -89,11 +90,16 @@ class StandingInstance:
 
     def say(self, message: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Blocks while it does not read: it has as much to do as it can."""
-        self.channel.setblocking(True)
-        try:
-            socket.send_fds(self.channel, [encode(message)], list(fds))
-        finally:
-            self.channel.setblocking(False)
+        packet = encode(message)
+        while True:
+            try:
+                if fds:
+                    socket.send_fds(self.channel, [packet], list(fds))
+                else:
+                    self.channel.send(packet)
+                return
+            except BlockingIOError:
+                select.select([], [self.channel], [])
 
     async def end(self) -> str:
         """Have it end, and wait for that, so that nothing of it stays on its device; how it ended, in words."""

@@ -41,6 +41,26 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallFigures:
+    """How a deployed model is called."""
+
+    per_second: float
+    p50: float | None = None  # seconds in which half of the last calls were answered; null: none was
+    p99: float | None = None
+    waiting: int = 0  # calls
+    refused: int = 0  # calls, since it was started
+
+    @property
+    def words(self) -> str:
+        """ "120 calls/s, p50 2.1 ms, p99 8.0 ms, 3 wait" """
+        parts = [f"{self.per_second:.3g} calls/s"]
+        if self.p50 is not None and self.p99 is not None:
+            parts += [f"p50 {self.p50 * 1e3:.2g} ms", f"p99 {self.p99 * 1e3:.2g} ms"]
+        parts += [f"{self.waiting} wait"] if self.waiting else []
+        return ", ".join([*parts, *([f"{self.refused} were refused"] if self.refused else [])])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Live:
     """The latest of everything."""
 
@@ -50,6 +70,7 @@ class Live:
     mfu: float | None = None  # share of the card's arithmetic that the model's own operations use; 1 is all
     memory: Memory | None = None
     followed: bool = True  # by a kernel or a terminal; false once it is known that nobody does
+    calls: CallFigures | None = None  # of a deployed model
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Live:
@@ -63,6 +84,7 @@ class Live:
             mfu=record.get("mfu"),
             memory=_read(Memory, record.get("memory")),
             followed=record.get("followed") is not False,
+            calls=_read(CallFigures, record.get("calls")),
         )
 
 

@@ -57,6 +57,8 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
             _watch(options, settings)
         case "attach":
             return anyio.run(_attach, options.job, settings)
+        case "serve":
+            return _serve(options, settings)
         case "lab":
             return _lab(options, settings)
         case verb if verb in ANSWERS:
@@ -91,6 +93,19 @@ def _doctor(options: argparse.Namespace) -> int:
     from ..examine.user import examine
 
     return _show_findings(examine(options.wait), options.json)
+
+
+def _serve(options: argparse.Namespace, settings: Settings) -> int:
+    from ..models.packages import check_packages
+
+    check_packages()  # with what it needs, numpy comes
+    from .serve import serve
+
+    try:
+        anyio.run(serve, settings, options.port, _print)
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 def _lab(options: argparse.Namespace, settings: Settings) -> int:

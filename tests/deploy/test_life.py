@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 import threading
@@ -94,7 +95,8 @@ def test_it_is_a_job_with_a_claim_like_any_other(env: dict[str, str], net: Deplo
     job = jobs(env)["net"]
     assert (job["state"], job["device"], job["kind"]) == ("running", "cpu:0", "model")
     status = gpufit(env, "status").stdout
-    assert "your net" in status and "net  " in status
+    assert "your net" in status
+    assert re.search(r"net +\w{6} +running .* calls/s", status)
 
 
 def test_numpy_and_torch_go_in_and_the_same_come_out_in_any_batch(

@@ -75,6 +75,15 @@ export interface Checkpoint {
   exact: boolean; // goes on to the bit; else by a library's own resume
 }
 
+/** How a deployed model is called. */
+export interface CallFigures {
+  per_second: number;
+  p50: number | null; // seconds in which half of the last calls were answered; null: none was
+  p99: number | null;
+  waiting: number; // calls
+  refused: number; // calls, since it was started
+}
+
 /** A device to which a job could move, or could not. */
 export interface Target {
   device: string; // its label
@@ -125,6 +134,7 @@ export interface Job {
   memory: JobMemory | null;
   checkpoint: Checkpoint | null; // the latest
   kind: 'training' | 'model';
+  calls: CallFigures | null; // of a deployed model that runs
   can: Can;
   under_way: ('checkpoint' | 'release' | 'move' | 'resume' | 'stop')[]; // asked of this server, and not done yet
 }
