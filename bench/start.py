@@ -1,21 +1,24 @@
 """How soon a real program's cell begins: from the press of the key to the cell's first line, its estimate included.
 
 Two notebooks as people write them, a small CNN and a small GPT, whose setup is in earlier cells. The floor beside them
-is `python -c "import torch"`, and the same cell in the kernel. Each is run anew (another text, so that nothing is known
-of it) and again (the same text), cold and with a spare worker.
+is `python -c "import torch"`. Each is run anew (another text, so that nothing is known of it) and again (the same text,
+given the same), cold and with a spare worker. On a busy machine the processors' seconds say more than the clock's.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from common import package_root, seconds, show_table, write_results
 
 package_root()
@@ -23,7 +26,7 @@ package_root()
 from tests.kernels import Kernel, environment, running_kernel  # noqa: E402 - needs the path above
 
 REPEAT = 5
-READS = 5.0  # seconds between two cells: as a person reads
+QUIET = 1.0  # seconds in which nothing computes, before the cell is sent
 SETUP = {
     "a CNN": (
         """
@@ -116,75 +119,95 @@ for step in range(1):
 }
 
 
-def first_line(kernel: Kernel, cell: str) -> float:
-    """Seconds from sending the cell until its first line is here; then it runs to its end."""
-    began = time.perf_counter()
+def first_line(kernel: Kernel, cell: str) -> tuple[float, float]:
+    """Seconds from sending the cell until its first line is here, and those of processors; then it runs to its end."""
+    began, computed = time.perf_counter(), cpu(kernel)
     sent = kernel.send(cell)
     kernel.until(sent, "the first line")
-    taken = time.perf_counter() - began
+    taken = time.perf_counter() - began, cpu(kernel) - computed
     ran = kernel.finish(sent)
     assert ran.ok, ran.traceback
     return taken
 
 
+def cpu(kernel: Kernel) -> float:
+    """Seconds that the kernel, its workers and what those have started and ended have computed."""
+    process = psutil.Process(kernel.manager.provisioner.process.pid)  # type: ignore[union-attr]
+    total = sum(process.cpu_times()[:2])
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            total += sum(child.cpu_times()[:4])  # with the trial run, which has ended
+    return total
+
+
+def import_torch() -> dict[str, float]:
+    """The floor: what a process needs that does nothing else."""
+    command = [sys.executable, "-c", "import torch"]
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = seconds(lambda: subprocess.run(command, check=True), REPEAT)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found | {"cpu": (ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime) / REPEAT}
+
+
 def split(home: Path) -> dict[str, float]:
     """Seconds of the newest job's start, by what its journal says."""
     root = max((home / ".local/share/gpufit/jobs").iterdir(), key=lambda path: path.stat().st_ctime)
-    created = json.loads((root / "job.json").read_text())["created"]
+    before, what = json.loads((root / "job.json").read_text())["created"], "shipping and import"
+    after = {"estimating": "estimate", "queued": "claim", "running": "arrival"}
     found: dict[str, float] = {}
-    before, what = created, "shipping, import"
-    named = {"estimating": "trace", "queued": "claim", "starting": "", "running": "arrival"}
     for line in (root / "journal.jsonl").read_text().splitlines():
         entry = json.loads(line)
-        if entry.get("kind") not in ("state", "stream"):
+        state = entry.get("state", "") if entry["kind"] == "state" else ""
+        if state not in after and entry["kind"] != "text":
             continue
-        state = entry.get("state", "first line") if entry["kind"] == "state" else "first line"
-        if state in named and not named[state]:
-            continue
-        found[what] = found.get(what, 0.0) + entry["time"] - before
-        before, what = entry["time"], named.get(state, "rest")
-        if state == "first line":
+        found[what] = entry["time"] - before
+        before, what = entry["time"], after.get(state, "")
+        if entry["kind"] == "text":
             break
     return found
 
 
-def starts(name: str, *, spare: bool) -> dict[str, Any]:
-    """Of one notebook: new cells, and the same cell again."""
-    found: dict[str, Any] = {}
-    for kind in ("anew", "again"):
-        taken, parts = [], []
-        with tempfile.TemporaryDirectory() as folder:
-            home = Path(folder)
-            more = {"GPUFIT_DEVICES": "cpu:2x4GiB", "GPUFIT_SPARE_WORKER": str(int(spare))}
-            with running_kernel(environment(home, **more), home) as kernel:
+def starts(name: str, *, spare: bool, again: bool) -> dict[str, Any]:
+    """Of one notebook: cells of which nothing is known, or the same cell again, given the same."""
+    taken, computed, parts = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        more = {"GPUFIT_DEVICES": "cpu:2x4GiB", "GPUFIT_SPARE_WORKER": "auto" if spare else "never"}
+        with running_kernel(environment(home, **more), home) as kernel:
+            for number in range(REPEAT + 1):
                 for cell in SETUP[name]:
                     kernel.check(cell)
-                plain = CELL[name].format(anew="plain")
-                found["in the kernel"] = {"median": first_line(kernel, plain)}
-                for number in range(REPEAT + 1):
-                    time.sleep(READS)
-                    text = CELL[name].format(anew=number if kind == "anew" else "it")
-                    taken.append(first_line(kernel, f"%%gpufit train\n{text}"))
-                    parts.append(split(home))
-        taken, parts = taken[1:], parts[1:]
-        found[kind] = {"min": min(taken), "median": statistics.median(taken), "max": max(taken)}
-        found[kind]["split"] = {part: statistics.median(one.get(part, 0.0) for one in parts) for part in parts[0]}
-    return found
+                wait_for_the_spare(kernel)
+                text = CELL[name].format(anew="it" if again else number)
+                wall, of_processors = first_line(kernel, f"%%gpufit train\n{text}")
+                taken.append(wall)
+                computed.append(of_processors)
+                parts.append(split(home))
+    medians = {part: statistics.median(one.get(part, 0.0) for one in parts[1:]) for part in parts[-1]}
+    wall_of = {"min": min(taken[1:]), "median": statistics.median(taken[1:]), "max": max(taken[1:])}
+    return wall_of | {"cpu": statistics.median(computed[1:]), "split": medians}
+
+
+def wait_for_the_spare(kernel: Kernel) -> None:
+    """As long as it computes: a person reads meanwhile."""
+    before = -1.0
+    while before < (now := cpu(kernel)):
+        before = now
+        time.sleep(QUIET)
 
 
 def main() -> None:
-    floor = seconds(lambda: subprocess.run([sys.executable, "-c", "import torch"], check=True), REPEAT)
-    results: dict[str, Any] = {"import torch": {"python -c": floor}}
+    results: dict[str, Any] = {"python -c 'import torch'": import_torch()}
     for name in SETUP:
         for spare in (False, True):
-            results[f"{name}, {'spare' if spare else 'cold'}"] = starts(name, spare=spare)
+            for again in (False, True):
+                how = f"{name}, {'with a spare' if spare else 'cold'}, {'again' if again else 'anew'}"
+                results[how] = starts(name, spare=spare, again=again)
     rows = []
-    for name, kinds in results.items():
-        for kind, figures in kinds.items():
-            parts = ", ".join(f"{part} {value:.2f}" for part, value in figures.get("split", {}).items())
-            shown = (f"{figures[key]:.2f}" if key in figures else "" for key in ("min", "median", "max"))
-            rows.append((name, kind, *shown, parts))
-    show_table(("notebook", "how", "min s", "median s", "max s", "median of its parts, s"), rows)
+    for name, figures in results.items():
+        parts = ", ".join(f"{part} {value:.2f}" for part, value in figures.get("split", {}).items())
+        rows.append((name, *(f"{figures[key]:.2f}" for key in ("min", "median", "max", "cpu")), parts))
+    show_table(("start of", "min s", "median s", "max s", "processors' s", "median of its parts, s"), rows)
     write_results("start", results)
 
 

@@ -24,11 +24,12 @@ for i in range(1000):
     if i == 9: break
 """
 LATE = """%%gpufit train --name late
-import os, torch
+import os, time, torch
 open(seen, "w").close()  # nowhere, in a trial run
 where = "cu" + "da" if os.path.exists(seen) else "cpu"
 for _ in range(1000):
-    torch.ones(3, device=where)
+    torch.ones(3).to(where)
+    time.sleep(0.01)
 """
 
 

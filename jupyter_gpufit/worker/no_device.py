@@ -53,13 +53,13 @@ class NoBudget(Budget):
     """Of a slot that is none: the first use of `cuda` is one too many, and the host's memory is no matter of ours."""
 
     def is_exceeded(self) -> bool:
-        used, sides.is_used = sides.is_used, False  # told once: the next use tells again
-        return used
+        return sides.is_used
 
     def check(self, asked: int) -> None:
         raise self.exceeded()
 
     def exceeded(self, asked: int = 0) -> torch.OutOfMemoryError:
+        sides.is_used = False  # told once: the next use tells again
         return torch.OutOfMemoryError(
             "This cell used no GPU in its trial run, so it claimed none, and now it uses one. Run it with --exclusive,"
             " or with --memory and the bytes that it needs."

@@ -31,7 +31,9 @@ from .ask import Ask, TraceAnswer
 
 FORMAT = 1
 MOST_KEPT = 200  # estimates
-_OF_ONE_KERNEL = re.compile(rb"ipykernel_\d+")  # in the names of cells' files
+# What differs though it is the same: the kernel in the names of cells' files, and cloudpickle's mark of a class, which
+# a cell that is run again makes anew.
+_OF_ONE_RUN = re.compile(rb"ipykernel_\d+|\x8c\x20[0-9a-f]{32}(?=\x94)")
 _OF_ONE_START = ("JPY_", "GPUFIT_RUNTIME", "XDG_", "DBUS_", "SSH_", "SHLVL", "OLDPWD", "WINDOWID", "TERM")
 
 
@@ -40,10 +42,11 @@ def key_of(source: str, graph: bytes, ask: Ask) -> str:
     header, stream = split(graph)
     if "places" not in header:
         return ""
+    header["sources"] = {name: lines for name, (lines, _) in header["sources"].items()}  # not the cell's number
     places, bytes_of = header.pop("places"), list(_bytes_of(header.pop("table"), header.pop("extents")))
     key = hashlib.blake2b(digest_size=16)
     for part in (_text(source), *_given(places, stream), repr((bytes_of, sorted(header.items()))).encode()):
-        key.update(_OF_ONE_KERNEL.sub(b"", part))
+        key.update(_OF_ONE_RUN.sub(b"", part))
         key.update(b"\0")
     key.update(repr((FORMAT, ask.encode(), _here())).encode())
     return key.hexdigest()

@@ -41,7 +41,7 @@ class Reads:
             path, _, flags = arguments
             if not (isinstance(flags, int) and flags & _WRITES):
                 self._note(path)
-        elif event in ("os.listdir", "os.scandir"):
+        elif event in ("os.listdir", "os.scandir", "sqlite3.connect"):
             self._note("." if arguments[0] is None else arguments[0])
         elif event.startswith(_ELSEWHERE):
             self._knows_all = False
@@ -50,7 +50,11 @@ class Reads:
     def _note(self, path: Any) -> None:
         if isinstance(path, int):
             return
-        path = os.path.abspath(os.fsdecode(path))
+        try:
+            path = os.path.abspath(os.fsdecode(path))
+        except (TypeError, OSError):  # an error here would be the cell's
+            self._knows_all = False
+            return
         if path.startswith(_NOT_FILES):
             self._knows_all &= path.startswith(_ALWAYS_ALIKE)
         elif not path.startswith(self._scratch):

@@ -25,6 +25,9 @@ optimizer = torch.optim.SGD(model.parameters(), 0.1)
 shared = torch.zeros(8)
 half = shared[:4]
 batch = 16
+class Made:
+    number = 1
+made = Made()
 def train():
     return model(torch.ones(batch, 4)).sum()
 """
@@ -38,7 +41,7 @@ def key(more: str = "", source: str = CELL, ask: Ask = ASK) -> str:
     exec(SETUP, namespace)
     exec(more, namespace)
     with generators.travelling(namespace) as states:
-        shipment = ship(["train", "optimizer", "shared", "half", states], namespace)
+        shipment = ship(["train", "optimizer", "shared", "half", "made", states], namespace)
     return before.key_of(source, shipment.graph, ask)
 
 
@@ -54,6 +57,7 @@ def test_the_magics_line_is_not_asked_for() -> None:
     "more",
     [
         "batch = 32",
+        "Made.number = 2",
         "def train(): return model(torch.ones(batch, 4)).sum() + 1",
         "model = torch.nn.Linear(4, 5)",
         "model.weight.requires_grad_(False)",
