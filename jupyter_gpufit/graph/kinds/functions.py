@@ -18,6 +18,7 @@ from cloudpickle.cloudpickle import _should_pickle_by_reference
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
 from .instances import find_in_module
+from .streams import find_method, method_of
 
 _MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of a class that is no part of compiled code
 _OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of it
@@ -28,6 +29,8 @@ _OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of
 def reduce_function(fn: FunctionType, pickler: Pickler) -> Reduced:
     if (ours := wire.reference(fn)) is not None:
         return ours
+    if (role := method_of(fn)) is not None:
+        return find_method, role
     home: Any = fn.__globals__
     if "_torchdynamo_orig_callable" in fn.__dict__:
         from .compiled import reduce_compiled_function
