@@ -53,6 +53,7 @@ _HOMES: dict[
             " make_namespace make_reference make_weak"
         ),
     ),
+    "written": ("graph.kinds.streams", "find_method"),
     "tensors": (
         "graph.kinds.tensors",
         (
@@ -77,7 +78,7 @@ _HOMES: dict[
     "saved.workers": ("snapshot.loader_workers", "Carried"),
     "saved.files": (
         "snapshot.kinds.opened_files",
-        "find_method make_csv_reader make_csv_writer make_raw make_text redirect_again seek",
+        "make_csv_reader make_csv_writer make_raw make_text redirect_again seek",
     ),
     "saved.pools": ("snapshot.kinds.pools", "made_anew"),
     "saved.suspended": ("snapshot.kinds.suspended", "prime_later"),

@@ -5,6 +5,7 @@ A holder is known by its place, by which the same one is found in another proces
 
 from __future__ import annotations
 
+import io
 import sys
 import weakref
 from collections import deque
@@ -71,6 +72,8 @@ def _can_hold(value: Any, module: str) -> bool:
         return len(value) <= _LARGE
     if issubclass(cls, _CODE) or issubclass(cls, (weakref.ref, BaseException)) or isinstance(cls, EnumType):
         return False
+    if issubclass(cls, io.IOBase):
+        return False  # `from sys import stdout`: it belongs to its process
     if not cls.__flags__ & _MADE_BY_PYTHON or cls.__basicsize__ > _PLAIN:
         return False  # a compiled function has attributes, too
     return root(str(cls.__module__)) not in _STANDARD and own_names(value) is not None

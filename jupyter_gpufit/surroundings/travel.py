@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "_gpufit_surroundings"  # among the variables that travel, and never among those the user sees
 watch = Watch()  # of this process
+_CHAIN = re.compile(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+)+)")  # a name and its attributes
 _PATIENCE = 0.5  # seconds to try out what can travel of what libraries keep
 _MOST = 2000  # changes; whoever has more keeps books in a module, not settings
 
@@ -64,6 +65,7 @@ class SurroundingsOut:
         if self.came is None:
             self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
         self.found["drew"] = sorted(watch.drew | watch.drew_before)
+        self.found["reached"] = sorted(_reached(self.texts, pickler.namespace))
         self.found["changes"] = list(self._changes(pickler)) if self.whole else []
 
     def leave(self) -> None:
@@ -175,6 +177,7 @@ class Came:
     packages: frozenset[str] = frozenset()  # of which something came
     causes: dict[str, list[str]] = field(default_factory=dict)  # what an import changes in other modules
     remarks: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()  # modules that cells reach through their packages
 
 
 @contextmanager
@@ -203,6 +206,7 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     remarks: list[str] = [found["failed"]] if "failed" in found else []
     causes = found.get("imports", {})
     watch.drew_before.update(found.get("drew", ()))
+    _import_quietly(found.get("reached", ()))
     if causes:
         _import_causes(causes, remarks)
         watch.on_imported = lambda: _import_causes(causes, [])
@@ -211,7 +215,8 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     start.put(found.get("process", {}))
     if in_kernel:
         return Came({}, {}, remarks=tuple(remarks))
-    return Came(start.now(), watch.differences(), frozenset(found.get("packages", ())), causes, tuple(remarks))
+    packages, reached = frozenset(found.get("packages", ())), tuple(found.get("reached", ()))
+    return Came(start.now(), watch.differences(), packages, causes, tuple(remarks), reached)
 
 
 # A training that is saved, and goes on in another process ------------------------------------------------------------
@@ -235,6 +240,7 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
         "packages": sorted(came.packages),
         "causes": came.causes,
         "drew": sorted(watch.drew | watch.drew_before),
+        "reached": came.reached,
         "changed": changed,
     }
 
@@ -243,6 +249,7 @@ def restored(found: dict[str, Any]) -> Came:
     """Set it here; as in `arrived`, how it was before the cell."""
     remarks: list[str] = []
     watch.drew_before.update(found.get("drew", ()))
+    _import_quietly(found.get("reached", ()))
     _import_causes(found["causes"], remarks)
     for place, what in found["changed"]:
         if isinstance(what, tuple):
@@ -250,9 +257,32 @@ def restored(found: dict[str, Any]) -> Came:
         elif what is not None:
             remarks.append(put_object(place, what))
     sys.argv[:] = found["argv"]
-    return Came(
-        found["process"], {}, frozenset(found["packages"]), found["causes"], tuple(one for one in remarks if one)
-    )
+    said, reached = tuple(one for one in remarks if one), tuple(found.get("reached", ()))
+    return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached)
+
+
+def _reached(texts: Iterable[str], namespace: Mapping[str, Any]) -> set[str]:
+    """Modules of packages that cells reach through the package: `tqdm.notebook`, which something has imported here."""
+    found: set[str] = set()
+    for name, steps in {match.groups() for text in texts for match in _CHAIN.finditer(text)}:
+        module = namespace.get(name)
+        if not isinstance(module, ModuleType):
+            continue
+        reached = module.__name__
+        for step in steps.split(".")[1:]:
+            reached = f"{reached}.{step}"
+            if reached not in sys.modules:
+                break
+            found.add(reached)
+    return found
+
+
+def _import_quietly(names: Iterable[str]) -> None:
+    """What cannot be imported is missing where it is used, and said there."""
+    for name in names:
+        if name not in sys.modules and name.rpartition(".")[0] in sys.modules:
+            with suppress(Exception):
+                import_module(name)
 
 
 def _import_causes(causes: dict[str, list[str]], remarks: list[str]) -> None:

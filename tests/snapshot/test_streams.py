@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from jupyter_gpufit.snapshot.kinds.opened_files import find_method
+from jupyter_gpufit.graph.kinds.streams import find_method
 from jupyter_gpufit.surroundings import process
 from jupyter_gpufit.worker.streams import CapturedStream
 

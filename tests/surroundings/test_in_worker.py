@@ -41,6 +41,9 @@ PACKAGES = {
     "lazy.py": "def step():\n    import lazy_inside\n",
     "lazy_inside.py": "import lazy_deeper\n",
     "lazy_deeper.py": "import random\nFIRST = random.random()\n",
+    "nest/__init__.py": "",
+    "nest/inner.py": "def call(): return 5\n",
+    "says.py": "from sys import stdout\n",
     "settings_of.py": (
         "LEVEL = 1\nlock = None\nclass Config:\n    def __init__(self): self.rate = 1\nconfig = Config()\n"
     ),
@@ -121,6 +124,18 @@ def test_modules_that_draw_numbers_when_they_are_imported_again_draw_none_of_the
     kernel.check("lazy.step(); random.seed(3)")
     kernel.check("%%gpufit train\nearly = random.random(), learn.noise\nlazy.step()\nlate = random.random()\n")
     kernel.check("plain = random.Random(3)\nassert (early[0], late) == (plain.random(), plain.random())")
+
+
+def test_a_module_of_a_package_that_the_cell_reaches_through_the_package(kernel: Kernel) -> None:
+    kernel.check("import nest\nimport importlib; importlib.import_module('nest.inner')")  # as another library does
+    kernel.check("%%gpufit train\ngot = nest.inner.call()\n")
+    kernel.check("assert got == 5")
+
+
+def test_a_stream_that_a_module_keeps_is_each_processs_own(kernel: Kernel) -> None:
+    kernel.check("import says")
+    kernel.check("%%gpufit train\nkept = says.stdout\nsay = kept.write\nsay('once')\n")
+    assert kernel.check("assert kept is sys.stdout\nsay('twice')").stdout == "twice"
 
 
 def test_attributes_that_an_earlier_cell_set(kernel: Kernel) -> None:

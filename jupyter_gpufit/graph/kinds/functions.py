@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import pickle
 import sys
+from collections import OrderedDict
 from enum import Enum
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -18,8 +19,13 @@ from cloudpickle.cloudpickle import _should_pickle_by_reference
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
 from .instances import find_in_module
+from .streams import find_method, method_of
 
 _MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of a class that is no part of compiled code
+_ORDERED: OrderedDict[Any, Any] = OrderedDict()
+_OF_NOWHERE: dict[type, Any] = {  # classes that no module holds, each with an object of it
+    type(one): one for one in (_ORDERED.keys(), _ORDERED.values(), _ORDERED.items())
+}
 _OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of it
     {"__dict__", "__weakref__", "_abc_impl", "__slotnames__", "__abstractmethods__", "__annotations_cache__"}
 )
@@ -28,6 +34,8 @@ _OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of
 def reduce_function(fn: FunctionType, pickler: Pickler) -> Reduced:
     if (ours := wire.reference(fn)) is not None:
         return ours
+    if (role := method_of(fn)) is not None:
+        return find_method, role
     home: Any = fn.__globals__
     if "_torchdynamo_orig_callable" in fn.__dict__:
         from .compiled import reduce_compiled_function
@@ -114,6 +122,8 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
         name = pickler.name_in_module(cls, cls.__module__)
         if name is not None:  # as the enums of compiled modules, which are not found under their own names
             return find_in_module, (cls.__module__, name)
+        if cls in _OF_NOWHERE:
+            return type, (_OF_NOWHERE[cls],)
         if not cls.__flags__ & _MADE_BY_PYTHON and (place := _place_elsewhere(cls)) is not None:
             return find_in_module, place  # as what {}.keys() is of
     pickler.want_class(cls)

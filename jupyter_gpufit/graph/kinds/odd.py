@@ -16,8 +16,8 @@ from typing import Any
 from ..kind import Kind, Pickler, Reduced
 from ..refusals import has_callback
 from .instances import GENERIC, reduce_generic
+from .streams import STREAMS, find_method, method_of
 
-_STREAMS = ("stdin", "stdout", "stderr")
 _NOTHING: dict[Any, Any] = {}
 _ITERABLES: tuple[Any, ...] = (
     [],
@@ -166,15 +166,20 @@ def fill_namespace(obj: SimpleNamespace, state: dict[str, Any]) -> None:
 
 
 def reduce_file(obj: Any, pickler: Pickler) -> Reduced:
-    for name in _STREAMS:
-        if obj in (getattr(sys, name), getattr(sys, f"__{name}__")) or _writes_to(obj, name):
-            return find_stream, (name,)
+    if (name := _stream_of(obj)) is not None:
+        return find_stream, (name,)
     if obj.closed and isinstance(obj, io.TextIOWrapper | io.BufferedIOBase | io.RawIOBase):
         buffer = getattr(obj, "buffer", obj)
         kind = next((one.__name__ for one in _BUFFERS if isinstance(buffer, one)), "")
         is_text = isinstance(obj, io.TextIOWrapper)
         return make_closed_file, (kind, is_text, getattr(obj, "name", ""), str(getattr(obj, "mode", "r")))
     return pickler.refuse(obj, "an open file, whose position belongs to this process. Open it inside the cell.")
+
+
+def _stream_of(obj: Any) -> str | None:
+    """Which standard stream it is, if it is one."""
+    both = {name: (getattr(sys, name), getattr(sys, f"__{name}__")) for name in STREAMS}
+    return next((name for name, them in both.items() if obj in them or _writes_to(obj, name)), None)
 
 
 def _writes_to(obj: Any, name: str) -> bool:
@@ -199,6 +204,8 @@ def make_closed_file(kind: str, text: bool, name: Any, mode: str) -> Any:
 
 
 def reduce_method(obj: MethodType, pickler: Pickler) -> Reduced:
+    if (role := method_of(obj)) is not None:
+        return find_method, role
     return MethodType, (obj.__func__, obj.__self__)
 
 

@@ -14,14 +14,13 @@ import io
 import os
 import stat
 import sys
-from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CannotArrive
 from ...graph.kind import Kind, Reduced
-from ...graph.kinds.functions import reduce_function
 from ...graph.kinds.instances import make_instance
-from ...graph.kinds.odd import _STREAMS, _writes_to, find_stream, reduce_file, reduce_method
+from ...graph.kinds.odd import _writes_to, find_stream, reduce_file
+from ...graph.kinds.streams import OUTPUT, STREAMS
 from ...units import MiB
 
 if TYPE_CHECKING:
@@ -34,14 +33,11 @@ _READ_AHEAD = 64 * MiB  # of text that a loop over lines has not come to
 _FORM = "delimiter doublequote escapechar lineterminator quotechar quoting skipinitialspace strict".split()
 _WRITER, _READER = type(csv.writer(io.StringIO())), type(csv.reader(()))
 
-_OUTPUT = "jupyter_gpufit.worker.streams.CapturedStream"
-_TEE = "InteractiveShell._tee.<locals>.write"
-
 
 def find(cls: type) -> Kind | None:
     if issubclass(cls, contextlib._RedirectStream):
         return Kind(reduce=reduce_redirection)
-    if f"{cls.__module__}.{cls.__qualname__}" == _OUTPUT:
+    if f"{cls.__module__}.{cls.__qualname__}" == OUTPUT:
         return Kind(reduce=reduce_output)
     return _KINDS.get(cls)
 
@@ -62,47 +58,12 @@ def reduce_output(obj: Any, pickler: SnapshotPickler) -> Reduced:
     return find_stream, (obj._stream,)
 
 
-# The write() of a standard stream, which a bar keeps: while a cell runs, IPython has one of its own there, which leads
-# to all of the shell. It is found again by what it is for.
-def reduce_written(obj: Any, pickler: SnapshotPickler) -> Reduced:
-    found = _role(obj)
-    if found is not None:
-        return find_method, found
-    return reduce_function(obj, pickler) if isinstance(obj, FunctionType) else reduce_method(obj, pickler)
-
-
-def _role(obj: Any) -> tuple[str, str] | None:
-    """Of which standard stream it is which method, if it is one."""
-    if isinstance(obj, MethodType):
-        of = obj.__self__
-        return next(((one, obj.__name__) for one in _STREAMS if any(of is stream for stream in _streams(one))), None)
-    if obj.__qualname__ == _TEE and obj.__module__ == "IPython.core.interactiveshell":  # also an earlier cell's
-        kept = dict(zip(obj.__code__.co_freevars, obj.__closure__ or (), strict=True))
-        return (kept["channel"].cell_contents, "write") if "channel" in kept else None
-    for name in _STREAMS:
-        for stream in _streams(name):
-            for attribute, value in getattr(stream, "__dict__", {}).items():
-                if value is obj:
-                    return name, attribute
-    return None
-
-
-def _streams(name: str) -> tuple[Any, ...]:
-    now, first = getattr(sys, name), getattr(sys, f"__{name}__")
-    ours = f"{type(now).__module__}.{type(now).__qualname__}" == _OUTPUT or type(now).__name__ == "OutStream"
-    return (now, first) if ours else (first,)  # what the user has put there is the user's
-
-
-def find_method(stream: str, name: str) -> Any:
-    return getattr(find_stream(stream), name)
-
-
 class _Unsavable(Exception):
     """Its text says what the file is, and what to do."""
 
 
 def _reduce(obj: Any, pickler: SnapshotPickler, how: Any) -> Reduced:
-    standard = any(obj is getattr(sys, f"__{name}__") or _writes_to(obj, name) for name in _STREAMS)
+    standard = any(obj is getattr(sys, f"__{name}__") or _writes_to(obj, name) for name in STREAMS)
     if standard or obj.closed:
         return reduce_file(obj, pickler)
     try:
@@ -289,8 +250,6 @@ _KINDS: dict[type, Kind] = {
     io.BufferedReader: Kind(reduce=reduce_buffered),
     io.BufferedWriter: Kind(reduce=reduce_buffered),
     io.BufferedRandom: Kind(reduce=reduce_buffered),
-    FunctionType: Kind(reduce=reduce_written),
-    MethodType: Kind(reduce=reduce_written),
     _WRITER: Kind(reduce=reduce_csv),
     _READER: Kind(reduce=reduce_csv),
 }
