@@ -1,10 +1,10 @@
 """What a plan is predicted to take against what it takes, to the byte, in one run.
 
 Each model is traced as it is, with half of its blocks recomputed and with all, and with its batch in two and in four
-parts, and trained so for two steps on the CPU, where a ledger counts every tensor's storage from its birth to its death. Both count what tensors take: no allocator, no
-context, and of the prediction not the workspaces that a GPU's kernels have and a CPU's have not. Beside them stand the
-operations that a step takes against a plain one as predicted, the time as measured (on a CPU, and so only a hint), and
-whether the result is that of the plain training, to the bit.
+parts, and trained so for two steps on the CPU, where a ledger counts every tensor's storage from its birth to its
+death. Both count what tensors take: no allocator, no context, and of the prediction not the workspaces that a GPU's
+kernels have and a CPU's have not. Beside them stand the operations that a step takes against a plain one as predicted,
+the time as measured (on a CPU, and so only a hint), and whether the result is that of the plain training, to the bit.
 """
 
 from __future__ import annotations
