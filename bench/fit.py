@@ -1,10 +1,10 @@
 """What a plan is predicted to take against what it takes, to the byte, in one run.
 
-Each model is traced as it is, with half of its blocks recomputed and with all, and trained so for two steps on the CPU,
-where a ledger counts every tensor's storage from its birth to its death. Both count what tensors take: no allocator, no
-context, and of the prediction not the workspaces that a GPU's kernels have and a CPU's have not. Beside them stand the
-operations that a step takes against a plain one as predicted, the time as measured (on a CPU, and so only a hint), and
-whether the result is that of the plain training, to the bit.
+Each model is traced as it is, with half of its blocks recomputed and with all, and with its batch in two and in four
+parts, and trained so for two steps on the CPU, where a ledger counts every tensor's storage from its birth to its
+death. Both count what tensors take: no allocator, no context, and of the prediction not the workspaces that a GPU's
+kernels have and a CPU's have not. Beside them stand the operations that a step takes against a plain one as predicted,
+the time as measured (on a CPU, and so only a hint), and whether the result is that of the plain training, to the bit.
 """
 
 from __future__ import annotations
@@ -119,12 +119,13 @@ def traced(model: str, plan: Plan) -> Trace:
 
 
 def plans(plain: Trace) -> list[Plan]:
-    """As it is, and of each rung with half of what it can do and all of it."""
+    """As it is, and of each rung with half of what it can do and all of it; of a steep one, its first two notches."""
     facts = facts_of(plain)
     found = [Plan()]
     for rung in RUNGS:
         notches = rung.notches(facts)
-        found += [Plan().under(rung, notches[at]) for at in sorted({(len(notches) - 1) // 2, len(notches) - 1})]
+        last = len(notches) - 1
+        found += [Plan().under(rung, notches[at]) for at in ([0, 1] if rung.STEEP else sorted({last // 2, last}))]
     return found
 
 
@@ -175,7 +176,7 @@ def main() -> None:
                 f"{row['counted'] / MiB:.1f} MiB",
                 f"{row['error']:+.2%}",
                 f"{row['predicted_slower']:.2f}x",
-                "same" if row["same_bits"] else "OTHER",
+                "same" if row["same_bits"] else "others",
             )
             for row in rows
         ],

@@ -101,7 +101,7 @@ class TriedPlan:
     low: int = 0  # bytes: it will hardly run with less
     need: int | None = None  # bytes to claim; None: nobody can tell
     slower: float = 1.0
-    failure: str = ""  # the trial run failed, and why
+    failure: str = ""  # why it will not do, whatever it needs; in words
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def lower(facts: Facts, plan: Plan, rungs: Sequence[Rung]) -> tuple[Plan, ...]:
 
 def _too_much(tried: TriedPlan, limits: FitLimits) -> str:
     if tried.failure:
-        return f"its trial run failed: {tried.failure}"
+        return tried.failure
     least = tried.need if tried.need is not None else tried.low
     if least <= limits.alone:
         return "nobody can tell how much it needs"

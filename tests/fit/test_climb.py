@@ -66,7 +66,8 @@ def test_what_ran_out_before_is_not_tried_again() -> None:
     answer = asked(replace(ASK, limits=FitLimits(10**9, 10**9), ran_out=(AS_IT_IS, "recomputing 5 of 5 blocks")))
 
     assert answer.climbed is not None and answer.climbed.plan is None
-    assert RAN_OUT in answer.climbed.steps[-1].why
+    assert [step.why for step in answer.climbed.steps] == [RAN_OUT, RAN_OUT]
+    assert fit_of(answer).why.startswith(RAN_OUT)
 
 
 def test_nothing_is_tried_for_a_cell_that_fits_or_where_no_plan_is_wanted() -> None:

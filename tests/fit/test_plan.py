@@ -52,7 +52,7 @@ class Trials:
             self.asked.append(plan.words)
             need = plain - 10 * sum(plan.parts.values())
             tried = (
-                TriedPlan(failure="it crashed")
+                TriedPlan(failure="its trial run failed")
                 if self.fails(plan)
                 else TriedPlan(need, need, 1 + 0.1 * len(self.asked))
             )
@@ -99,7 +99,7 @@ def test_every_refusal_is_told_where_nothing_is_enough() -> None:
     assert [step.why for step in found.steps[1:]] == [
         "needs 70 B, and the largest device has 5 B",
         "no model was seen",
-        "its trial run failed: it crashed",
+        "its trial run failed",
     ]
     assert Climbed.from_record(found.to_record()) == found
 

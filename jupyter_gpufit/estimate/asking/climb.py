@@ -58,8 +58,8 @@ def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
 def _tried(ask: Ask, trial: PlanTrial, plan: Plan) -> TriedPlan:
     estimate = trial.answer.estimate
     if plan.words in ask.ran_out:
-        return TriedPlan(low=max(estimate.low, ask.limits.alone + 1) if ask.limits else 0, need=estimate.need)
+        return TriedPlan(estimate.low, estimate.need, estimate.slower, RAN_OUT)
     if trial.why_useless:
-        return TriedPlan(failure=trial.why_useless)
+        return TriedPlan(failure=f"its trial run failed: {trial.why_useless}")
     estimate = on_slot(estimate) if ask.kind == "slot" else estimate
     return TriedPlan(estimate.low, estimate.need, estimate.slower)
