@@ -33,6 +33,7 @@ _NAME = re.compile(r"([qc])\.([0-9]{1,10})\.([0-9a-f]{16})")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO in our way must not make us wait
 _Key = tuple[str, int]  # name and inode
 MOST_TICKETS = 500  # of one user, that count
+LOOKS = 3  # at a lab in which claims end while it is read
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}  # of ours or the machine's, and no fact about a file
 
@@ -155,9 +156,18 @@ class LedgerReader:
     lab: Path
     _dead: set[_Key] = field(default_factory=set)  # what is dead stays dead
     _known: dict[_Key, _Entry] = field(default_factory=dict)
+    _gone: bool = False  # a claim ended between the listing and the look at it
 
     def read(self) -> LedgerLook:
-        """What counts now."""
+        """What counts now. A claim that ended meanwhile may have been replaced, by one that was not listed yet."""
+        for _ in range(LOOKS):
+            self._gone = False
+            look = self._read()
+            if not self._gone:
+                break
+        return look
+
+    def _read(self) -> LedgerLook:
         changed = os.stat(self.lab).st_mtime_ns / 1e9
         tickets: list[Ticket] = []
         claims: list[Claim] = []
@@ -192,6 +202,8 @@ class LedgerReader:
                 if sight is not None:
                     seen.add(key[1])
                     yield key, sight
+                elif key[0].startswith("c."):
+                    self._gone = True
 
     def _look(self, key: _Key) -> _Sight | None:
         try:
