@@ -156,8 +156,6 @@ class Deployment:
         """Queue, claim, load, and answer calls until it is to end."""
         self.account.report(StateChange("queued", self.handover.why))
         lab = open_lab(self.settings)
-        if lab.remark:
-            self.account.put(Note(lab.remark, once=True))
         self.request = request_for(self.job, self.handover.needed)
         if self.handover.gpu:
             self.request = replace(self.request, gpu=self.handover.gpu)
@@ -213,6 +211,8 @@ class Deployment:
         async def give_back() -> None:
             await held.__aexit__(None, None, None)
 
+        if granted.remark:
+            self.account.put(Note(granted.remark, once=True))
         try:
             self.account.report(StateChange("starting", device=_label(granted)))
             return await self._load(granted, give_back)

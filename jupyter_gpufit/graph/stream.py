@@ -8,12 +8,10 @@ bytes.
 
 from __future__ import annotations
 
-import gc
 import io
 import pickle
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any, Protocol
@@ -273,15 +271,3 @@ def _address(raw: memoryview) -> int:
     import numpy  # large buffers come from libraries built on it
 
     return int(numpy.frombuffer(raw, numpy.uint8).__array_interface__["data"][0])
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Keep Python from looking for garbage while objects are only being made: 300,000 lists open in 0.3 s, not 2 s."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

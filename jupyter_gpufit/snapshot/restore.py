@@ -11,9 +11,10 @@ from ..errors import CannotArrive, NotResumable
 from ..graph import Arrival, GraphMemory
 from ..graph.opening import Opener, Whole
 from ..graph.sources import make_known
-from ..graph.stream import GraphUnpickler, Namespace, without_collecting
+from ..graph.stream import GraphUnpickler, Namespace
 from ..graph.wire import OtherFormat, split
 from ..surroundings import process
+from ..system.collecting import without_collecting
 from . import modules
 from .arrived import NeededAgain, arrival_again
 from .blobs import Loaded, Read, fill_files, fill_input

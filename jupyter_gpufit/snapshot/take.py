@@ -33,13 +33,14 @@ from ..graph import Arrival
 from ..graph.deep import deeply
 from ..graph.modules import Here
 from ..graph.paths import where
-from ..graph.stream import Namespace, Refusal, a_thing, is_the_shells, without_collecting
+from ..graph.stream import Namespace, Refusal, a_thing, is_the_shells
 from ..graph.travel.arrival import _HISTORY
 from ..graph.wire import seal, split
 from ..program.libraries.texts import PREFIX
 from ..program.values import FrameRecord, hidden
 from ..surroundings import process
 from ..surroundings.past_modes import past_modes
+from ..system.collecting import without_collecting
 from . import hazards, modules
 from .arrived import changed_by_now, needed_of
 from .blobs import Parts, gather

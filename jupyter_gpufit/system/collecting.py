@@ -15,11 +15,22 @@ def for_good() -> Iterator[None]:
     for a fifth of the imports' time, and once more in the middle of the cell's start.
     """
     was = gc.isenabled()
+    with without_collecting():
+        try:
+            yield
+        finally:
+            if was:
+                gc.freeze()
+                gc.unfreeze()  # there and back: all is among the oldest now, without having been looked through
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Keep Python from looking for garbage while objects are only being made: 300,000 lists open in 0.3 s, not 2 s."""
+    was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was:
-            gc.freeze()
-            gc.unfreeze()  # there and back: all is among the oldest now, without having been looked through
             gc.enable()

@@ -10,21 +10,15 @@ from playwright.sync_api import Locator, Page, expect
 
 from .conftest import Lab
 from .screen import button, command, job_card, open_panel
-from .training import KERNEL_IS_READY, end, run_all, runs, write_notebook
+from .training import KERNEL_IS_READY, blocking, end, runs
 
 
 @pytest.fixture
 def training(page: Page, lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
     """A cell that blocks its kernel and trains; its name."""
     name = request.node.name.removeprefix("test_").replace("_", "-")[:14].strip("-")
-    write_notebook(lab, name)
-    try:
-        open_panel(page, lab, f"/tree/{name}.ipynb")
-        run_all(page)
-        runs(page, name)
+    with blocking(page, lab, name):
         yield name
-    finally:
-        end(lab, name)
 
 
 def output(page: Page) -> Locator:

@@ -11,21 +11,15 @@ from playwright.sync_api import Browser, Page, expect
 
 from .conftest import HANGS, SIZE, Lab, running_lab
 from .screen import button, job_card, open_panel, panel_of
-from .training import KERNEL_IS_READY, end, run_all, runs, write_notebook
+from .training import KERNEL_IS_READY, blocking, end, run_all, runs, write_notebook
 
 
 @pytest.fixture
 def training(page: Page, lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
     """A cell that blocks its kernel and trains, with the panel beside it; its name."""
     name = request.node.name.removeprefix("test_").replace("_", "-").removeprefix("a-").removeprefix("each-")[:12]
-    write_notebook(lab, name)
-    try:
-        open_panel(page, lab, f"/tree/{name}.ipynb")
-        run_all(page)
-        runs(page, name)
+    with blocking(page, lab, name):
         yield name
-    finally:
-        end(lab, name)  # or a worker would train for ever
 
 
 def test_each_button_acts_while_the_cell_blocks(page: Page, lab: Lab, training: str) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import APIResponse, Page, expect
 
 from .conftest import TOKEN, Lab
-from .screen import job_card
+from .screen import job_card, open_panel
 
 LOADS = "%load_ext jupyter_gpufit"
 TRAINS = """%%gpufit train --name {name} --memory 1GiB {options}
@@ -40,6 +42,19 @@ def write_notebook(lab: Lab, name: str, options: str = "", *more: str) -> None:
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     (lab.home / f"{name}.ipynb").write_text(json.dumps(notebook))
+
+
+@contextmanager
+def blocking(page: Page, lab: Lab, name: str) -> Iterator[str]:
+    """A cell that blocks its kernel and trains, with the panel beside it; its name."""
+    write_notebook(lab, name)
+    try:
+        open_panel(page, lab, f"/tree/{name}.ipynb")
+        run_all(page)
+        runs(page, name)
+        yield name
+    finally:
+        end(lab, name)  # or a worker would train for ever
 
 
 def run_all(page: Page) -> None:

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import anyio
 import pytest
@@ -90,6 +91,27 @@ async def test_more_is_had_only_where_no_process_outside_the_lab_has_it(lab: Lab
         strangers = 11 * GiB
         assert not await resize(granted, 9 * GiB, gpu)
         assert await resize(granted, 5 * GiB, gpu), "less can always be had"
+
+
+@pytest.mark.anyio
+async def test_a_look_in_the_middle_of_a_change_finds_what_has_replaced_the_claim(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with claim(lab, request(None), look) as granted:
+        reader = LedgerReader(lab.path)
+        open_one, changed = reader._look, []
+
+        def late(key: tuple[str, int]) -> Any:
+            """The claim changes between the listing and the first look at it."""
+            if not changed:
+                changed.append(key)
+                assert anyio.from_thread.run(resize, granted, GiB, look)
+            return open_one(key)
+
+        monkeypatch.setattr(reader, "_look", late)
+        seen = await anyio.to_thread.run_sync(reader.read)
+
+        assert changed and [claim.hold.bytes for claim in seen.claims] == [GiB]
 
 
 @pytest.mark.anyio

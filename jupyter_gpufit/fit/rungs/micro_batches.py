@@ -15,11 +15,10 @@ from typing import Any, TypedDict
 import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
-from torch.utils.checkpoint import checkpoint
 
 from ..plan import Facts, ModelPart, Notch
 from ..units import looks_of
-from .statistics import statistics_aside
+from .again import calls_through, computed_again
 
 NAME = "micro-batches"
 EXACT = False
@@ -64,12 +63,8 @@ def _models(facts: Facts) -> list[ModelPart]:
 @contextmanager
 def around(part: BatchCut) -> Iterator[None]:
     """Cut what these models are given, wherever they are called for a training."""
-    real: Any = nn.Module._call_impl
-    nn.Module._call_impl = _Calls(part, real).function()  # type: ignore[method-assign]
-    try:
+    with calls_through(lambda real: _Calls(part, real).function()):
         yield
-    finally:
-        nn.Module._call_impl = real  # type: ignore[method-assign]
 
 
 class _Calls(threading.local):
@@ -105,18 +100,7 @@ class _Calls(threading.local):
         return _together(made, sizes)
 
     def _part(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        ran = False
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            nonlocal ran
-            if not ran:
-                ran = True
-                with self._within():
-                    return self.real(module, *args, **kwargs)
-            with self._within(), statistics_aside(module):
-                return self.real(module, *args, **kwargs)
-
-        return checkpoint(run, *args, use_reentrant=False, **kwargs)
+        return computed_again(module, args, kwargs, real=self.real, within=self._within)
 
 
 def _batch_of(given: Any) -> int:

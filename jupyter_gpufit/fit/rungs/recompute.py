@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from ..plan import Facts, Notch
 from ..units import looks_of
+from .again import calls_through, computed_again
 from .blocks import blocks_of
-from .statistics import statistics_aside
 
 NAME = "recompute"
 EXACT = True
@@ -55,12 +54,8 @@ def why_not(facts: Facts) -> str:
 @contextmanager
 def around(part: _Blocks) -> Iterator[None]:
     """Compute these blocks again in backward, whatever calls them."""
-    real: Any = nn.Module._call_impl
-    nn.Module._call_impl = _Calls(part, real).function()  # type: ignore[method-assign]
-    try:
+    with calls_through(lambda real: _Calls(part, real).function()):
         yield
-    finally:
-        nn.Module._call_impl = real  # type: ignore[method-assign]
 
 
 class _Calls(threading.local):
@@ -92,18 +87,7 @@ class _Calls(threading.local):
             self.inside = False
 
     def _block(self, block: nn.Module, args: Any, kwargs: Any) -> Any:
-        ran = False
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            nonlocal ran
-            if not ran:
-                ran = True
-                with self._within():
-                    return self.real(block, *args, **kwargs)
-            with self._within(), statistics_aside(block):
-                return self.real(block, *args, **kwargs)
-
-        return checkpoint(run, *args, use_reentrant=False, **kwargs)
+        return computed_again(block, args, kwargs, real=self.real, within=self._within)
 
     @contextmanager
     def _within(self) -> Iterator[None]:

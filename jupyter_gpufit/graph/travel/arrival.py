@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import CannotArrive
+from ...system.collecting import without_collecting
 from ..deep import deeply
 from ..kind import Kind, kind_of, no_state, unchanged
 from ..memory import GraphMemory
@@ -27,7 +28,6 @@ from ..stream import (
     a_thing,
     is_the_shells,
     origins_by_id,
-    without_collecting,
 )
 from ..wire import seal, split
 from .reply import Reply

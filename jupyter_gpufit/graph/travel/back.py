@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ...system.collecting import without_collecting
 from ..memory import GraphMemory, copy_differences
 from ..opening import Adopted, ByteSource, Opener, Whole
 from ..paths import search, where
 from ..sources import make_known
 from ..spans import Region
-from ..stream import Namespace, without_collecting
+from ..stream import Namespace
 from ..unavailable import Unavailable
 from ..undo import Undo
 from ..wire import split

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import CannotTravel, NoRoomToTravel
+from ...system.collecting import without_collecting
 from ..deep import deeply
 from ..memory import GraphMemory
 from ..modules import Here
 from ..opening import Opener, Original
 from ..paths import where
 from ..spans import MEMORY, Recorder, Region, SpanLayout
-from ..stream import Around, GraphPickler, Namespace, Refusal, a_thing, without_collecting
+from ..stream import Around, GraphPickler, Namespace, Refusal, a_thing
 from ..undo import Undo
 from ..wire import seal
 from .back import Returned, apply_reply, parted, restore_bytes

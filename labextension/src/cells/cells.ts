@@ -89,12 +89,19 @@ export class Cells {
     if (!cell.model.outputs || (future && !this._done.has(future))) {
       return false;
     }
+    const now = `${job.id} ${job.state}`;
+    if (this._settled.get(cell) === now) {
+      return false; // outputs may be large, and are not to be read at every reading
+    }
     const outputs = cell.model.outputs.toJSON();
     const over = OVER.has(job.state);
     const shown = told(outputs);
     const behind = shown?.job === job.id ? !over || shown.state !== job.state : !future && !over;
     if (!behind || (!over && job.followed && hasWidget(outputs))) {
       this._late.delete(cell);
+      if (over) {
+        this._settled.set(cell, now);
+      }
       return false;
     }
     // A kernel that lives tells of the end by itself, a little later.
@@ -144,6 +151,7 @@ export class Cells {
 
   private _feeds = new Map<Cell, Feed>();
   private _late = new WeakMap<Cell, number>(); // since when it lacks a job's end
+  private _settled = new WeakMap<Cell, string>(); // the ended job and its state, of which nothing is missing
   private _known = new WeakSet<Future>();
   private _done = new WeakSet<Future>();
 }
