@@ -99,7 +99,8 @@ async def test_a_look_in_the_middle_of_a_change_finds_what_has_replaced_the_clai
 ) -> None:
     async with claim(lab, request(None), look) as granted:
         reader = LedgerReader(lab.path)
-        open_one, changed = reader._look, []
+        open_one = reader._look
+        changed: list[tuple[str, int]] = []
 
         def late(key: tuple[str, int]) -> Any:
             """The claim changes between the listing and the first look at it."""
