@@ -126,7 +126,7 @@ def test_many_writes_become_few_events() -> None:
 
 def test_leaves_progress_bars_as_they_are() -> None:
     with captured() as seen:
-        for _ in tqdm(range(3)):
+        for _ in tqdm(range(3), position=0):
             pass
 
     assert seen.text("stderr").startswith("\r  0%|")
