@@ -6,7 +6,6 @@ image as always; `Nursery.hold` is where such an image stands until a test lets 
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -75,7 +74,7 @@ class Nursery:
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self.channel, [b"w"], [theirs.fileno()])
-        return WaitingWorker(Started(self.process, self.log), ours, dict(os.environ))
+        return WaitingWorker(Started(self.process, self.log), ours)
 
     def close(self) -> None:
         self.channel.close()

@@ -1,4 +1,4 @@
-"""Starting workers: the front's side of the handover, and the spare that makes it quick."""
+"""Starting workers: the front's side of the handover."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import IO
+from typing import IO, Protocol
 
 from ..errors import NotResumable, StorageError, WorkerDied
 from ..jobs.handover import Handover, note_start, send
@@ -21,18 +21,35 @@ from ..jobs.record import Record, begin, read_left, take_lock, write_record
 from ..system import processes
 from ..system.processes import reproducible, with_quick_copies
 
+SOON = 2.0  # seconds from the end of a process' locks to the end of the process
 _MODULES: Mapping[JobKind, str] = {"training": "worker", "model": "deploy"}
+
+
+class Process(Protocol):
+    """Of a worker: a child of this process, or of our spare."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int | None: ...
+    def terminate(self) -> None: ...
 
 
 @dataclass
 class Started:
-    """A worker process of ours; `exit_code` tells how it ended, which only its parent can know."""
+    """A worker process of ours."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     log: IO[bytes]  # what it wrote before it had a job
 
     def exit_code(self) -> int | None:
-        return self.process.poll()
+        """How it ended, which only its parent can know; None while it lives.
+
+        Asked when its lock is free, a moment before the system has an answer.
+        """
+        try:
+            return self.process.wait(SOON)
+        except subprocess.TimeoutExpired:
+            return None
 
     def reap(self) -> None:
         """Wait for its end and give back what it took of this process; no zombie, no open file stays."""
@@ -51,29 +68,14 @@ class WaitingWorker:
 
     started: Started
     channel: socket.socket
-    env: Mapping[str, str]
 
     @classmethod
     def spawn(cls, env: Mapping[str, str], python: str = sys.executable, kind: JobKind = "training") -> WaitingWorker:
-        """Start a worker in a session of its own, so that no signal to the kernel's group reaches it."""
+        """Start a worker."""
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()
         with theirs:
-            process = processes.start(
-                *(_MODULES[kind], str(theirs.fileno())),
-                python=python,
-                env=with_quick_copies(reproducible(env)),
-                descriptors=[theirs.fileno()],
-                stdout=log,
-                stderr=log,
-                own_session=True,
-                finds_the_notebooks=kind == "training",
-            )
-        return cls(Started(process, log), ours, dict(env))
-
-    def usable(self, env: Mapping[str, str]) -> bool:
-        """Alive, and started with this environment: OMP_NUM_THREADS and its like are read at import."""
-        return self.started.exit_code() is None and dict(env) == self.env
+            return cls(Started(begin_process(theirs, log, env, python, kind), log), ours)
 
     def give(
         self,
@@ -132,6 +134,27 @@ class WaitingWorker:
         self.channel.close()
         self.started.process.terminate()
         self.started.reap()
+
+
+def begin_process(
+    channel: socket.socket,
+    log: IO[bytes],
+    env: Mapping[str, str],
+    python: str = sys.executable,
+    kind: JobKind = "training",
+    arguments: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, so that no signal to the kernel's group reaches it."""
+    return processes.start(
+        *(_MODULES[kind], *arguments, str(channel.fileno())),
+        python=python,
+        env=with_quick_copies(reproducible(env)),
+        descriptors=[channel.fileno()],
+        stdout=log,
+        stderr=log,
+        own_session=True,
+        finds_the_notebooks=kind == "training",
+    )
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """How a job is given to a process: to one that is running already, to the next image of this one, and to a later one.
 
-A cold start and a spare worker go the same way, by one message with descriptors over a socket pair; the spare has
-merely imported torch by the time the message comes. A worker that moves leaves the same record to the image that
-replaces it, and what a resume needs of the first start stays in the job's `start.json`.
+A cold start and a worker that a spare has forked go the same way, by one message with descriptors over a socket pair;
+the latter has merely imported torch by the time the message comes. A worker that moves leaves the same record to the
+image that replaces it, and what a resume needs of the first start stays in the job's `start.json`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .paths import JobPaths
 
 LENGTH = 8  # bytes, big-endian, before the message
 MOST_DESCRIPTORS = 64
+FORKS = "--forks"  # of the worker's command line: it is a spare, and forks a worker for each that is asked for
 KEPT = "--kept"  # of the worker's command line: the record is in this memfd, and its descriptors came through the exec
 
 

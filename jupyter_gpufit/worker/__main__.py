@@ -1,4 +1,4 @@
-"""`python -m jupyter_gpufit.worker FD`: a worker that waits on socket FD for its job."""
+"""`python -m jupyter_gpufit.worker FD`: a worker that waits on socket FD for its job; `--forks FD`: a spare."""
 
 from ..system.collecting import for_good
 

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,7 +27,7 @@ from ..errors import GpufitError, LeavesAlready, NotNow, first_of
 from ..estimate.tracing.trace import import_what_traces
 from ..jobs.control import serve
 from ..jobs.events import CouldNotSave, Failure, Note, Saved, StateChange
-from ..jobs.handover import KEPT, Handover, kept, receive
+from ..jobs.handover import FORKS, KEPT, Handover, kept, receive
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths, socket_path
 from ..jobs.protocol import Answer, Question
@@ -41,6 +41,7 @@ from ..system.runtime import runtime_of
 from ..system.trust import check_trusted
 from ..train import Finished, Released, train
 from .account import Account
+from .forks import Forks
 from .legacy import Legacy
 from .lifecycle import Asked, Close, Event, Interrupt, Life, Over, Reached, Settled, Tell, after, told
 from .main_thread import MainThread
@@ -49,34 +50,39 @@ LEAVE_PATIENCE = 10.0  # seconds for threads and libraries to end once everythin
 
 
 def main() -> None:
-    """Import what every cell needs, wait for a job, and be its worker.
+    """Import what every cell needs, wait for a job, and be its worker; or the spare, which forks those who are.
 
     What is there before the job is frozen: a million objects that no search for garbage of the training looks through
     again, and that nobody takes apart at the end, for half a second in which the device is not free yet.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal or session that started the notebook may go
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a cell to interrupt
-    if sys.argv[1] == KEPT:
-        handover: Handover | None = kept(int(sys.argv[2]))
-        with for_good():
-            _import_what_takes_long()
-            watch.begin()
-        gc.freeze()
-    else:
-        channel = socket.socket(fileno=int(sys.argv[1]))
-        with for_good():
-            _import_what_takes_long()
-            watch.begin()
-        for prepare in _what_can_wait():
-            if not select.select([channel], [], [], 0)[0]:  # a spare, for which nobody waits
-                prepare()
-        gc.freeze()
-        handover = receive(channel)
-        channel.close()
+    handover = kept(int(sys.argv[2])) if sys.argv[1] == KEPT else None
+    with for_good():
+        _import_what_takes_long()
+        watch.begin()
+    gc.freeze()
+    handover = handover or _given(sys.argv)
     if handover is not None:
         process_env = dict(os.environ)
         _take_place(handover)
         Worker(handover, process_env).work()
+
+
+def _given(arguments: Sequence[str]) -> Handover | None:
+    """Wait for the job, which comes from a kernel; None: there is none."""
+    channel: socket.socket | None = socket.socket(fileno=int(arguments[-1]))
+    assert channel is not None
+    prepare = _what_can_wait()
+    if arguments[1] == FORKS:
+        forks = Forks(channel, prepare)
+        if (channel := forks.next()) is None:
+            return None
+    while prepare and not select.select([channel], [], [], 0)[0]:  # nobody waits yet
+        prepare.pop(0)()
+    gc.freeze()
+    with channel:
+        return receive(channel)
 
 
 def _import_what_takes_long() -> None:

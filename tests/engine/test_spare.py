@@ -11,7 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from jupyter_gpufit.engine import forks
 from jupyter_gpufit.engine import spare as spare_module
+from jupyter_gpufit.engine.forks import Forked, ForkingProcess
 from jupyter_gpufit.engine.local import WaitingWorker
 from jupyter_gpufit.engine.spare import Spare
 from jupyter_gpufit.units import GiB
@@ -25,18 +27,24 @@ import os, sys, time
 from jupyter_gpufit.engine.spare import Spare
 spare = Spare("always")
 spare.offer()
-print(spare._waiting.started.process.pid, flush=True)
+print(spare._process.process.pid, flush=True)
 time.sleep(600)
 """
 
 
-def waiting(spare: Spare) -> WaitingWorker | None:
-    return spare._waiting
+def forking(spare: Spare) -> ForkingProcess | None:
+    return spare._process
 
 
-def score(worker: WaitingWorker) -> int:
+def code(worker: WaitingWorker) -> int | None:
+    """How it ended, as far as is known now."""
+    assert isinstance(worker.started.process, Forked)
+    return worker.started.process.code
+
+
+def score(pid: int) -> int:
     """How soon the system ends it where memory runs out."""
-    return int(Path(f"/proc/{worker.started.process.pid}/oom_score_adj").read_text())
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
 @pytest.fixture(autouse=True)
@@ -48,23 +56,64 @@ def test_there_is_one_where_the_notebook_uses_torch_and_memory_is_free(monkeypat
     for when, free in (("never", MUCH), ("auto", 3 * GiB)):
         spare = Spare(when, free=lambda free=free: free)  # type: ignore[misc]
         spare.offer()
-        assert waiting(spare) is None
+        assert forking(spare) is None
     monkeypatch.delitem(sys.modules, "torch")
     spare = Spare("auto", free=lambda: MUCH)
     spare.offer()
-    assert waiting(spare) is None
+    assert forking(spare) is None
 
 
-def test_it_is_the_first_to_go_where_memory_runs_out_until_it_has_a_job() -> None:
+def test_it_forks_workers_and_tells_how_each_ended() -> None:
     spare = Spare("auto", free=lambda: MUCH)
     spare.offer()
-    offered = waiting(spare)
-    assert offered is not None and score(offered) == 1000
+    process = forking(spare)
+    assert process is not None and score(process.process.pid) == 1000
 
-    taken = spare.take(os.environ)
+    first, second, third = (spare.take(os.environ) for _ in range(3))
+    first.channel.close()  # no job comes
+    first.started.process.wait()
+    with process._changed:
+        process._changed.wait_for(lambda: second.started.process.pid > 0, TIMEOUT)
+    pid = second.started.process.pid
+    assert psutil.Process(pid).parent() == psutil.Process(process.process.pid)
+    assert score(pid) == score(os.getpid()), "it is no spare"
+    assert os.getsid(pid) == pid, "no signal to the kernel's group reaches it"
+    os.kill(pid, signal.SIGKILL)
+    second.channel.close()
+    second.started.reap()
+    third.dismiss()
 
-    assert taken is offered and score(taken) == int(Path("/proc/self/oom_score_adj").read_text())
-    taken.dismiss()
+    assert (first.started.exit_code(), second.started.exit_code()) == (0, -signal.SIGKILL)
+    fourth = spare.take(os.environ)
+    assert code(fourth) is None, "and there are more"
+    spare.dismiss()
+    fourth.dismiss()
+    assert process.process.wait(TIMEOUT) == 0
+
+
+def test_given_up_it_tells_how_its_workers_end() -> None:
+    spare = Spare("always")
+    worker = spare.take(os.environ)
+    spare.dismiss()
+    assert code(worker) is None
+    worker.channel.close()
+    worker.started.reap()
+    assert worker.started.exit_code() == 0
+
+
+def test_a_worker_whose_spare_is_killed_before_it_began_has_ended() -> None:
+    spare = Spare("always")
+    worker = spare.take(os.environ)
+    process = forking(spare)
+    assert process is not None
+    process.process.kill()
+    worker.channel.close()
+    worker.started.reap()
+    assert worker.started.exit_code() == -signal.SIGKILL
+    other = spare.take(os.environ)
+    assert code(other) is None and forking(spare) is not process
+    other.dismiss()
+    spare.dismiss()
 
 
 @pytest.mark.parametrize("why", ["memory is short", "nobody runs a cell"])
@@ -73,28 +122,32 @@ def test_it_is_given_up(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     monkeypatch.setattr(spare_module, "LOOK", 0.01)
     spare = Spare("auto", free=lambda: free[0])
     spare.offer()
-    offered = waiting(spare)
+    offered = forking(spare)
     assert offered is not None
     if why == "memory is short":
         free[0] = GiB
     else:
         monkeypatch.setattr(spare_module, "IDLE", 0.0)
 
-    assert offered.started.process.wait(TIMEOUT) == -signal.SIGTERM
+    assert offered.process.wait(TIMEOUT) == -signal.SIGTERM
 
 
-def test_another_environment_has_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OMP_NUM_THREADS and its like are read at import."""
+@pytest.mark.parametrize("what", ["environment", "packages"])
+def test_it_is_replaced_once_it_would_import_something_else(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """OMP_NUM_THREADS and its like are read at import; a package that was installed since may be a newer one."""
     spare = Spare("auto", free=lambda: MUCH)
     spare.offer()
-    before = waiting(spare)
+    before = forking(spare)
     spare.offer()
-    assert waiting(spare) is before is not None
+    assert forking(spare) is before is not None
 
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    if what == "environment":
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    else:
+        monkeypatch.setattr(forks, "_packages", lambda: [("site-packages", 1)])
     spare.offer()
 
-    assert before.started.exit_code() is not None and waiting(spare) is not before
+    assert before.process.wait(TIMEOUT) == -signal.SIGTERM and forking(spare) is not before
     spare.dismiss()
 
 
@@ -114,5 +167,6 @@ def test_a_notebook_has_one_once_it_has_imported_torch(tmp_path: Path) -> None:
         kernel.check("import torch")
         kernel.check("pass")  # it was offered before the first cell was over
         [spare] = psutil.Process(pid).children()
-        ran = kernel.check("%%gpufit train\nimport os; print(os.getpid())")
-        assert int(ran.stdout) == spare.pid
+        for _ in range(2):
+            ran = kernel.check("%%gpufit train\nimport os; print(os.getppid())")
+            assert int(ran.stdout) == spare.pid

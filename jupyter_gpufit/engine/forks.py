@@ -1,0 +1,117 @@
+"""The kernel's side of a process that forks workers: asks for them, and hears how they end."""
+
+from __future__ import annotations
+
+import os
+import site
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ..jobs.forking import News, Wanted, ask, told
+from ..jobs.handover import FORKS
+from .local import Started, WaitingWorker, begin_process
+
+
+@dataclass
+class Forked:
+    """A worker that is not our child: whose child it is tells how it ended."""
+
+    parent: ForkingProcess
+    number: int
+    pid: int = 0  # 0: not there yet
+    code: int | None = None
+    unheard: bool = False  # nobody will tell how it ended, or nobody wants to know
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return self.parent.wait(self, timeout)
+
+    def terminate(self) -> None:
+        self.unheard = True
+        self.parent.end(self.number)
+
+
+class ForkingProcess:
+    """Has torch imported; gives a worker at once, any number of times."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = dict(env)
+        self._packages = _packages()
+        self._changed = threading.Condition()
+        self._workers: dict[int, Forked] = {}
+        self._asked = 0
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, tempfile.TemporaryFile() as log:
+            self.process: subprocess.Popen[bytes] = begin_process(theirs, log, env, arguments=[FORKS])
+        threading.Thread(target=self._listen, name="gpufit-forks", daemon=True).start()
+
+    def usable(self, env: Mapping[str, str]) -> bool:
+        """Alive, with this environment (OMP_NUM_THREADS and its like are read at import), and with today's packages."""
+        return self.process.poll() is None and dict(env) == self._env and _packages() == self._packages
+
+    def worker(self, score: str = "") -> WaitingWorker:
+        """One more; `score`: what it is to be for the system where memory runs out."""
+        ours, theirs = socket.socketpair()
+        log = tempfile.TemporaryFile()
+        with theirs, self._changed:
+            self._asked += 1
+            forked = self._workers[self._asked] = Forked(self, self._asked)
+            try:
+                ask(self._channel, Wanted(forked.number, score), theirs.fileno(), log.fileno())
+            except OSError:
+                forked.code = 1  # as the one who gives it a job will see
+        return WaitingWorker(Started(forked, log), ours)
+
+    def dismiss(self) -> None:
+        """No more are wanted; it stays only until it has told how those who are there ended."""
+        with self._changed:
+            if all(forked.code is not None for forked in self._workers.values()):
+                self.process.terminate()  # it may be in the middle of an import
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+
+    def end(self, number: int) -> None:
+        with suppress(OSError):
+            ask(self._channel, Wanted(number, ends=True))
+
+    def wait(self, forked: Forked, timeout: float | None) -> int | None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: forked.code is not None or forked.unheard, timeout):
+                raise subprocess.TimeoutExpired("worker", timeout or 0)
+            return forked.code
+
+    def _listen(self) -> None:
+        while (news := self._next()) is not None:
+            with self._changed:
+                forked = self._workers[news.number]
+                forked.pid, forked.code = news.pid, news.code
+                if news.code is not None:
+                    del self._workers[news.number]
+                self._changed.notify_all()
+        code = self.process.wait()
+        with self._changed:
+            for forked in self._workers.values():
+                forked.unheard = True
+                if not forked.pid:
+                    forked.code = code  # it never began
+            self._changed.notify_all()
+            self._channel.close()
+
+    def _next(self) -> News | None:
+        try:
+            return told(self._channel)
+        except OSError:
+            return None
+
+
+def _packages() -> list[tuple[str, int]]:
+    """Changes with what is installed where this Python finds its packages: what was imported before is the old."""
+    found = []
+    for folder in [*site.getsitepackages(), site.getusersitepackages()]:
+        with suppress(OSError):
+            found.append((folder, os.stat(folder).st_mtime_ns))
+    return found
