@@ -71,7 +71,7 @@ def test_it_forks_workers_and_tells_how_each_ended() -> None:
 
     first, second, third = (spare.take(os.environ) for _ in range(3))
     first.channel.close()  # no job comes
-    first.started.process.wait()
+    first.started.reap()
     with process._changed:
         process._changed.wait_for(lambda: second.started.process.pid > 0, TIMEOUT)
     pid = second.started.process.pid
