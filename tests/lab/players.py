@@ -30,9 +30,9 @@ class Player:
     text: bytes = b""
     ended: bool = False
 
-    def hear(self, wanted: str = "") -> str:
+    def hear(self, wanted: str = "", within: float = PATIENCE) -> str:
         """The next line it says that begins with `wanted`."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + within
         while not (line := self._line(deadline)).startswith(wanted):
             pass
         return line

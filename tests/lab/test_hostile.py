@@ -21,7 +21,7 @@ from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.lab import Lab, Waiting, claim, queue, stalled, view_lab
 from jupyter_gpufit.units import GiB
 from tests.lab.hostile import DEEDS, hostile
-from tests.lab.players import Part, Player, Stage, start
+from tests.lab.players import PATIENCE, Part, Player, Stage, start
 from tests.lab.test_crashes import Witness
 from tests.lab.values import request, slots
 
@@ -98,7 +98,7 @@ def phase(lab: Lab, players: list[Player], scale: Scale, witness: Witness) -> tu
     """Honest users do their jobs; how long each waited, and all that they were told."""
     until = time.monotonic() + scale.seconds
     honest = [start(players, works(lab, scale, until, witness), uid=HONEST + n) for n in range(scale.honest)]
-    answers = [json.loads(player.hear("[")) for player in honest]
+    answers = [json.loads(player.hear("[", scale.seconds + PATIENCE)) for player in honest]
     for player in honest:
         player.wait()  # without an error
     return [wait for waits, _ in answers for wait in waits], " ".join(said for _, told in answers for said in told)
