@@ -104,8 +104,15 @@ optimizer = torch.optim.Adam(model.parameters())
 @torch.compile
 def loss_of(x):
     return model(x).pow(2).mean()
+@torch.jit.script
+def halved(x):
+    return x / 2
+drawn = torch.jit.trace(model, torch.zeros(1, 64, device="cuda"), strict=False)
+list(drawn.graph.nodes())  # as trackers draw a model
+torch.jit.save(torch.jit.script(nn.Sequential(drawn)), "model.pt")
+model = torch.jit.script(model)
 for _ in range(10):
-    loss_of(torch.randn(8, 64, device="cuda")).backward()
+    halved(loss_of(torch.randn(8, 64, device="cuda"))).backward()
     optimizer.step()
     optimizer.zero_grad()
 """,

@@ -1,4 +1,4 @@
-"""Keeps the compiler out of a trace: torch.compile becomes the identity, and torch._dynamo is not imported.
+"""Keeps compilers out of a trace: torch.compile and torch.jit become the identity, and torch._dynamo is not imported.
 
 Every dispatch mode and optimizer step imports it to say that it is not to be compiled, which takes 2 s and 50 MB. Who
 wants more of it than that, a library that looks for its classes, gets the real one after all.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -30,10 +31,30 @@ def begin(note: Callable[[str], None]) -> None:
 
     torch.compile = compile
     torch.nn.Module.compile = lambda self, *args, **kwargs: None  # type: ignore[method-assign]
+
+    # TorchScript neither compiles what a trace puts in place of torch's own functions, nor traces tensors without
+    # values. Trackers trace each model that they draw.
+    def as_written(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        note("torch.jit taken as eager")
+        return _answers_as_script(obj)
+
+    for name in ("script", "trace", "trace_module", "freeze", "optimize_for_inference"):
+        setattr(torch.jit, name, as_written)
+    torch.jit.save = lambda *args, **kwargs: None
     if _NAME not in sys.modules:
         sys.modules[_NAME] = torch._dynamo = _NoDynamo(_NAME)
         sys.modules[_SOURCE] = _NoSources(_SOURCE)
         sys.meta_path.insert(0, _RealParts())
+
+
+def _answers_as_script(obj: Any) -> Any:
+    """A module or function that has what is asked of a compiled one besides: a graph that is empty, and no file."""
+    answers = {"graph": torch._C.Graph(), "inlined_graph": torch._C.Graph(), "code": "", "save": lambda *a, **k: None}
+    for name, answer in answers.items():
+        if not isinstance(obj, type) and not hasattr(obj, name):
+            with suppress(AttributeError, TypeError):  # a bound method has no attributes of its own
+                setattr(obj, name, answer)
+    return obj
 
 
 class _NoDynamo(ModuleType):

@@ -77,13 +77,19 @@ def _pack(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _unique(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
-    books.notes["upper bound: unique"] += 1
     t = args[0]
     inverse, counts = (bool(args[at]) if len(args) > at else False for at in (2, 3))
+    if (known := books.known.of(t)) is not None:
+        values = torch.unique(known)
+        different = books.new(t, tuple(values.shape), t.dtype, "unique")
+        books.known.keep(different, values)
+    else:
+        books.notes["upper bound: unique"] += 1
+        different = books.new(t, (books.known.kinds_of(t),), t.dtype, "unique")
     return (
-        books.new(t, (t.numel(),), t.dtype, "unique"),
+        different,
         books.new(t, tuple(t.shape) if inverse else (0,), torch.int64, "unique"),
-        books.new(t, (t.numel() if counts else 0,), torch.int64, "unique"),
+        books.new(t, (different.numel() if counts else 0,), torch.int64, "unique"),
     )
 
 
@@ -115,12 +121,12 @@ def _example(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _bincount(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
-    """As long as the largest value, which nobody knows: no more than there are values is the usual use."""
-    least = kwargs.get("minlength", args[2] if len(args) > 2 else 0)
+    """As long as the largest value, which nobody knows: as long as is asked for, or as there are values."""
+    least = int(kwargs.get("minlength", args[2] if len(args) > 2 else 0))
     books.notes["value guessed for bincount()"] += 1
     weights = args[1] if len(args) > 1 else kwargs.get("weights")
     dtype = torch.int64 if weights is None else torch.float64 if weights.dtype == torch.float64 else torch.float32
-    return books.new(args[0], (max(int(least), args[0].numel()),), dtype, "bincount")
+    return books.new(args[0], (least or args[0].numel(),), dtype, "bincount")
 
 
 def _index(books: Books, func: Any, args: Any, kwargs: Any) -> Any:

@@ -3,10 +3,14 @@
 How many graphs a batch has, how long its longest sequence is, which rows a mask takes: shapes follow from these, and a
 guess would make the cell fail where it does not. Numbers with a fraction are left out: there are many, and no shape
 follows from them.
+
+Of some others it is known how many different values they can have: the classes of an `argmax`. That is kept through
+whatever gives each value one new one.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import torch
@@ -18,7 +22,11 @@ from ...cuda.stand_in.device import on_stand_in
 
 MOST = 1 << 20  # elements that are worth computing
 _NAME = "_gpufit_known"
+_KINDS = "_gpufit_kinds"  # how many different values there are at the most
 _HOST = torch.device("cpu")
+_CLASSES = {torch.ops.aten.argmax.default, torch.ops.aten.argmin.default}
+_TAKEN = torch.ops.aten.index.Tensor
+_AS_THEY_ARE = {torch.ops.aten._to_copy.default, torch.ops.aten.clone.default, _TAKEN}
 
 
 class KnownValues:
@@ -39,16 +47,36 @@ class KnownValues:
         if isinstance(t, FakeTensor) or t.is_floating_point() or t.is_complex() or t.numel() > MOST:
             return
         with no_dispatch():
-            self._keep(out, t.to(out.dtype, copy=True))
+            self.keep(out, t.to(out.dtype, copy=True))
+
+    def kinds_of(self, t: torch.Tensor) -> int:
+        """How many different values it can have."""
+        most: int = 2 if t.dtype == torch.bool else t.numel()
+        if t.untyped_storage()._cdata not in self._written:
+            most = t.__dict__.get(_KINDS, most)
+        return min(t.numel(), most)
 
     def follow(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """Compute what is known of a result."""
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if func._schema.is_mutable:
             self._written.update(t.untyped_storage()._cdata for t in tensors if on_stand_in(t))
-        elif tensors and on_stand_in(out) and out.numel() <= MOST and all(map(self._is_known, tensors)):
+            return
+        if isinstance(out, FakeTensor) and (kinds := self._kinds_after(func, args, tensors)) < out.numel():
+            out.__dict__[_KINDS] = kinds
+        if tensors and on_stand_in(out) and out.numel() <= MOST and all(map(self._is_known, tensors)):
             if torch.Tag.nondeterministic_seeded not in func.tags:
                 self._compute(func, args, kwargs, out)
+
+    def _kinds_after(self, func: Any, args: Any, tensors: list[torch.Tensor]) -> int | float:
+        first = tensors[0] if tensors else None
+        if not isinstance(first, FakeTensor) or (tensors[1:] and func is not _TAKEN):
+            return inf
+        if func in _CLASSES:
+            along = args[1] if len(args) > 1 else None
+            return inf if along is None else first.shape[along]
+        each = torch.Tag.pointwise in func.tags and torch.Tag.nondeterministic_seeded not in func.tags
+        return self.kinds_of(first) if each or func.is_view or func in _AS_THEY_ARE else inf
 
     def _is_known(self, t: torch.Tensor) -> bool:
         if isinstance(t, FakeTensor):
@@ -67,9 +95,9 @@ class KnownValues:
         except Exception:  # an operator that is not there on the CPU
             return
         if isinstance(found, torch.Tensor) and found.shape == out.shape and found.dtype == out.dtype:
-            self._keep(out, found)
+            self.keep(out, found)
 
-    def _keep(self, out: Any, value: torch.Tensor) -> None:
+    def keep(self, out: Any, value: torch.Tensor) -> None:
         if out._base is None:
             self._written.discard(out.untyped_storage()._cdata)  # another one's, that stood at this address
         out.__dict__[_NAME] = value

@@ -54,3 +54,26 @@ def test_what_is_written_to_on_the_device_is_known_no_more() -> None:
 
     assert (trace.status, trace.error) == ("completed", "")
     assert trace.notes["upper bound: mask"]
+
+
+METRIC = """
+import torch
+net = torch.nn.Linear(8, 10).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(2):
+    y = (torch.arange(256) % 10).cuda()
+    out = net(torch.randn(256, 8).cuda())
+    torch.nn.functional.cross_entropy(out, y).backward()
+    optimizer.step()
+    said = out.argmax(1)
+    for labels in (y, said, said.view(16, 16).flatten().to(torch.int32), said[y < 5]):
+        assert len(torch.unique(labels)) <= 10
+    counts = torch.bincount(y * 10 + said, minlength=100).reshape(10, 10)
+"""
+
+
+def test_there_are_no_more_labels_than_classes() -> None:
+    """As torchmetrics checks."""
+    trace = traced(METRIC)
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
