@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 
 class StepCounter:
-    """The most steps that any one optimizer has taken; with several (a GAN), they go side by side."""
+    """Rounds: one is over when an optimizer steps again that has stepped in it.
+
+    So those that take turns (a GAN's) count once, and those that come one after another (a fold's, a trial's) go on.
+    """
 
     def __init__(self, before: int = 0) -> None:
-        self._before = before  # those up to the checkpoint that this run goes on from
-        self._taken: dict[int, int] = {}
-
-    @property
-    def step(self) -> int:
-        return self._before + max(self._taken.values(), default=0)
+        self.step = before  # of the checkpoint that this run goes on from
+        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()  # in this round; a fold's is gone with the fold
 
     def start_at(self, step: int) -> None:
         """Go on counting from a checkpoint's."""
-        self._before = step
+        self.step = step
+        self._stepped.clear()
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -33,4 +34,7 @@ class StepCounter:
             handle.remove()
 
     def _count(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._taken[id(optimizer)] = self._taken.get(id(optimizer), 0) + 1
+        if optimizer in self._stepped or not self._stepped:
+            self.step += 1
+            self._stepped.clear()
+        self._stepped.add(optimizer)

@@ -245,6 +245,22 @@ VALIDITY = {
             print("stopped")
             break
     """,
+    "leaving, where what comes behind gives up": """
+        def factor(a):
+            factors, info = torch.linalg.cholesky_ex(a)
+            if not torch.any(info):
+                return factors
+            for jitter in range(3):
+                factors, info = torch.linalg.cholesky_ex(a + jitter)
+                if not torch.any(info): return factors
+            raise ValueError("not positive definite")
+        for tries in range(3):
+            if torch.isfinite(factor(x.T @ x)).all():
+                break
+        else:
+            raise ValueError("never finite")
+        loss = model(x).mean()
+    """,
 }
 
 

@@ -1,5 +1,8 @@
 """What a yes or no must be that nobody knows, so that the cell goes on: not into a `raise`, a `break` or a `return`.
 
+Where all that comes behind a `return` is a `raise`, the `return` is how it goes on; so is a `break` out of a loop whose
+`else` raises.
+
 Fake tensors have no values, and a guess of no takes every check for failed: `if not valid.all(): raise`. The line that
 asks is read from its source; where there is none, or where no branch gives up, the guess stays.
 """
@@ -47,20 +50,36 @@ def _wanted_at(code: CodeType, instruction: int) -> bool | Literal["returned"] |
             return "returned" if _is_asked(statement.value, place) is True else None
         if isinstance(statement, (ast.If, ast.Assert)) and _within(statement.test, place):
             straight = _is_asked(statement.test, place)
-            answer = _answer(statement)
+            answer = _answer(statement, tree)
             return None if straight is None or answer is None else answer is straight
     return None
 
 
-def _answer(statement: ast.If | ast.Assert) -> bool | None:
+def _answer(statement: ast.If | ast.Assert, tree: ast.Module) -> bool | None:
     """What the whole test must be."""
     if isinstance(statement, ast.Assert):
         return True
-    for gives_up in (_raises, _leaves):
-        bodies = gives_up(statement.body), gives_up(statement.orelse)
-        if bodies[0] != bodies[1]:
-            return bodies[1]
-    return None
+    raises = _raises(statement.body), _raises(statement.orelse)
+    if raises[0] != raises[1]:
+        return raises[1]
+    leaves = _leaves(statement.body), _leaves(statement.orelse)
+    if leaves[0] == leaves[1]:
+        return None
+    leaving = (statement.body if leaves[0] else statement.orelse)[-1]
+    return leaves[0] if _raises(_behind(leaving, tree)) else leaves[1]
+
+
+def _behind(leaving: ast.stmt, tree: ast.Module) -> list[ast.stmt]:
+    """What is reached at last where this statement is not: the function's end, or its loop's `else`."""
+    kinds = {ast.Return: (ast.FunctionDef, ast.AsyncFunctionDef), ast.Break: (ast.For, ast.AsyncFor, ast.While)}
+    place = _place_of(leaving)
+    around = [
+        node for node in ast.walk(tree) if isinstance(node, kinds.get(type(leaving), ())) and _within(node, place)
+    ]
+    if not around:
+        return []
+    inner = around[-1]  # the innermost: walked to last
+    return inner.orelse if isinstance(inner, (ast.For, ast.AsyncFor, ast.While)) else inner.body
 
 
 def _raises(body: list[ast.stmt]) -> bool:
@@ -110,7 +129,7 @@ def _place_of(node: ast.expr | ast.stmt) -> Place:
     return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
 
 
-def _within(node: ast.expr, place: Place) -> bool:
+def _within(node: ast.expr | ast.stmt, place: Place) -> bool:
     around = _place_of(node)
     return around[:2] <= place[:2] and place[2:] <= around[2:]
 
