@@ -1,6 +1,8 @@
-"""Bytes and durations as people write and read them."""
+"""Bytes, durations and figures as people write and read them; words/units.ts writes them alike."""
 
 from __future__ import annotations
+
+import math
 
 KiB, MiB, GiB, TiB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 _NO_SECONDS = 600  # from here on nobody counts them
@@ -24,3 +26,13 @@ def format_duration(seconds: float) -> str:
             rest = 0 if smaller == "s" and whole >= _NO_SECONDS else whole % size // smaller_size
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
     return f"{whole} s"
+
+
+def format_figure(value: float | None) -> str:
+    """Write a number of a loop: four digits, and no power of ten between 1e-4 and a million; None is not finite."""
+    if value is None or not math.isfinite(value):
+        return "not finite"
+    digits, power = f"{value:.3e}".split("e")
+    if value and not -5 < int(power) < 6:
+        return f"{float(digits):g}e{power}"
+    return f"{value:,.0f}" if int(power) > 3 else f"{float(f'{value:.4g}'):.15g}"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from jupyter_gpufit.errors import BadQuantity
 from jupyter_gpufit.quantities import parse_bytes
-from jupyter_gpufit.units import GiB, KiB, format_bytes, format_duration
+from jupyter_gpufit.units import GiB, KiB, format_bytes, format_duration, format_figure
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,10 @@ def test_a_written_amount_reads_back_within_its_last_digit(count: int) -> None:
 )
 def test_writes_durations_in_two_units(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+def test_a_figure_has_four_digits() -> None:
+    """As words/units.ts writes it."""
+    values = (0.0, -0.5, 0.123456, 2e-5, 1e-7, 12.5, 9999.6, 12345.6, 123456.0, 1234567.0, None, float("nan"))
+    said = ["0", "-0.5", "0.1235", "2e-05", "1e-07", "12.5", "10,000", "12,346", "123,456", "1.235e+06"]
+    assert list(map(format_figure, values)) == [*said, "not finite", "not finite"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from ..errors import CannotNow, NoSuchHold, NoSuchJob, NotYourJob
 from ..jobs.job import Job
@@ -15,6 +15,7 @@ from ..lab.ledger import LedgerLook, LedgerReader
 from ..settings import Settings
 from ..system.users import user_name
 from .ask import asked
+from .clean import clean
 from .deploy import resume_any
 from .possible import why_not
 from .release import release
@@ -52,6 +53,14 @@ async def ask(settings: Settings, claim: str) -> AsyncIterator[str]:
         raise CannotNow(found.request.name, "asked for", "It is yours: release it.")
     async for word in release(settings, claim, insist=False):
         yield word
+
+
+async def remove(settings: Settings, ids: Sequence[str]) -> AsyncIterator[str]:
+    """Remove these jobs of this user's, which have ended."""
+    for id in ids:
+        find_mine(settings, id)
+    *_, told = clean(settings, ids)
+    yield told
 
 
 def find_mine(settings: Settings, id: str) -> tuple[Job, JobPaths]:

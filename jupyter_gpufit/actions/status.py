@@ -43,6 +43,8 @@ class JobView:
     epoch: int
     step: int
     notebook: str
+    began: float | None = None  # seconds since 1970: its cell ran for the first time
+    ran: float = 0.0  # seconds for which its cell ran, on whatever device, until `since`
     kernel_id: str = ""  # of the kernel that started it; empty: none
     cell: str = ""  # the id of the notebook's cell that it is; empty: nobody told it
     followed: bool = True  # a kernel or a terminal shows its output, or may
@@ -275,6 +277,8 @@ def _job(job: Job, record: Record) -> JobView:
         epoch=record.epoch,
         step=record.step,
         notebook=job.notebook,
+        began=record.began,
+        ran=record.ran,
         kernel_id=job.kernel_id,
         cell=job.cell,
         followed=record.live.followed,
@@ -282,7 +286,7 @@ def _job(job: Job, record: Record) -> JobView:
         loss=record.live.loss,
         metrics=record.live.metrics,
         mfu=record.live.mfu,
-        memory=record.live.memory,
+        memory=_memory(record),
         checkpoint=record.checkpoint,
         kind=job.kind,
         calls=record.live.calls if record.state in GOING else None,
@@ -299,6 +303,12 @@ def _progress(record: Record) -> Progress:
     step = max(record.step, told.step)
     total = None if record.state in ENDED and told.total != step else told.total
     return replace(told, step=step, per_second=None, total=total, left=None)
+
+
+def _memory(record: Record) -> Memory | None:
+    """The peak is the whole job's; a process that has just begun takes nothing yet."""
+    told = record.live.memory or (Memory(used=0, peak=0) if record.peak else None)
+    return replace(told, peak=max(told.peak, record.peak)) if told else None
 
 
 def _pid(record: Record) -> int | None:

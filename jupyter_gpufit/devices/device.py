@@ -22,6 +22,7 @@ class Process:
     user: str
     bytes: int | None = None  # None: the driver does not say
     started: float | None = None  # seconds since 1970; with the pid it names one process for good
+    command: str = ""  # its beginning; empty: it cannot be read
 
 
 @dataclass(frozen=True, kw_only=True)

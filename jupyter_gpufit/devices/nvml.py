@@ -20,6 +20,7 @@ from .device import Device, Process
 
 T = TypeVar("T")
 
+LONGEST_COMMAND = 200  # characters
 UNKNOWN_USER = "unknown process"  # of a process outside our container, hidden from us, or just gone
 
 
@@ -309,22 +310,25 @@ def _process(pid: int, amount: int | None) -> Process:
 
     try:
         if (started := start_time_of(pid)) is not None:
-            user, since = _whose(pid, started)
-            return Process(pid, user, amount, since)
+            user, since, command = _whose(pid, started)
+            return Process(pid, user, amount, since, command)
     except (psutil.Error, OSError):
         pass
     return Process(pid, UNKNOWN_USER, amount)
 
 
 @lru_cache(maxsize=1024)  # asked once a second, and psutil takes twice as long as the look at its start
-def _whose(pid: int, started: int) -> tuple[str, float]:
-    """Whose process this is, and since when; its start tells it from others of the same number."""
+def _whose(pid: int, started: int) -> tuple[str, float, str]:
+    """Whose process this is, since when, and what it runs; its start tells it from others of the same number."""
     import psutil
 
     from ..system.users import user_name  # claims read devices
 
     process = psutil.Process(pid)
-    return user_name(process.uids().real), process.create_time()
+    command = ""
+    with suppress(psutil.Error, OSError):  # where users do not see each other's processes
+        command = " ".join(process.cmdline())[:LONGEST_COMMAND]
+    return user_name(process.uids().real), process.create_time(), command
 
 
 def _driver(nvml: Any) -> DriverFacts:

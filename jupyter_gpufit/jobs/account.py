@@ -19,7 +19,7 @@ from .journal import Journal
 from .live import Live
 from .paths import JobPaths
 from .record import LastCheckpoint, Record, write_record
-from .state import State
+from .state import GOING, State
 
 
 class JobAccount:
@@ -32,6 +32,7 @@ class JobAccount:
         self._step = step
         self._end: StateChange | None = None
         self._end_in_journal = self._end_in_record = False
+        alive = _last_written(paths)
         epoch = next_epoch(paths)  # before the journal keeps back what room there is
         self.journal = Journal(paths.journal, journal_limit)
         self.record = Record(
@@ -43,6 +44,10 @@ class JobAccount:
             step=before.step,
             checkpoint=before.checkpoint,
             kind=before.kind,
+            began=before.began,
+            ran=_ran(before, until=max(before.since, alive)),
+            peak=before.peak,
+            live=before.live.carried(),
         )
         if self.journal.short:
             self.journal.append([Note(self.journal.short)])
@@ -63,7 +68,8 @@ class JobAccount:
     def far(self, step: int, live: Live) -> None:
         """So far has it come."""
         if (step, live) != (self.record.step, self.record.live):
-            self._write(replace(self.record, step=step, live=live))
+            peak = max(self.record.peak, live.memory.peak if live.memory else 0)
+            self._write(replace(self.record, step=step, live=live, peak=peak))
         else:
             with suppress(OSError):
                 os.utime(self._paths.state)  # a resume asks when the training was alive for the last time
@@ -129,7 +135,18 @@ class JobAccount:
             os._exit(1)
 
     def _at(self, state: State, reason: str, device: str) -> Record:
-        return replace(self.record, state=state, since=time.time(), reason=reason, device=device, step=self._step())
+        now = time.time()
+        began = self.record.began or (now if state in GOING else None)
+        return replace(
+            self.record,
+            state=state,
+            since=now,
+            began=began,
+            ran=_ran(self.record, until=now),
+            reason=reason,
+            device=device,
+            step=self._step(),
+        )
 
     def _write(self, record: Record) -> None:
         self._check_epoch()
@@ -146,3 +163,16 @@ class JobAccount:
                 write_record(self._paths, self.record)
                 return True
         return False
+
+
+def _ran(record: Record, *, until: float) -> float:
+    """For how long its cell has run."""
+    return record.ran + (until - record.since if record.state in GOING else 0.0)
+
+
+def _last_written(paths: JobPaths) -> float:
+    """When the last worker was alive for the last time; it may have been killed, and said nothing."""
+    try:
+        return os.stat(paths.state).st_mtime
+    except OSError:
+        return 0.0

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 
-from .events import Event, Metrics, ProgressMark
+from .events import Event, Metrics, ProgressMark, StateChange
+from .state import BEFORE, GOING, State
 
 LATEST = 1000  # points kept as they are
 OLDER = 1000  # and at most so many of all before
+MOST_BREAKS = 100  # the latest
 MOST_NAMES = 64  # curves of one job: a loop may make new names as it goes
 
 Point = tuple[float, float | None]  # None: not a finite number, a hole in the curve
@@ -51,12 +53,25 @@ class Curve:
             self._stride *= 2
 
 
+@dataclass(frozen=True)
+class Break:
+    """The training stood still and had no device: a curve has a gap there, and not a bridge."""
+
+    step: float  # the last that counts before it
+    left: float  # seconds since 1970
+    back: float
+
+
 @dataclass
 class Curves:
     """All of one job: its loop's numbers over its steps, its memory over time."""
 
     metrics: dict[str, Curve] = field(default_factory=dict)
     memory: Curve = field(default_factory=Curve)
+    breaks: deque[Break] = field(default_factory=lambda: deque(maxlen=MOST_BREAKS))
+    _step: float = 0.0  # the latest
+    _seen: float | None = None  # when its cell was seen to run for the last time; None: not yet
+    _left: float | None = None  # since when it has not run; None: it runs
 
     @property
     def older(self) -> bool:
@@ -66,12 +81,46 @@ class Curves:
     def take(self, event: Event, when: float) -> None:
         """Take in an event of that time."""
         match event:
+            case StateChange(state):
+                self._turn(state, when)
+                return
+            case Metrics(step) | ProgressMark(step):
+                self._goes_on(float(step), when)
+        match event:
             case Metrics(step, values):
                 for name, value in values.items():
                     if name in self.metrics or len(self.metrics) < MOST_NAMES:
                         self.metrics.setdefault(name, Curve()).add(float(step), value)
             case ProgressMark(_, used):
                 self.memory.add(when, float(used))
+
+    def _turn(self, state: State, when: float) -> None:
+        if state not in GOING and self._seen is not None and self._left is None:
+            # Of a worker that was killed, the first word of the next one comes long after its end.
+            self._left = self._seen if state in BEFORE else when
+
+    def _goes_on(self, step: float, when: float) -> None:
+        if self._left is not None:
+            # It may have gone on from an earlier step: what lies behind that is drawn over.
+            self.breaks.append(Break(min(self._step, step - 1), self._left, when))
+            self._left = None
+        self._step, self._seen = step, when
+
+
+def runs(points: Iterable[Point], cuts: Iterable[float]) -> list[list[Point]]:
+    """The points in stretches that a line may join: none goes across a cut, or a hole."""
+    left = deque(sorted(cuts))
+    found: list[list[Point]] = [[]]
+    for point in points:
+        behind = False
+        while left and left[0] < point[0]:
+            left.popleft()
+            behind = True
+        if (behind or point[1] is None) and found[-1]:
+            found.append([])
+        if point[1] is not None:
+            found[-1].append(point)
+    return [stretch for stretch in found if stretch]
 
 
 MOST = 400  # points drawn: more than two to a pixel show nothing new

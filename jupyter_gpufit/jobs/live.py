@@ -72,6 +72,10 @@ class Live:
     followed: bool = True  # by a kernel or a terminal; false once it is known that nobody does
     calls: CallFigures | None = None  # of a deployed model
 
+    def carried(self) -> Live:
+        """What still holds for the next process of the job, which takes no memory yet."""
+        return Live(progress=self.progress, loss=self.loss, metrics=self.metrics)
+
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Live:
         """Read what `asdict` made of it; unknown keys are ignored."""

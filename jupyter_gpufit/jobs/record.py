@@ -55,6 +55,9 @@ class Record:
 
     state: State
     since: float  # seconds since 1970
+    began: float | None = None  # seconds since 1970: its cell ran for the first time
+    ran: float = 0.0  # seconds for which its cell ran, on whatever device, until `since`
+    peak: int = 0  # bytes: the most that any of its processes took; the latest one's own stands in `live`
     reason: str = ""
     device: str = ""
     epoch: int = 0

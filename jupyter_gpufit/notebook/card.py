@@ -27,8 +27,8 @@ from ..jobs.picked import MOST, pick, picked, shown
 from ..jobs.verbs import VERBS, WORDS, Verb
 from ..jobs.words import StatusLine
 from ..settings import Settings
-from ..units import format_bytes, format_duration
-from .pictures import figure, picture
+from ..units import format_bytes, format_duration, format_figure
+from .pictures import picture
 from .saved import publish_widget
 
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
@@ -127,8 +127,9 @@ class JobCard:
     def _metric(self, name: str) -> str:
         curve = self._curves.metrics[name]
         at, value = curve.latest[-1]
-        latest = figure(value)
-        return picture(self._points(curve), name, latest, words=f"{name}: {latest} at step {at:.0f}")
+        latest = format_figure(value)
+        cuts = [one.step for one in self._curves.breaks]
+        return picture(self._points(curve), name, latest, words=f"{name}: {latest} at step {at:,.0f}", cuts=cuts)
 
     def _memory(self, estimate: int | None) -> str:
         curve = self._curves.memory
@@ -137,9 +138,9 @@ class JobCard:
         used = format_bytes(curve.latest[-1][1] or 0.0) + (
             f" of {format_bytes(estimate)} estimated" if estimate else ""
         )
-        return picture(
-            self._points(curve), "memory", used, words=f"memory: {used}", line=estimate, written=format_bytes
-        )
+        cuts = [one.left for one in self._curves.breaks]
+        words = f"memory: {used}"
+        return picture(self._points(curve), "memory", used, words=words, line=estimate, cuts=cuts, written=format_bytes)
 
     def _points(self, curve: Curve) -> list[tuple[float, float | None]]:
         return curve.points(whole=not (self._latest.value and self._curves.older))

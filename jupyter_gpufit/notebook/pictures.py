@@ -6,14 +6,10 @@ import html
 import math
 from collections.abc import Callable, Sequence
 
-from ..jobs.curves import Point, thinned
+from ..jobs.curves import Point, runs, thinned
+from ..units import format_figure
 
 WIDTH, HEIGHT = 260, 56  # pixels
-
-
-def figure(value: float | None) -> str:
-    """A value as people read it: four digits."""
-    return "not finite" if value is None else f"{value:.4g}"
 
 
 def picture(
@@ -23,9 +19,13 @@ def picture(
     *,
     words: str,
     line: float | None = None,
-    written: Callable[[float], str] = figure,
+    cuts: Sequence[float] = (),
+    written: Callable[[float], str] = format_figure,
 ) -> str:
-    """A curve from its least value to its largest; `words` are for a screen reader, `line` is a mark across."""
+    """A curve from its least value to its largest; `words` are for a screen reader, `line` is a mark across.
+
+    No line is drawn over one of `cuts`: the training had left its device there.
+    """
     known = [(x, y) for x, y in thinned(points) if y is not None and math.isfinite(y)]
     said = f'<span style="opacity:.75">{html.escape(name)}</span> {html.escape(value)}'
     if len(known) < 2:
@@ -37,14 +37,14 @@ def picture(
         f'<figcaption style="{_TEXT};display:flex;gap:8px;white-space:nowrap"><span style="flex:1;overflow:hidden;'
         f'text-overflow:ellipsis">{said}</span><span style="opacity:.75">{span}</span></figcaption>'
         f'<svg role="img" aria-label="{html.escape(words)}" width="100%" height="{HEIGHT}"'
-        f' viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">{_drawn(known, line)}</svg></figure>'
+        f' viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">{_drawn(known, line, cuts)}</svg></figure>'
     )
 
 
 _TEXT = "font-size:85%;line-height:1.5"
 
 
-def _drawn(known: Sequence[tuple[float, float]], line: float | None) -> str:
+def _drawn(known: Sequence[tuple[float, float]], line: float | None, cuts: Sequence[float]) -> str:
     heights = [y for _, y in known] + ([line] if line is not None else [])
     left, right, low, high = known[0][0], known[-1][0], min(heights), max(heights)
 
@@ -54,11 +54,14 @@ def _drawn(known: Sequence[tuple[float, float]], line: float | None) -> str:
     def down(y: float) -> float:
         return 3 + (HEIGHT - 6) * (1 - ((y - low) / (high - low) if high > low else 0.5))
 
-    curve = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in known)
+    curves = [
+        " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y in stretch if y is not None) for stretch in runs(known, cuts)
+    ]
     mark = (
         f'<line x1="0" x2="{WIDTH}" y1="{down(line):.1f}" y2="{down(line):.1f}"'
         ' stroke="var(--jp-warn-color1, #d80)" stroke-dasharray="4 3"/>'
         if line is not None
         else ""
     )
-    return f'{mark}<polyline points="{curve}" fill="none" stroke="var(--jp-brand-color1, #1976d2)" stroke-width="1.5"/>'
+    look = 'fill="none" stroke="var(--jp-brand-color1, #1976d2)" stroke-width="1.5" stroke-linecap="round"'
+    return mark + "".join(f'<polyline points="{curve}" {look}/>' for curve in curves)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
 
-from ..actions.buttons import ask, on_job
+from ..actions.buttons import ask, on_job, remove
 from ..errors import GpufitError, TooManyActions, first_of
 from ..jobs.verbs import Verb
 from ..settings import Settings
@@ -23,9 +23,10 @@ from ..settings import Settings
 log = logging.getLogger(__name__)
 
 FIRST_WORD = 2.0  # seconds for which an answer waits for the verb to say what it will do, or why it cannot
+ENDED = "ended"  # stands for several jobs
 MOST = 32  # verbs under way at once
 
-Asked = Verb | Literal["ask"]
+Asked = Verb | Literal["ask", "remove"]
 Steps = Callable[[], AsyncIterator[str]]
 Tell = Callable[[str, str, str, bool], None]  # id, verb, text, whether it failed: what came after the answer
 
@@ -57,12 +58,16 @@ class Actions:
         """Ask another user to release their claim."""
         return await self._do(claim, "ask", lambda: ask(self._settings(), claim))
 
+    async def remove(self, ids: Sequence[str]) -> str:
+        """Remove jobs that have ended."""
+        return await self._do(ids[0] if len(ids) == 1 else ENDED, "remove", lambda: remove(self._settings(), ids))
+
     @property
     def under_way(self) -> dict[str, tuple[Verb, ...]]:
         """What each job was asked for that is not done yet; by its id."""
         found: dict[str, tuple[Verb, ...]] = {}
         for id, verb in self._deeds:
-            if verb != "ask":
+            if verb != "ask" and verb != "remove":
                 found[id] = (*found.get(id, ()), verb)
         return found
 

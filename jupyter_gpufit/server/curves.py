@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from ..jobs import journal
 from ..jobs.curves import Curve, Curves, Point, thinned
-from ..jobs.events import Metrics, ProgressMark
+from ..jobs.events import Metrics, ProgressMark, StateChange
 from ..jobs.paths import JobPaths
 from ..jobs.picked import picked, shown
 from . import wire
 
-DRAWN = frozenset({Metrics.kind, ProgressMark.kind})
+DRAWN = frozenset({Metrics.kind, ProgressMark.kind, StateChange.kind})
 MOST_JOBS = 16  # whose numbers are kept at once
 
 
@@ -57,6 +57,7 @@ class CurveReader:
                 names=tuple(curves),
                 curves=tuple(wire.WireCurve(name=name, points=_drawn(curves[name], whole)) for name in names),
                 memory=_drawn(known.curves.memory, whole),
+                breaks=tuple(known.curves.breaks),
                 older=known.curves.older,
             )
 

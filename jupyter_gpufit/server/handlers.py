@@ -26,6 +26,7 @@ from .journals import MOST_ENTRIES, read_stretch
 from .service import Service
 
 LARGEST_BODY = 4096  # bytes
+MANY_JOBS = 1 << 16  # bytes, of a body that names jobs
 
 
 class Unreadable(Exception):
@@ -74,7 +75,8 @@ class StatusHandler(Handler):
     async def get(self) -> None:
         async def find() -> wire.WireStatus:
             readings, under_way = self.service.readings, self.service.actions.under_way
-            return wire.status_of(await readings.latest(), readings.history, version(), under_way)
+            latest = await readings.latest()
+            return wire.status_of(latest, readings.history, version(), under_way, readings.idle)
 
         await self.answer(find)
 
@@ -102,6 +104,18 @@ class AskHandler(Handler):
     async def post(self, id: str) -> None:
         async def find() -> wire.WireSaid:
             return wire.WireSaid(said=await self.service.actions.ask(id))
+
+        await self.answer(find, 202)
+
+
+class RemoveHandler(Handler):
+    """POST jobs/remove."""
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        async def find() -> wire.WireSaid:
+            return wire.WireSaid(said=await self.service.actions.remove(_removed(self.request.body)))
 
         await self.answer(find, 202)
 
@@ -192,8 +206,16 @@ def _picks(sent: bytes) -> wire.PickBody:
     return wire.PickBody(names=tuple(names))
 
 
-def _json(sent: bytes) -> Any:
-    if len(sent) > LARGEST_BODY:
+def _removed(sent: bytes) -> tuple[str, ...]:
+    record = _json(sent, MANY_JOBS)
+    ids = record.get("jobs") if isinstance(record, dict) else None
+    if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
+        raise Unreadable('The body must be an object such as {"jobs": ["k3x9qa"]}.')
+    return tuple(ids)
+
+
+def _json(sent: bytes, most: int = LARGEST_BODY) -> Any:
+    if len(sent) > most:
         raise Unreadable("The body is too long.")
     try:
         return json.loads(sent)
@@ -206,6 +228,7 @@ def routes() -> list[tuple[str, type[Handler]]]:
     return [
         ("status", StatusHandler),
         (r"openapi\.json", DescriptionHandler),
+        (r"jobs/remove", RemoveHandler),
         (r"jobs/([^/]+)/journal", JournalHandler),
         (r"jobs/([^/]+)/curves", CurvesHandler),
         (r"jobs/([^/]+)/([^/]+)", ActionHandler),

@@ -28,6 +28,7 @@ SOON = 0.1  # seconds between two readings at the least, when something is known
 AT_LEAST = 10.0  # seconds after which a status is sent although nothing has changed
 PATIENCE = 5.0  # seconds a client waits for a reading
 SAMPLES = 60  # of a device, kept while somebody looks
+UNSEEN = 60.0  # seconds between two looks from which on nothing is said of what a device did between them
 
 
 class Readings:
@@ -41,6 +42,8 @@ class Readings:
         self._began = self._ended = 0.0  # time.monotonic() when it began and ended
         self._expired = float("-inf")  # what began before says nothing of now
         self._history: dict[str, deque[wire.Sample]] = {}
+        self._idle: dict[str, float] = {}
+        self._looked = float("-inf")  # the time of the last look
 
     async def latest(self, fresh: float | None = None) -> Status:
         """A reading that is fresh enough, or else the reason why there is none."""
@@ -66,6 +69,11 @@ class Readings:
         """What the devices did in the last readings, by UUID."""
         return self._history
 
+    @property
+    def idle(self) -> Mapping[str, float]:
+        """Since when a device computed nothing at every look, although somebody held it; by UUID."""
+        return self._idle
+
     async def _read_in_thread(self) -> Status:
         self._began = time.monotonic()
         try:
@@ -87,6 +95,14 @@ class Readings:
             # A slot has no driver that would tell what is used: what is claimed counts.
             used = device.total - room.free if device.kind == "slot" else device.used
             self._history[uuid].append((round(status.time, 1), device.utilisation, used))
+        before = self._idle if status.time - self._looked < UNSEEN else {}
+        held = {label for claim in status.claims for label in claim.devices}
+        self._idle = {
+            uuid: before.get(uuid, status.time)
+            for uuid, device in there.items()
+            if device.utilisation == 0 and (device.label in held or device.processes)
+        }
+        self._looked = status.time
 
 
 def _nothing(problem: str) -> Status:
@@ -146,7 +162,8 @@ class ReadingWatch:
             # Before the reading: what ends meanwhile must not look as if it had never been asked for.
             under_way = self._under_way()
             reading = await self._readings.latest(fresh=SOON)
-            status = wire.status_of(reading, self._readings.history, version(), under_way)
+            readings = self._readings
+            status = wire.status_of(reading, readings.history, version(), under_way, readings.idle)
             message = self._news(status)
             for looker in list(self._lookers):
                 looker.take(status, message)
@@ -171,4 +188,4 @@ def _content(status: wire.WireStatus) -> tuple[object, ...]:
     return devices, status.jobs, status.claims, status.queue, status.remarks, status.problem
 
 
-_TOLD = ("label", "free", "processes", "utilisation", "temperature", "power", "problem", "parts", "room")
+_TOLD = ("label", "free", "processes", "utilisation", "temperature", "power", "problem", "parts", "room", "idle_since")

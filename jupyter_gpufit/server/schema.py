@@ -38,7 +38,16 @@ _NAMES: Mapping[type, str] = {
 }
 MESSAGES = (wire.StatusMessage, wire.EntriesMessage, wire.SaidMessage, wire.ProblemMessage)
 _TOP = (
-    *(wire.WireStatus, wire.WireJournal, wire.WireCurves, wire.PickBody, wire.ActionBody, wire.WireSaid, wire.Refused),
+    *(
+        wire.WireStatus,
+        wire.WireJournal,
+        wire.WireCurves,
+        wire.PickBody,
+        wire.RemoveBody,
+        wire.ActionBody,
+        wire.WireSaid,
+        wire.Refused,
+    ),
     *MESSAGES,
     *(wire.FollowFrom, Can, Target),
 )
@@ -140,6 +149,13 @@ def _paths() -> dict[str, Any]:
                 parameters=[id, span],
                 requestBody=picks,
             ),
+        },
+        "/jobs/remove": {
+            "post": _route(
+                "Remove this user's jobs that have ended, with all their files.",
+                *(202, wire.WireSaid, 404, 409, 422),
+                requestBody={"required": True, "content": _content(wire.RemoveBody)},
+            )
         },
         "/jobs/{id}/{action}": {
             "post": _route(

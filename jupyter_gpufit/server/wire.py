@@ -7,7 +7,7 @@ it, and with a job what can be done with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from ..actions.possible import Can, possible
 from ..actions.status import ClaimView, JobView, RoomView, TicketView
 from ..actions.status import Status as Reading
 from ..devices.device import Device as BareDevice
+from ..jobs.curves import Break
 from ..jobs.events import Entry as JournalEntry
 from ..jobs.verbs import Verb
 
@@ -30,6 +31,7 @@ class Part:
     user: str = ""
     job: str = ""  # the job's id
     bytes: int
+    used: int | None = None  # bytes of a claim that its processes have; None: nobody tells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,7 @@ class WireDevice(BareDevice):
     room: RoomView
     parts: tuple[Part, ...]
     history: tuple[Sample, ...]  # while somebody looked, oldest first
+    idle_since: float | None  # seconds since 1970: somebody holds it, and at every look since then it computed nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,7 @@ class WireCurves:
     names: tuple[str, ...]  # of all that there are
     curves: tuple[WireCurve, ...]  # of those that its user wants drawn
     memory: tuple[tuple[float, float | None], ...]  # seconds since 1970, bytes on the device
+    breaks: tuple[Break, ...]  # where no line goes
     older: bool  # the whole run has more than its latest thousand points
 
 
@@ -111,6 +115,13 @@ class ActionBody:
     """The body of an action; may be left out."""
 
     to: str = ""  # of a move: the device's label; empty: the best other one
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveBody:
+    """Which jobs that have ended are to be removed, with all their files."""
+
+    jobs: tuple[str, ...]  # their ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +188,7 @@ def status_of(
     history: Mapping[str, Sequence[Sample]],
     version: str,
     under_way: UnderWay = MappingProxyType({}),
+    idle: Mapping[str, float] = MappingProxyType({}),
 ) -> WireStatus:
     """Put together what was read, for somebody who looks at a panel."""
     nothing = RoomView(free=0, foreign=0, held_for="")
@@ -187,8 +199,9 @@ def status_of(
             WireDevice(
                 **vars(device),
                 room=room,
-                parts=parts_of(device, room, reading.claims),
+                parts=parts_of(device, room, reading.claims, reading.jobs),
                 history=tuple(history.get(device.uuid, ())),
+                idle_since=idle.get(device.uuid),
             )
             for device, room in zip(reading.devices, rooms, strict=True)
         ),
@@ -204,14 +217,17 @@ def status_of(
     )
 
 
-def parts_of(device: BareDevice, room: RoomView, claims: Iterable[ClaimView]) -> tuple[Part, ...]:
+def parts_of(
+    device: BareDevice, room: RoomView, claims: Sequence[ClaimView], jobs: Iterable[JobView] = ()
+) -> tuple[Part, ...]:
     """The device's memory in parts, claims first; together they are its total, whatever somebody's claim says."""
     if device.problem:
         return ()
+    held = [claim for claim in claims if device.label in claim.devices]
+    uses = _uses(device, room, held, {job.id: job for job in jobs})
     wanted = [
-        Part(kind="mine" if claim.mine else "claim", user=claim.user, job=claim.job, bytes=claim.bytes)
-        for claim in claims
-        if device.label in claim.devices
+        Part(kind="mine" if claim.mine else "claim", user=claim.user, job=claim.job, bytes=claim.bytes, used=used)
+        for claim, used in zip(held, uses, strict=True)
     ]
     known = {process.user: 0 for process in room.strangers}
     for process in room.strangers:
@@ -223,9 +239,35 @@ def parts_of(device: BareDevice, room: RoomView, claims: Iterable[ClaimView]) ->
     left, parts = device.total, []
     for part in wanted:
         if (count := min(part.bytes, left)) > 0:
-            parts.append(Part(kind=part.kind, user=part.user, job=part.job, bytes=count))
+            used = None if part.used is None else min(part.used, count)
+            parts.append(replace(part, bytes=count, used=used))
             left -= count
     return (*parts, Part(kind="free", bytes=left))
+
+
+def _uses(
+    device: BareDevice, room: RoomView, claims: Sequence[ClaimView], jobs: Mapping[str, JobView]
+) -> list[int | None]:
+    """How much of each claim its processes have: what a job of ours says, else what the driver says of its user.
+
+    The driver tells users apart and not their claims: the first ones of a user are filled first.
+    """
+    strangers = {process.pid for process in room.strangers}
+    left: dict[str, int] = {}
+    for process in device.processes:
+        if process.pid not in strangers and process.bytes is not None:
+            left[process.user] = left.get(process.user, 0) + process.bytes
+    found: list[int | None] = []
+    for claim in claims:
+        job = jobs.get(claim.job)
+        if claim.mine and job is not None and job.memory is not None:
+            used: int | None = job.memory.used
+        else:
+            used = min(left[claim.user], claim.bytes) if claim.user in left else None
+        if used is not None and claim.user in left:
+            left[claim.user] = max(0, left[claim.user] - used)
+        found.append(used)
+    return found
 
 
 def entry_of(entry: JournalEntry) -> WireEntry:

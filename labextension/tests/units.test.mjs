@@ -16,8 +16,23 @@ test('durations have two units at most, and no seconds from ten minutes on', () 
 
 test('counts, figures and paces read as people say them', () => {
   assert.equal(units.stepWords(12345), 'step 12,345');
-  assert.deepEqual([null, 0.123456, 1e-7].map(units.formatFigure), ['not finite', '0.1235', '1e-7']);
+  assert.deepEqual([null, 0.123456, 1e-7].map(units.formatFigure), ['not finite', '0.1235', '1e-07']);
   assert.deepEqual([2.06, 0.3125].map(units.formatPace), ['2.1 steps/s', '3.2 s a step']);
   assert.deepEqual([1, 2, 3, 4, 11, 22, 113].map(units.ordinal), ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']);
   assert.deepEqual(['1', 'cpu:0'].map(units.deviceWords), ['GPU 1', 'cpu:0']);
 });
+
+test('a figure has four digits, as units.py writes it', () => {
+  const said = [0, -0.5, 0.123456, 2e-5, 1e-7, 12.5, 9999.6, 12345.6, 123456, 1234567].map(units.formatFigure);
+  assert.deepEqual(said, FIGURES);
+});
+
+test('a moment is told from others of the same name', () => {
+  const at = (...parts) => new Date(...parts).getTime() / 1000;
+  const now = at(2026, 10, 22, 15, 0);
+  assert.equal(units.formatMoment(at(2026, 10, 22, 9, 5), now), '09:05');
+  assert.equal(units.formatMoment(at(2026, 10, 21, 14, 2), now), 'Nov 21, 14:02');
+  assert.equal(units.formatMoment(at(2025, 10, 21, 14, 2), now), 'Nov 21 2025, 14:02');
+});
+
+const FIGURES = ['0', '-0.5', '0.1235', '2e-05', '1e-07', '12.5', '10,000', '12,346', '123,456', '1.235e+06'];

@@ -23,6 +23,7 @@ class Drawn:
     shown: list[str] = field(default_factory=lambda: ["loss"])
     names: list[str] = field(default_factory=lambda: ["loss", "accuracy", "lr"])
     older: bool = False
+    breaks: list[dict[str, float]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)  # for which job
     spans: list[str] = field(default_factory=list)
     refusal: str = ""
@@ -50,7 +51,7 @@ class Drawn:
         places = range(POINTS)
         curves = [{"name": name, "points": [[16 * at, _value(name, at)] for at in places]} for name in self.shown]
         memory = [[NOW - 7440 + 37 * at, (30.4 + 1.6 * (_wave(at / 9) - _wave(LAST / 9))) * GIB] for at in places]
-        return {"names": self.names, "curves": curves, "memory": memory, "older": self.older}
+        return {"names": self.names, "curves": curves, "memory": memory, "breaks": self.breaks, "older": self.older}
 
 
 def _value(name: str, at: int) -> float:

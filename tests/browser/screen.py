@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from playwright.sync_api import Locator, Page
@@ -25,6 +26,11 @@ def tab(page: Page) -> Locator:
 
 def section(page: Page, title: str) -> Locator:
     return panel_of(page).get_by_role("region", name=title)
+
+
+def fold(page: Page, title: str) -> Locator:
+    """What folds a section, and unfolds it; how many are in it belongs to its name."""
+    return panel_of(page).get_by_role("button", name=re.compile(rf"^{title}( \d+)?$"))
 
 
 def job_card(page: Page, name: str) -> Locator:

@@ -37,12 +37,18 @@ def a_gpu(index: int, **said: Any) -> dict[str, Any]:
         "room": ROOM,
         "parts": [a_part("reserve", 8), a_part("free", 72)],
         "history": [],
+        "idle_since": None,
     }
     return gpu | said
 
 
-def a_part(kind: str, size: float, user: str = "") -> dict[str, Any]:
-    return {"kind": kind, "user": user, "job": "", "bytes": int(size * GIB)}
+def a_part(kind: str, size: float, user: str = "", used: float | None = None) -> dict[str, Any]:
+    amount = None if used is None else int(used * GIB)
+    return {"kind": kind, "user": user, "job": "", "bytes": int(size * GIB), "used": amount}
+
+
+def a_process(pid: int, user: str, size: float, command: str = "") -> dict[str, Any]:
+    return {"pid": pid, "user": user, "bytes": int(size * GIB), "started": NOW - 9000, "command": command}
 
 
 def a_claim(user: str, name: str, *devices: str, **said: Any) -> dict[str, Any]:
@@ -68,6 +74,8 @@ def a_job(name: str, **said: Any) -> dict[str, Any]:
     """A running job, but for what is said of it."""
     job = {"id": f"id-of-{name}", "name": name, "state": "running", "reason": "", "since": NOW, "created": NOW}
     job |= {
+        "began": NOW,
+        "ran": 0.0,
         "device": "",
         "epoch": 1,
         "step": 0,
@@ -212,5 +220,6 @@ class Stage:
 
 def _posts(url: str) -> bool:
     return any(
-        urlsplit(url).path.endswith(f"/{verb}") for verb in ("checkpoint", "release", "move", "resume", "stop", "ask")
+        urlsplit(url).path.endswith(f"/{verb}")
+        for verb in ("checkpoint", "release", "move", "resume", "stop", "ask", "remove")
     )

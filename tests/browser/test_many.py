@@ -19,7 +19,7 @@ from jupyter_gpufit.system.files import write_whole
 from tests.fake_nvml import FakeNvml, Gpu
 
 from .conftest import HANGS, SIZE, Lab, keep_picture, running_lab
-from .screen import job_card, open_panel, panel_of
+from .screen import fold, job_card, open_panel, panel_of
 
 pytest_plugins = ["tests.fake_nvml.fixtures"]
 
@@ -86,6 +86,7 @@ def opened(browser: Browser, full_lab: Lab) -> Iterator[Page]:
     page = browser.new_page(viewport=SIZE)
     page.set_default_timeout(HANGS)
     open_panel(page, full_lab)
+    fold(page, "Ended").click()
     yield page
     page.close()
 
@@ -104,8 +105,8 @@ WATCH = """panel => {
   new PerformanceObserver(list => gpufit.tasks.push(...list.getEntries().map(task => task.duration)))
     .observe({ type: 'longtask' });
   new MutationObserver(changes => changes.forEach(({ target }) => {
-    const card = (target.closest ? target : target.parentElement)?.closest('.jp-gpufit-card');
-    gpufit.cards.add(card?.dataset.job ?? card?.querySelector('.jp-gpufit-label')?.textContent);
+    const card = (target.closest ? target : target.parentElement)?.closest('[data-job], [data-device]');
+    gpufit.cards.add(card?.dataset.job ?? card?.dataset.device);
   })).observe(panel, { subtree: true, childList: true, attributes: true, characterData: true });
 }"""
 
@@ -121,8 +122,8 @@ def test_what_changes_is_drawn_and_nothing_else(full: Page, gpus: FakeNvml, jobs
     expect(panel).to_contain_text(f"{READINGS} %")
 
     drawn = set(full.evaluate("[...gpufit.cards]"))
-    assert {"GPU 3", f"many{JOBS - 1}"} <= drawn
-    # Every device has one more sample of its history, and time passes; but what has ended stays as it is.
+    assert {"3", f"many{JOBS - 1}"} <= drawn
+    # Time passes; but what has ended stays as it is.
     assert not drawn & {f"many{i:02}" for i in range(JOBS - RUNNING)}
     tasks = full.evaluate("gpufit.tasks")
     assert sum(tasks) < READINGS * 200, tasks  # ms; a calm machine has none

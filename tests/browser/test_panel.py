@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from playwright.sync_api import Page, expect
 
-from .conftest import TOKEN, Lab
-from .screen import job_card, open_panel, panel_of, section, tab
-from .stage import GIB, NOW, ROOM, Stage, a_claim, a_gpu, a_job, a_part, a_progress, a_ticket
+from .conftest import SIZE, TOKEN, Lab
+from .screen import button, fold, job_card, open_panel, panel_of, section, tab
+from .stage import CAN, GIB, NOW, ROOM, Stage, a_claim, a_gpu, a_job, a_part, a_process, a_progress, a_ticket
 from .worlds import a_lab
 
 
@@ -18,6 +21,10 @@ def test_shows_both_slots(page: Page, lab: Lab) -> None:
         expect(meter).to_have_attribute("aria-valuemax", str(2 * GIB))
 
 
+def unfold(stage: Stage, device: str) -> None:
+    button(stage.page, f"Details of {device}").press("Enter")
+
+
 def test_says_that_there_is_nothing(stage: Stage) -> None:
     panel = panel_of(stage.page)
 
@@ -27,9 +34,15 @@ def test_says_that_there_is_nothing(stage: Stage) -> None:
 
 
 def test_shows_what_a_gpu_tells(stage: Stage) -> None:
-    parts = [a_part("mine", 10, "me"), a_part("claim", 20, "ada"), a_part("foreign", 5, "bob"), a_part("reserve", 8)]
+    parts = [
+        a_part("mine", 10, "me"),
+        a_part("claim", 20, "ada", 15),
+        a_part("foreign", 5, "bob"),
+        a_part("reserve", 8),
+    ]
     history = [[NOW - 2, 90, 0], [NOW - 1, 37, 0]]
-    busy = a_gpu(0, utilisation=37, temperature=61, parts=[*parts, a_part("free", 37)], history=history)
+    room = ROOM | {"strangers": [a_process(4242, "bob", 5, "python serve.py --port 80")]}
+    busy = a_gpu(0, utilisation=37, temperature=61, parts=[*parts, a_part("free", 37)], history=history, room=room)
     lost = a_gpu(1, free=0, utilisation=None, temperature=None, problem="GPU is lost: it has fallen off the bus.")
     claims = [a_claim("ada", "gnn", "0", bytes=20 * GIB, label="/home/ada/graphs/molecules.ipynb")]
     stage.show(devices=[busy, lost | {"parts": []}], claims=claims)
@@ -38,9 +51,12 @@ def test_shows_what_a_gpu_tells(stage: Stage) -> None:
 
     meter = panel.get_by_role("meter", name="Memory of GPU 0")
     expect(meter).to_have_attribute("aria-valuenow", str(43 * GIB))
-    words = "mine 10.0 GiB, ada 20.0 GiB, bob outside the lab 5.0 GiB, kept back 8.0 GiB, free 37.0 GiB"
+    words = "mine 10.0 GiB, ada 20.0 GiB (uses 15.0 GiB), bob outside the lab 5.0 GiB, kept back 8.0 GiB, free 37.0 GiB"
     expect(meter).to_have_attribute("aria-valuetext", words)
-    for text in ("37 %", "61 °C", "37.0 GiB free", "ada gnn", "molecules.ipynb, for 2 h 4 min", "bob, outside the lab"):
+    expect(panel).to_contain_text("37.0 GiB free37 %")
+    expect(panel).not_to_contain_text("61 °C")
+    unfold(stage, "GPU 0")
+    for text in ("61 °C", "ada gnn", "molecules.ipynb, for 2 h 4 min", "bob, outside the lab", "pid 4242 python serve"):
         expect(panel).to_contain_text(text)
     expect(panel.get_by_role("img", name="Busy at most 90 % in the last minute")).to_be_visible()
     expect(panel).to_contain_text("it has fallen off the bus")
@@ -61,6 +77,7 @@ def test_of_a_remark_the_rest_is_told_when_it_is_asked_for(stage: Stage) -> None
 
 def test_shows_for_whom_a_device_is_kept(stage: Stage) -> None:
     stage.show(devices=[a_gpu(0, room=ROOM | {"held_for": "ada's sweep"})])
+    unfold(stage, "GPU 0")
 
     expect(panel_of(stage.page)).to_contain_text("What is free is kept for ada's sweep.")
 
@@ -82,6 +99,8 @@ def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
         "digits",
         device="1",
         since=NOW - 185,
+        began=NOW - 7440,
+        ran=3600.0 - 185,
         notebook="/home/me/work/digits.ipynb",
         progress=a_progress(1200, per_second=2.1, total=5000, left=1809.0),
         loss={"name": "nll", "value": 0.43118},
@@ -94,7 +113,7 @@ def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
     card = job_card(stage.page, "digits")
     for text in ("running on GPU 1", "digits.ipynb", "step 1,200 of 5,000, 2.1 steps/s", "30 min left"):
         expect(card).to_contain_text(text)
-    for text in ("nll0.4312", "MFU41 %", "memory30.0 of 36.0 GiB", "savedstep 1,000"):
+    for text in ("nll0.4312", "MFU41 %", "memory30.0 of 36.0 GiB", "peak31.0 GiB", "ran1 h", "savedstep 1,000"):
         expect(card.locator("dl")).to_contain_text(text)
     expect(card.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
     expect(card).not_to_contain_text("not exact")
@@ -116,17 +135,40 @@ def test_a_job_that_tells_nothing_yet_has_its_places(stage: Stage) -> None:
     assert card.bounding_box() == before, "it jumped"
 
 
-def test_shows_what_goes_on_before_what_has_ended(stage: Stage) -> None:
-    going = a_job("digits", device="cpu:0")
-    waiting = a_job("letters", state="queued", reason="Both slots are held by ada.", since=NOW - 4)
-    ended = a_job("words", state="failed", reason="ValueError: no words", since=NOW - 7440)
-    stage.show(jobs=[going, waiting, ended])
+def test_with_many_devices_what_i_run_is_on_the_first_screen(stage: Stage) -> None:
+    going = a_job("digits", device="3", progress=a_progress(7, total=10), notebook="/a/digits.ipynb")
+    waiting = a_job("letters", state="queued", reason="All are held by ada.", since=NOW - 4, began=None)
+    old: dict[str, Any] = {"state": "done", "can": CAN | {"resume": "It is done."}}
+    ended = [a_job("words", id=f"w{i}", began=NOW - 3600 * i, ran=600.0, created=NOW - 9e5, **old) for i in (2, 1)]
+    ended[0] |= {"notebook": "/a/first.ipynb"}
+    gpus = [a_gpu(i) for i in range(16)]
+    gpus[3] |= {"utilisation": 0, "idle_since": NOW - 1260}
+    stage.show(jobs=[*ended, going, waiting], devices=gpus, claims=[a_claim("ada", "gnn", "3", bytes=64 * GIB)])
+    stage.page.set_viewport_size({"width": 1366, "height": 657})  # a laptop's, without the browser's own bars
+    panel = panel_of(stage.page)
 
+    titles = panel.get_by_role("heading", level=3)
+    expect(titles).to_have_text([re.compile(f"^{title}") for title in ("My jobs", "Queue", "Devices", "Ended")])
     items = stage.page.locator(".jp-gpufit-job")
-    expect(items).to_have_count(3)
-    expect(items.nth(0)).to_contain_text("Both slots are held by ada.")
-    expect(items.nth(1)).to_contain_text("running on cpu:0")
-    expect(items.nth(2)).to_contain_text("2 h 4 min ago")
+    expect(items).to_have_count(2)
+    expect(items.nth(0)).to_contain_text("running on GPU 3")
+    expect(button(stage.page, "Stop digits")).to_be_in_viewport(ratio=1)
+    lines = stage.page.locator(".jp-gpufit-device")
+    heights = {round(box["height"]) for line in lines.all() if (box := line.bounding_box())}
+    assert len(heights) <= 2 and max(heights) <= 28
+    expect(lines.nth(3)).to_contain_text("0 % for 21 min")
+    unfold(stage, "GPU 3")
+    expect(lines.nth(3)).to_contain_text("64.0 GiB, 0 % for 21 min")
+
+    fold(stage.page, "Ended").press("Enter")
+    expect(items).to_have_count(4)
+    expect(items.nth(3)).to_contain_text("first.ipynb")
+    expect(items.nth(2)).to_contain_text(", ran 10 min")
+    button(stage.page, "Remove all jobs that have ended").click()
+    stage.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(section(stage.page, "Ended")).to_contain_text("heard")
+    assert stage.asked == [("jobs/remove", {"jobs": ["w2", "w1"]})]
+    stage.page.set_viewport_size(SIZE)
 
 
 def test_a_job_that_waits_says_what_the_queue_says_now(stage: Stage) -> None:
@@ -166,7 +208,14 @@ def test_shows_what_others_wrote_as_text(stage: Stage) -> None:
     job = a_job(bold, id="x", reason=bold, notebook=bold, loss={"name": bold, "value": 1.0})
     foreign = a_part("foreign", 1, bold)
     stage.show(
-        devices=[a_gpu(0, name=bold, parts=[foreign], room=ROOM | {"held_for": bold})],
+        devices=[
+            a_gpu(
+                0,
+                name=bold,
+                parts=[foreign],
+                room=ROOM | {"held_for": bold, "strangers": [a_process(1, bold, 1, bold)]},
+            )
+        ],
         claims=[claim],
         queue=[ticket],
         jobs=[job],
@@ -175,6 +224,7 @@ def test_shows_what_others_wrote_as_text(stage: Stage) -> None:
     )
 
     panel = panel_of(stage.page)
+    unfold(stage, "GPU 0")
 
     expect(panel.get_by_text(bold, exact=True).first).to_be_visible()
     expect(panel.locator("img, [onmouseover]")).to_have_count(0)
@@ -205,6 +255,8 @@ def test_hides_others_when_the_reader_wants_it(page: Page, lab: Lab) -> None:
     page.request.put(address, data={"raw": '{"others": "none"}'})
     try:
         panel = open_panel(page, lab)
+        for device in panel.locator(".jp-gpufit-row").all():
+            device.click()
         expect(panel).to_contain_text("user 1 a job")
         for secret in ("ada", "bob", "carol", "vit-large", "pretrain", "sweep"):
             expect(panel).not_to_contain_text(secret)
@@ -228,6 +280,7 @@ def test_works_without_the_websocket_and_rests_while_hidden(page: Page, lab: Lab
     stage.show(jobs=[a_job("digits", state="done")])
     stage.open(socket=False)
     panel = open_panel(page, lab)
+    fold(page, "Ended").click()
     expect(job_card(page, "digits")).to_contain_text("done")
 
     stage.show(jobs=[a_job("digits", state="lost")])

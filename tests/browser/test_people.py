@@ -82,6 +82,9 @@ def his_job(page: Page, lab: Lab) -> Iterator[str]:
 def test_each_sees_the_others_claim_and_can_only_ask(
     page: Page, lab: Lab, her_page: Page, her_lab: Lab, her_claim: None, his_job: str
 ) -> None:
+    for one in (her_page, page):
+        for device in one.locator(".jp-gpufit-row").all():
+            device.click()
     expect(section(her_page, "Devices")).to_contain_text(f"root {HIS}")
     expect(section(page, "Devices")).to_contain_text(f"uid {ADA} hers")
     expect(her_page.locator(".jp-gpufit-job")).to_have_count(0)

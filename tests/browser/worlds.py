@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .stage import CAN, GIB, NOW, ROOM, a_claim, a_gpu, a_job, a_part, a_progress, a_ticket
+from .stage import CAN, GIB, NOW, ROOM, a_claim, a_gpu, a_job, a_part, a_process, a_progress, a_ticket
 
 
 def a_lab(home: str = "/home/lin") -> dict[str, Any]:
@@ -15,28 +15,33 @@ def a_lab(home: str = "/home/lin") -> dict[str, Any]:
 
 def _devices() -> list[dict[str, Any]]:
     kept = a_part("reserve", 8)
+    carol = a_process(48213, "carol", 23, "python serve.py --model llama-8b --port 8000")
     return [
         a_gpu(
             0,
             utilisation=97,
             temperature=71,
-            parts=[a_part("claim", 72, "ada"), kept, a_part("free", 0)],
+            power=412.3,
+            parts=[a_part("claim", 72, "ada", 61), kept, a_part("free", 0)],
             history=_history(94, 4),
         ),
         a_gpu(
             1,
             utilisation=88,
             temperature=64,
-            parts=[a_part("mine", 36, "lin"), a_part("claim", 14, "bob"), kept, a_part("free", 22)],
+            power=388.0,
+            parts=[a_part("mine", 36, "lin", 30.4), a_part("claim", 14, "bob", 9), kept, a_part("free", 22)],
             history=_history(80, 15),
         ),
         a_gpu(
             2,
-            utilisation=41,
-            temperature=55,
+            utilisation=0,
+            temperature=39,
+            power=71.5,
+            idle_since=NOW - 1260,
             parts=[a_part("foreign", 23, "carol"), kept, a_part("free", 49)],
-            room=ROOM | {"held_for": "ada's llama-sweep"},
-            history=_history(45, 35),
+            room=ROOM | {"held_for": "ada's llama-sweep", "strangers": [carol]},
+            history=_history(0, 0),
         ),
         a_gpu(3, temperature=34, history=_history(2, 2)),
     ]
@@ -88,11 +93,17 @@ def _jobs(home: str) -> list[dict[str, Any]]:
         {"device": "3", "ok": True, "reason": "72.0 GiB free"},
     ]
     return [
-        a_job("words", state="done", since=NOW - 86_000, notebook=f"{home}/words.ipynb", can=ended | {"resume": ""}),
+        a_job(
+            "words",
+            state="done",
+            **_over(86_000, 5400, 12_000),
+            notebook=f"{home}/words.ipynb",
+            can=ended | {"resume": ""},
+        ),
         a_job(
             "bert-large",
             state="failed",
-            since=NOW - 9400,
+            **_over(9400, 2500, 940),
             notebook=f"{home}/finetune.ipynb",
             reason="OutOfMemoryError: it tried to take 1.2 GiB more than its claim of 24.0 GiB",
             checkpoint={"step": 900, "time": NOW - 9600, "bytes": 3 * GIB, "exact": True},
@@ -101,7 +112,9 @@ def _jobs(home: str) -> list[dict[str, Any]]:
         a_job(
             "bert-run",
             device="1",
-            since=NOW - 7440,
+            since=NOW - 1440,
+            began=NOW - 7440,
+            ran=5400.0,
             notebook=f"{home}/finetune.ipynb",
             step=3100,
             progress=a_progress(3100, per_second=2.1, total=5000, left=905),
@@ -111,8 +124,22 @@ def _jobs(home: str) -> list[dict[str, Any]]:
             checkpoint={"step": 3000, "time": NOW - 48, "bytes": 4 * GIB, "exact": True},
             can=CAN | {"move": targets},
         ),
-        a_job("distil", state="queued", since=NOW - 185, notebook=f"{home}/distil.ipynb", can=waiting),
+        a_job("distil", state="queued", since=NOW - 185, began=None, notebook=f"{home}/distil.ipynb", can=waiting),
     ]
+
+
+def _over(ago: int, ran: float, steps: int) -> dict[str, Any]:
+    began = NOW - ago - ran
+    memory = {"used": 0, "peak": int(24.6 * GIB), "estimate": 25 * GIB}
+    return {
+        "since": NOW - ago,
+        "created": began,
+        "began": began,
+        "ran": ran,
+        "step": steps,
+        "memory": memory,
+        "progress": a_progress(steps),
+    }
 
 
 def a_notebook() -> dict[str, Any]:

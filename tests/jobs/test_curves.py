@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_gpufit.jobs.curves import LATEST, MOST_NAMES, OLDER, Curve, Curves
-from jupyter_gpufit.jobs.events import Metrics, ProgressMark, Text
+from jupyter_gpufit.jobs.curves import LATEST, MOST_NAMES, OLDER, Break, Curve, Curves, runs
+from jupyter_gpufit.jobs.events import Metrics, ProgressMark, StateChange, Text
+from jupyter_gpufit.jobs.state import State
 
 
 def curve(count: int) -> Curve:
@@ -53,3 +54,23 @@ def test_a_loop_that_makes_new_names_takes_no_more_and_more() -> None:
     for step in range(2 * MOST_NAMES):
         curves.take(Metrics(step, {f"loss{step}": 1.0}), 1.0)
     assert len(curves.metrics) == MOST_NAMES
+
+
+def test_where_it_was_released_there_is_a_break() -> None:
+    curves = Curves()
+    for step, when in ((5, 10.0), (6, 11.0)):
+        curves.take(ProgressMark(step, 7, 9), when)
+    states: list[State] = ["moving", "released", "queued", "running", "saving"]
+    for at, state in enumerate(states):
+        curves.take(StateChange(state), 12.0 + at)
+    curves.take(Metrics(6, {"loss": 0.5}), 50.0)
+    assert list(curves.breaks) == [Break(5.0, 13.0, 50.0)]
+    curves.take(StateChange("starting"), 90.0)  # its worker was killed, and another one goes on from an earlier step
+    curves.take(ProgressMark(4, 7, 9), 95.0)
+    assert curves.breaks[-1] == Break(3.0, 50.0, 95.0)
+
+
+def test_no_line_joins_what_a_break_parts() -> None:
+    points = [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (4.0, None), (5.0, 5.0)]
+    assert runs(points, [2.5, 2.0]) == [[(1.0, 1.0), (2.0, 2.0)], [(3.0, 3.0)], [(5.0, 5.0)]]
+    assert runs(points, []) == [points[:3], points[4:]] and runs([], [1.0]) == []

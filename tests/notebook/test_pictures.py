@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from jupyter_gpufit.jobs.curves import MOST, thinned
-from jupyter_gpufit.notebook.pictures import HEIGHT, WIDTH, figure, picture
+from jupyter_gpufit.jobs.curves import MOST, Point, thinned
+from jupyter_gpufit.notebook.pictures import HEIGHT, WIDTH, picture
 
 
 def places(drawn: str) -> list[tuple[float, float]]:
@@ -71,5 +71,7 @@ def test_holes_are_thinned_too() -> None:
     assert len(thinned(points)) <= MOST
 
 
-def test_figures() -> None:
-    assert (figure(0.123456), figure(1e-7), figure(None)) == ("0.1235", "1e-07", "not finite")
+def test_no_line_goes_over_a_release() -> None:
+    points: list[Point] = [(float(at), float(at)) for at in range(6)]
+    drawn = picture(points, "loss", "5", words="loss", cuts=[3.0])
+    assert [len(one.split()) for one in re.findall(r'<polyline points="([^"]*)"', drawn)] == [4, 2]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_gpufit.actions.status import RoomView, Status
+from jupyter_gpufit.actions.status import ClaimView, RoomView, Status
 from jupyter_gpufit.server import readings as readings_module
 from jupyter_gpufit.server import wire
 from jupyter_gpufit.server.readings import SAMPLES, Readings, ReadingWatch
@@ -121,6 +121,27 @@ def test_what_devices_did_is_kept_for_a_while() -> None:
     history = asyncio.run(ask())
     assert [busy for _, busy, _ in history["GPU-fake"]] == list(range(5, SAMPLES + 5))
     assert {used for _, _, used in history["cpu:0"]} == {60}  # what is claimed of a slot
+
+
+def test_who_holds_a_device_without_computing_is_seen() -> None:
+    held = ClaimView("c", "ada", False, "", "gnn", "", ("0",), 1, False, 0.0, ())
+    # The time, how busy it is, who holds it; between the last two looks nobody looked.
+    moments = iter([(10.0, 0, ()), (20.0, 0, (held,)), (30.0, 0, (held,)), (40.0, 3, (held,)), (50.0, 0, (held,))])
+    late = iter([(400.0, 0, (held,))])
+
+    def read() -> Status:
+        time, busy, claims = next(moments, None) or next(late)
+        return Status((fake_device(utilisation=busy),), (), "", time, rooms=(RoomView(1, 0, ""),), claims=claims)
+
+    async def ask() -> list[float | None]:
+        readings = Readings(read, fresh=-1.0)
+        found = []
+        for _ in range(6):
+            await readings.latest()
+            found.append(readings.idle.get("GPU-fake"))
+        return found
+
+    assert asyncio.run(ask()) == [None, 20.0, 20.0, None, 50.0, 400.0]
 
 
 @dataclass

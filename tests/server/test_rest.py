@@ -92,8 +92,12 @@ def test_stop_in_the_middle_of_a_blocking_cell(server: Server, kernel: Kernel, c
     answer = server.post(f"jobs/{server.job(training)['id']}/stop")
     assert answer.status == 202 and "interrupted" in answer.body["said"]
     assert kernel.finish(cell).ename == "KeyboardInterrupt"
+    job = server.job(training)
+    assert 0 < job["ran"] <= job["since"] - job["began"] + 1 and job["began"] >= job["created"]
     again = server.post(f"jobs/{server.job(training)['id']}/stop", {})
     assert (again.status, again.body["message"]) == (409, "looping cannot be stopped now. It is stopped.")
+    removed = server.post("jobs/remove", {"jobs": [job["id"]]})
+    assert removed.status == 202 and job["id"] not in [one["id"] for one in server.status()["jobs"]]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +115,8 @@ def test_stop_in_the_middle_of_a_blocking_cell(server: Server, kernel: Kernel, c
         ("POST", "jobs/nope/move", "[" * 4000, 422, "not JSON"),
         ("GET", "jobs/nope/journal?after=x", None, 422, "after is 'x'"),
         ("GET", "jobs/nope/journal?limit=0", None, 422, "limit is 0"),
+        ("POST", "jobs/remove", '{"jobs": ["nope"]}', 404, "There is no job 'nope'"),
+        ("POST", "jobs/remove", '{"jobs": []}', 422, "must be an object"),
         ("PUT", "status", "{}", 405, "Method Not Allowed"),
         ("GET", "jobs/nope/stop", None, 405, "Method Not Allowed"),
     ],
@@ -129,6 +135,7 @@ ROUTES = [
     ("GET", "jobs/x/curves"),
     ("POST", "jobs/x/curves"),
     ("POST", "jobs/x/stop"),
+    ("POST", "jobs/remove"),
     ("POST", "claims/x/ask"),
     ("GET", "events"),
 ]

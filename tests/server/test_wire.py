@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from jupyter_gpufit.actions.status import ClaimView, JobView, RoomView, Status
 from jupyter_gpufit.devices.device import Process
 from jupyter_gpufit.jobs.events import Display, Entry
+from jupyter_gpufit.jobs.live import Memory
 from jupyter_gpufit.server import wire
 from jupyter_gpufit.server.encode import to_json
 from jupyter_gpufit.testing import fake_device
@@ -37,6 +39,15 @@ def test_a_device_in_parts() -> None:
         ("reserve", "", 8),
         ("free", "", 33),
     ]
+
+
+def test_what_is_used_of_a_claim() -> None:
+    room = RoomView(free=0, foreign=0, held_for="", strangers=(Process(3, "ada", GiB),))
+    processes = (Process(1, "ada", 12 * GiB), Process(3, "ada", GiB), Process(4, "eve", None))
+    job = JobView("j", "bert", "running", "", 0.0, 0.0, None, "", 1, 0, "", memory=Memory(used=5 * GiB, peak=6 * GiB))
+    claims = [claim(20 * GiB, mine=True, user="me"), claim(10 * GiB), claim(7 * GiB), claim(GiB, user="eve")]
+    parts = wire.parts_of(replace(GPU, processes=processes), room, claims, [job])
+    assert [part.used for part in parts] == [5 * GiB, 10 * GiB, 2 * GiB, None, None, None]
 
 
 @given(st.lists(st.integers(0, 1 << 60)), st.integers(0, 1 << 60), st.integers(0, 1 << 60))

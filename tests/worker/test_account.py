@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.actions.status import read_job
 from jupyter_gpufit.jobs.events import Entry, Event, Failure, Gap, StateChange, Text, decode_entry
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.journal import JournalReader
+from jupyter_gpufit.jobs.live import Live, Memory
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import Record, read_record
 from jupyter_gpufit.jobs.store import create_job_files
@@ -73,3 +76,26 @@ def test_an_end_that_the_disk_refuses_is_kept_until_it_takes_it(paths: JobPaths)
     reader = JournalReader(paths.journal)
     assert [entry.event for entry in reader.read()][-3:] == [gap, *rest]
     reader.close()
+
+
+def test_the_next_process_of_a_job_counts_on(tmp_path: Path) -> None:
+    """After a move, a release, a kill: for how long it ran, since when, and its peak."""
+    paths = create_job_files(Settings(data=str(tmp_path)), JOB)
+    first = Account(paths, MiB, Record(state="starting", since=0.0), lambda: 7, state="starting")
+    first.report(StateChange("queued"))
+    assert first.record.began is None and first.record.ran == 0
+    first.report(StateChange("running"))
+    first.far(7, Live(metrics=("loss",), memory=Memory(used=3, peak=9)))
+    first.record = replace(first.record, since=first.record.since - 100)
+    first.report(StateChange("moving"))
+    ran, began = first.record.ran, first.record.began
+    assert began is not None and 100 <= ran < 200
+    first.close()
+
+    second = Account(paths, MiB, first.record, lambda: 7, state="starting")
+    second.report(StateChange("running"))
+    second.far(8, Live(memory=Memory(used=1, peak=2)))
+    assert (second.record.began, second.record.peak) == (began, 9) and second.record.ran >= ran
+    view = read_job(JOB, paths)
+    assert view.memory == Memory(used=1, peak=9) and view.ran == second.record.ran
+    second.close()

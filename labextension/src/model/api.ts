@@ -78,6 +78,15 @@ export async function postAsk(
   return said(await ask(settings, ['claims', claim, 'ask'], '', init));
 }
 
+/** Remove jobs that have ended; resolves to what became of them. */
+export async function postRemove(
+  settings: ServerConnection.ISettings,
+  jobs: string[]
+): Promise<string> {
+  const init = { method: 'POST', body: JSON.stringify({ jobs }) };
+  return said(await ask(settings, ['jobs', 'remove'], '', init));
+}
+
 function said(answer: unknown): string {
   return (answer as { said?: string } | null)?.said ?? '';
 }

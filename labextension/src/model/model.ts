@@ -12,6 +12,7 @@ import {
   postAction,
   postAsk,
   postPick,
+  postRemove,
   Span
 } from './api';
 import { Events } from './events';
@@ -20,11 +21,14 @@ import { shared } from './sharing';
 
 /** What became of a button: sent, heard by the server in its words, or refused with the reason. */
 export interface Deed {
-  action: string; // a Verb, or 'ask'
+  action: string; // a Verb, 'ask' or 'remove'
   phase: 'sent' | 'heard' | 'refused';
   text: string;
   mark: string; // what the job looked like; when it looks different, the deed has become its state
 }
+
+/** Stands for several jobs, where one deed is done with all of them; the server calls them so, too. */
+export const ENDED = 'ended';
 
 export class GpufitModel extends VDomModel {
   constructor(
@@ -94,6 +98,12 @@ export class GpufitModel extends VDomModel {
     await this._do(claim, 'ask', '', () => postAsk(this.settings, claim));
   }
 
+  /** Remove jobs that have ended, with their files. */
+  async remove(jobs: string[]): Promise<void> {
+    const id = jobs.length === 1 ? jobs[0] : ENDED;
+    await this._do(id, 'remove', '', () => postRemove(this.settings, jobs));
+  }
+
   /** What a job's numbers did. */
   curves(job: Job, span: Span): Promise<Curves> {
     return fetchCurves(this.settings, job.id, span);
@@ -106,7 +116,7 @@ export class GpufitModel extends VDomModel {
 
   private async _do(
     id: string,
-    action: Verb | 'ask',
+    action: Verb | 'ask' | 'remove',
     mark: string,
     send: () => Promise<string>
   ): Promise<void> {
@@ -177,7 +187,7 @@ export class GpufitModel extends VDomModel {
   private _forgetDeeds(): void {
     const jobs = this._status?.jobs ?? [];
     const claims = this._status?.claims ?? [];
-    const ids = new Set([...jobs, ...claims].map(({ id }) => id));
+    const ids = new Set([ENDED, ...[...jobs, ...claims].map(({ id }) => id)]);
     for (const [id, deed] of this._deeds) {
       const job = jobs.find(job => job.id === id);
       const done = !ids.has(id) || (job && looks(job) !== deed.mark);

@@ -5,7 +5,7 @@ import * as React from 'react';
 
 import { Deed } from '../model/model';
 import { Job, Target, Verb, WORDS } from '../words/schema';
-import { offered } from '../words/states';
+import { hasEnded, offered } from '../words/states';
 import { deviceWords } from '../words/units';
 import { Button } from './common';
 
@@ -44,6 +44,15 @@ export function Buttons(props: {
         ) : (
           button(verb)
         )
+      )}
+      {hasEnded(job) && (
+        <Button
+          text="Remove"
+          name={`Remove ${name}`}
+          why=""
+          busy={sent === 'remove'}
+          onClick={() => run('remove')}
+        />
       )}
       <Button
         text="Log"

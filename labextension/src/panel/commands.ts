@@ -47,6 +47,18 @@ export function addCommands(options: {
       await commands.execute('docmanager:open', { path: found });
     }
   });
+  commands.addCommand('gpufit:remove', {
+    label: 'Remove Jobs That Have Ended',
+    isEnabled: () => !!model.status?.jobs.some(hasEnded),
+    execute: async ({ job: wanted }) => {
+      const ended = (model.status?.jobs ?? []).filter(hasEnded);
+      const chosen = await removed(ended.filter(({ id }) => !wanted || id === wanted));
+      if (chosen.length) {
+        await model.remove(chosen.map(({ id }) => id));
+      }
+    }
+  });
+  palette?.addItem({ command: 'gpufit:remove', category: CATEGORY });
   for (const [word, label] of Object.entries(LABELS)) {
     const verb = word as Verb | 'log';
     commands.addCommand(`gpufit:${verb}`, {
@@ -140,6 +152,30 @@ async function picked(
 ): Promise<number> {
   const answer = await InputDialog.getItem({ title, label, items });
   return answer.button.accept ? items.indexOf(answer.value ?? '') : -1;
+}
+
+/** Which of these go for good: their checkpoints are all that there is of a training. */
+async function removed(jobs: Job[]): Promise<Job[]> {
+  const resumable = jobs.filter(({ can }) => can.resume === '');
+  const rest = jobs.filter(job => !resumable.includes(job));
+  const what = jobs.length === 1 ? jobs[0].name : `${jobs.length} jobs that have ended`;
+  const which = resumable.length === jobs.length ? (jobs.length === 1 ? 'It' : 'All of them') : `${resumable.length} of them`;
+  const lost = resumable.length ? ` ${which} can be resumed, and then no more.` : '';
+  const some = Dialog.okButton({ label: `Keep what can be resumed` });
+  const answer = await showDialog({
+    title: `Remove ${what}?`,
+    body: `Output, curves and checkpoints are deleted.${lost}`,
+    buttons: [
+      Dialog.cancelButton(),
+      ...(resumable.length && rest.length ? [some] : []),
+      Dialog.warnButton({ label: 'Remove' })
+    ],
+    defaultButton: 0
+  });
+  if (!answer.button.accept || !jobs.length) {
+    return [];
+  }
+  return answer.button.label === some.label ? rest : jobs;
 }
 
 /** What is meant by a stop: to lose what is not saved, or to save it first. */

@@ -69,25 +69,32 @@ export function Section(props: {
   count: number;
   empty?: string;
   ordered?: boolean;
+  folded?: boolean; // at first
+  beside?: React.ReactNode; // the title
+  below?: React.ReactNode; // the title, folded or not
   children: React.ReactNode;
 }): JSX.Element {
   const id = React.useMemo(() => `jp-gpufit-${sections++}`, []);
-  const [open, setOpen] = React.useState(true);
+  const [open, setOpen] = React.useState(!props.folded);
   const List = props.ordered ? 'ol' : 'ul';
   return (
     <section className="jp-gpufit-section" aria-labelledby={id}>
-      <h3 id={id} aria-label={props.title}>
-        <button
-          type="button"
-          className="jp-gpufit-fold"
-          aria-expanded={open}
-          onClick={() => setOpen(!open)}
-        >
-          <Arrow open={open} />
-          {props.title}
-          <span className="jp-gpufit-count">{props.count || ''}</span>
-        </button>
-      </h3>
+      <div className="jp-gpufit-line">
+        <h3 id={id} aria-label={props.title}>
+          <button
+            type="button"
+            className="jp-gpufit-fold"
+            aria-expanded={open}
+            onClick={() => setOpen(!open)}
+          >
+            <Arrow open={open} />
+            {props.title}
+            <span className="jp-gpufit-count">{props.count || ''}</span>
+          </button>
+        </h3>
+        {props.beside}
+      </div>
+      {props.below}
       {open && props.count === 0 && props.empty && (
         <p className="jp-gpufit-quiet">
           <Sentence text={props.empty} />

@@ -5,6 +5,7 @@ import * as React from 'react';
 
 import { Span } from '../model/api';
 import { GpufitModel } from '../model/model';
+import { Point, runs } from '../words/curves';
 import { Curves as Known, GOING, Job } from '../words/schema';
 import { formatBytes, formatFigure, outOf, stepWords } from '../words/units';
 
@@ -13,8 +14,6 @@ const RESTING = 60_000; // ms while nothing new is written
 const LONGEST = 60_000; // ms between two tries while the server fails
 const WIDTH = 260;
 const HEIGHT = 48;
-
-type Point = [number, number | null];
 
 export function Curves(props: {
   job: Job;
@@ -69,9 +68,20 @@ export function Curves(props: {
         </p>
       )}
       {known?.curves.map(({ name, points }) => (
-        <Metric key={name} name={name} points={points} />
+        <Metric
+          key={name}
+          name={name}
+          points={points}
+          cuts={known.breaks.map(({ step }) => step)}
+        />
       ))}
-      {known && <Memory job={job} points={known.memory} />}
+      {known && (
+        <Memory
+          job={job}
+          points={known.memory}
+          cuts={known.breaks.map(({ left }) => left)}
+        />
+      )}
       {known && !known.names.length && !known.memory.length && (
         <p className="jp-gpufit-quiet">
           Nothing to draw: its loop has shown no number yet.
@@ -125,8 +135,8 @@ function Chip(props: {
   );
 }
 
-function Metric(props: { name: string; points: Point[] }): JSX.Element {
-  const { name, points } = props;
+function Metric(props: { name: string; points: Point[]; cuts: number[] }): JSX.Element {
+  const { name, points, cuts } = props;
   const last = points[points.length - 1];
   const value = formatFigure(last?.[1] ?? null);
   const words = `${name}: ${value} at ${stepWords(last?.[0] ?? 0)}`;
@@ -136,12 +146,14 @@ function Metric(props: { name: string; points: Point[] }): JSX.Element {
       value={value}
       points={points}
       words={words}
+      cuts={cuts}
       format={formatFigure}
     />
   );
 }
 
-function Memory({ job, points }: { job: Job; points: Point[] }): JSX.Element {
+function Memory(props: { job: Job; points: Point[]; cuts: number[] }): JSX.Element {
+  const { job, points, cuts } = props;
   const estimate = job.memory?.estimate ?? null;
   const used = points[points.length - 1]?.[1] ?? 0;
   const value =
@@ -155,6 +167,7 @@ function Memory({ job, points }: { job: Job; points: Point[] }): JSX.Element {
       points={points}
       words={`memory: ${value}`}
       line={estimate}
+      cuts={cuts}
       format={formatBytes}
     />
   );
@@ -166,6 +179,7 @@ function Picture(props: {
   value: string;
   points: Point[];
   words: string; // for a screen reader
+  cuts: number[]; // places over which no line goes
   line?: number | null;
   format: (value: number) => string;
 }): JSX.Element | null {
@@ -206,7 +220,9 @@ function Picture(props: {
         {line !== null && known.length > 0 && (
           <line x1="0" x2={WIDTH} y1={across(y(line))} y2={across(y(line))} />
         )}
-        {known.length > 1 && <polyline points={known.map(place).join(' ')} />}
+        {runs(points, props.cuts).map((stretch, i) => (
+          <polyline key={i} points={stretch.map(place).join(' ')} />
+        ))}
       </svg>
     </figure>
   );

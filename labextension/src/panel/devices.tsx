@@ -1,13 +1,14 @@
-/** A card per device: its memory in parts, how busy it is and was, and who holds it. */
+/** A line per device: who has what of its memory, what of that is used, how busy it is; unfolded, all that is known. */
 
 import * as React from 'react';
 
 import { Deed, GpufitModel } from '../model/model';
+import { freeBytes, idleWords, partWords } from '../words/devices';
 import { Claim, Device, Part, Status } from '../words/schema';
 import { deviceWords, formatBytes } from '../words/units';
-import { Button, memo, Outcome, Section, Sentence, Since } from './common';
+import { Arrow, memo, Now, Section } from './common';
+import { Details } from './device';
 
-const MINUTE = 60; // seconds that the history shows
 const COLOURS = 7; // of JupyterLab's for other users
 
 export function Devices(props: {
@@ -26,7 +27,7 @@ export function Devices(props: {
           devices.includes(device.label)
         );
         return (
-          <Card
+          <OneDevice
             key={device.uuid}
             device={device}
             claims={held}
@@ -39,119 +40,71 @@ export function Devices(props: {
   );
 }
 
-const Card = memo(
+const OneDevice = memo(
   (props: {
     device: Device;
     claims: Claim[];
     deeds: (Deed | null)[];
     model: GpufitModel;
   }): JSX.Element => {
-    const { device, claims, deeds, model } = props;
-    const strangers = device.parts.filter(({ kind }) => kind === 'foreign');
+    const { device } = props;
+    const [open, setOpen] = React.useState(false);
+    const label = deviceWords(device.label);
+    const problem = device.problem !== '';
     return (
-      <li className="jp-gpufit-card jp-gpufit-device">
-        <div className="jp-gpufit-line">
-          <span className="jp-gpufit-label">{deviceWords(device.label)}</span>
-          <span
-            className="jp-gpufit-name jp-gpufit-quiet"
-            title={`${device.name}, ${device.uuid}`}
+      <li className="jp-gpufit-device" data-device={device.label}>
+        {/* The whole line can be clicked; by keyboard, its button. */}
+        <div className="jp-gpufit-row" onClick={() => setOpen(!open)}>
+          <button
+            type="button"
+            className="jp-gpufit-fold"
+            aria-expanded={open}
+            aria-label={`Details of ${label}`}
           >
-            {shortName(device.name)}
-          </span>
-          <Activity device={device} />
+            <Arrow open={open} />
+            {label}
+          </button>
+          {problem ? (
+            <span className="jp-gpufit-name jp-gpufit-problem" title={device.problem}>
+              {device.problem}
+            </span>
+          ) : (
+            <>
+              <Memory device={device} />
+              <Busy device={device} />
+            </>
+          )}
         </div>
-        {device.problem ? (
-          <p className="jp-gpufit-problem">
-            <Sentence text={device.problem} />
-          </p>
-        ) : (
-          <Memory device={device} />
-        )}
-        <ul>
-          {claims.map((claim, i) => (
-            <Holder key={claim.id} claim={claim} deed={deeds[i]} model={model} />
-          ))}
-          {strangers.map((part, i) => (
-            <li key={i} className="jp-gpufit-line jp-gpufit-quiet">
-              <Dot part={part} />
-              <span className="jp-gpufit-name">
-                {part.user || 'somebody'}, outside the lab
-              </span>
-              <span>{formatBytes(part.bytes)}</span>
-            </li>
-          ))}
-        </ul>
-        {device.room.held_for && (
-          <p className="jp-gpufit-quiet">
-            What is free is kept for {device.room.held_for}.
-          </p>
-        )}
+        {open && <Details {...props} />}
       </li>
     );
   }
 );
 
-/** "H100 80GB", "RTX 4090": there is room for so much. */
-function shortName(name: string): string {
-  return name.replace(/^NVIDIA (GeForce )?/, '').replace(/ HBM\d\w*$/, '');
-}
-
-/** "37 % 61 °C" and the last minute as a line; each has its place, whether the device tells it or not. */
-function Activity({ device }: { device: Device }): JSX.Element {
-  const { utilisation, temperature } = device;
-  return (
-    <>
-      <History device={device} />
-      <span className="jp-gpufit-number" title="Time in which it computed">
-        {utilisation === null ? '' : `${utilisation} %`}
-      </span>
-      <span className="jp-gpufit-number" title="Temperature">
-        {temperature === null ? '' : `${temperature} °C`}
-      </span>
-    </>
-  );
-}
-
-function History({ device }: { device: Device }): JSX.Element {
-  const { history, total } = device;
-  const end = history.length ? history[history.length - 1][0] : 0;
-  const x = (time: number) => 60 - (60 * (end - time)) / MINUTE;
-  const y = (share: number) => 15 - 14 * Math.min(1, share);
-  const point = (time: number, share: number) =>
-    `${x(time).toFixed(1)},${y(share).toFixed(1)}`;
-  const shown = history.filter(([time]) => end - time <= MINUTE);
-  const busy = shown.filter(([, percent]) => percent !== null);
-  const most = Math.max(0, ...busy.map(([, percent]) => percent ?? 0));
-  const line = busy.map(([time, percent]) => point(time, percent! / 100));
-  const used = shown.map(([time, , bytes]) => point(time, bytes / total));
-  return (
-    <svg
-      className="jp-gpufit-history"
-      viewBox="0 0 60 16"
-      preserveAspectRatio="none"
-      role="img"
-      aria-label={
-        busy.length
-          ? `Busy at most ${most} % in the last minute`
-          : 'How busy it is, it does not tell'
-      }
+/** "37 %"; or, where somebody holds it and computes nothing, for how long. */
+function Busy({ device }: { device: Device }): JSX.Element {
+  const idle = idleWords(device, React.useContext(Now));
+  const { utilisation } = device;
+  return idle ? (
+    <span
+      className="jp-gpufit-number jp-gpufit-idle"
+      title="It is held, and at every look it computed nothing."
     >
-      {line.length > 1 && (
-        <polygon
-          points={`${x(busy[0][0]).toFixed(1)},16 ${line.join(' ')} 60,16`}
-        />
-      )}
-      <polyline className="jp-gpufit-used" points={used.join(' ')} />
-      <polyline points={line.join(' ')} />
-    </svg>
+      {idle}
+    </span>
+  ) : (
+    <span className="jp-gpufit-number" title="Time in which it computed">
+      {utilisation === null ? '' : `${utilisation} %`}
+    </span>
   );
 }
 
 function Memory({ device }: { device: Device }): JSX.Element {
   const { label, total, parts } = device;
-  const free = parts.find(({ kind }) => kind === 'free')?.bytes ?? 0;
+  const free = freeBytes(device);
+  const idle = idleWords(device, React.useContext(Now)) !== '';
   return (
-    <div className="jp-gpufit-line">
+    <>
       <div
         role="meter"
         aria-label={`Memory of ${deviceWords(label)}`}
@@ -165,96 +118,36 @@ function Memory({ device }: { device: Device }): JSX.Element {
           <div
             key={i}
             data-kind={part.kind}
+            data-known={part.used !== null}
             title={partWords(part)}
             style={{ ...colour(part), width: `${(100 * part.bytes) / total}%` }}
-          />
+          >
+            {part.used !== null && (
+              <div
+                className="jp-gpufit-unused"
+                style={{ width: `${100 - (100 * part.used) / part.bytes}%` }}
+              />
+            )}
+          </div>
         ))}
       </div>
-      <span
-        className="jp-gpufit-quiet jp-gpufit-free"
-        title={`${formatBytes(free)} of ${formatBytes(total)} are free for jobs`}
-      >
-        {formatBytes(free)} free
-      </span>
-    </div>
-  );
-}
-
-/** "ada 12.0 GiB", "kept back 8.0 GiB". */
-function partWords({ kind, user, bytes }: Part): string {
-  const who = {
-    mine: 'mine',
-    claim: user,
-    foreign: `${user || 'somebody'} outside the lab`,
-    reserve: 'kept back',
-    free: 'free'
-  }[kind];
-  return `${who} ${formatBytes(bytes)}`;
-}
-
-function Holder(props: {
-  claim: Claim;
-  deed: Deed | null;
-  model: GpufitModel;
-}): JSX.Element {
-  const { claim, deed, model } = props;
-  const { id, mine, user, name, label, alone, bytes, since } = claim;
-  const kind = mine ? 'mine' : 'claim';
-  const asked = deed?.phase === 'heard';
-  return (
-    <li>
-      <div className="jp-gpufit-line">
-        <Dot part={{ kind, user, job: '', bytes }} />
-        <span className="jp-gpufit-name" title={label}>
-          <b>{mine ? 'you' : user}</b> {name}
+      {/* Who holds it without computing is worth more than what is left. */}
+      {!idle && (
+        <span
+          className="jp-gpufit-quiet jp-gpufit-free"
+          title={`${formatBytes(free)} of ${formatBytes(total)} are free for jobs`}
+        >
+          {formatBytes(free)} free
         </span>
-        <span className="jp-gpufit-quiet">
-          {alone ? 'all of it' : formatBytes(bytes)}
-        </span>
-      </div>
-      <div className="jp-gpufit-line jp-gpufit-quiet jp-gpufit-under">
-        <span className="jp-gpufit-name jp-gpufit-since" title={label}>
-          <span>{shortened(label)}</span>
-          <span>
-            {label && ', '}for <Since time={since} />
-          </span>
-        </span>
-        {!mine && (
-          <Button
-            kind="link"
-            text={asked ? 'Asked' : 'Ask to release'}
-            name={`Ask ${user} to release ${name}`}
-            why={asked ? 'You have asked. Nothing acts on it by itself.' : ''}
-            busy={deed?.phase === 'sent'}
-            onClick={() => void model.ask(id)}
-          />
-        )}
-      </div>
-      <Outcome deed={deed} />
-    </li>
-  );
-}
-
-/** The end of a path, the beginning of a command line. */
-function shortened(label: string): string {
-  return /\.ipynb$/.test(label) ? label.replace(/^.*\//, '') : label;
-}
-
-/** The colour that its part of the bar has. */
-function Dot({ part }: { part: Part }): JSX.Element {
-  return (
-    <span
-      aria-hidden
-      className="jp-gpufit-dot"
-      data-kind={part.kind}
-      style={colour(part)}
-    />
+      )}
+    </>
   );
 }
 
 const colours = new Map<string, number>(); // of users, as they were first seen: it stays while the page does
 
-function colour({ kind, user }: Part): React.CSSProperties {
+/** The colour that a part has, in the bar and beside its holder's name. */
+export function colour({ kind, user }: Pick<Part, 'kind' | 'user'>): React.CSSProperties {
   if (kind !== 'claim') {
     return {}; // the style sheet's
   }

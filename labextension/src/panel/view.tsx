@@ -1,4 +1,4 @@
-/** Shows what the model knows: devices, the queue, my jobs. */
+/** Shows what the model knows, in the reader's order: my jobs, the queue, the devices, what has ended. */
 
 import { VDomRenderer } from '@jupyterlab/ui-components';
 import { CommandRegistry } from '@lumino/commands';
@@ -8,7 +8,7 @@ import { GpufitModel } from '../model/model';
 import { Status } from '../words/schema';
 import { Notice, Now, Sentence, useClock } from './common';
 import { Devices } from './devices';
-import { Jobs } from './jobs';
+import { Ended, MyJobs } from './jobs';
 import { Queue } from './queue';
 
 export class StatusView extends VDomRenderer<GpufitModel> {
@@ -76,9 +76,10 @@ function Reading(props: {
         {status.remarks.map(remark => (
           <Remark key={remark} text={remark} />
         ))}
-        <Devices status={status} model={model} />
+        <MyJobs status={status} model={model} commands={commands} />
         <Queue queue={status.queue} />
-        <Jobs status={status} model={model} commands={commands} />
+        <Devices status={status} model={model} />
+        <Ended status={status} model={model} commands={commands} />
       </div>
     </Now.Provider>
   );

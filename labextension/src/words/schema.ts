@@ -6,6 +6,7 @@ export interface Process {
   user: string;
   bytes: number | null; // null: the driver does not say
   started: number | null; // seconds since 1970; with the pid it names one process for good
+  command: string; // its beginning; empty: it cannot be read
 }
 
 /** What jobs can still have of a device. */
@@ -23,6 +24,7 @@ export interface Part {
   user: string;
   job: string; // the job's id
   bytes: number;
+  used: number | null; // bytes of a claim that its processes have; null: nobody tells
 }
 
 /** A device, and what there is of it. */
@@ -44,6 +46,7 @@ export interface Device {
   room: Room;
   parts: Part[];
   history: [number, number | null, number][]; // while somebody looked, oldest first
+  idle_since: number | null; // seconds since 1970: somebody holds it, and at every look since then it computed nothing
 }
 
 /** How far a job is. */
@@ -124,6 +127,8 @@ export interface Job {
   epoch: number;
   step: number;
   notebook: string;
+  began: number | null; // seconds since 1970: its cell ran for the first time
+  ran: number; // seconds for which its cell ran, on whatever device, until `since`
   kernel_id: string; // of the kernel that started it; empty: none
   cell: string; // the id of the notebook's cell that it is; empty: nobody told it
   followed: boolean; // a kernel or a terminal shows its output, or may
@@ -201,17 +206,30 @@ export interface Curve {
   points: [number, number | null][]; // step, value; null: not a finite number
 }
 
+/** The training stood still and had no device: a curve has a gap there, and not a bridge. */
+export interface Break {
+  step: number; // the last that counts before it
+  left: number; // seconds since 1970
+  back: number;
+}
+
 /** What a job's numbers did. */
 export interface Curves {
   names: string[]; // of all that there are
   curves: Curve[]; // of those that its user wants drawn
   memory: [number, number | null][]; // seconds since 1970, bytes on the device
+  breaks: Break[]; // where no line goes
   older: boolean; // the whole run has more than its latest thousand points
 }
 
 /** Which of a job's numbers to draw from now on. */
 export interface PickBody {
   names: string[]; // those that there are not are passed over
+}
+
+/** Which jobs that have ended are to be removed, with all their files. */
+export interface RemoveBody {
+  jobs: string[]; // their ids
 }
 
 /** The body of an action; may be left out. */

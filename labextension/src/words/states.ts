@@ -1,7 +1,7 @@
 /** What a job's state means to who reads it: whether it has ended, what may be offered, what it is called; pure. */
 
 import { GOING, Job, MAY, OVER, Status, Verb, VERBS } from './schema';
-import { deviceWords, ordinal, stepWords } from './units';
+import { deviceWords, formatBytes, formatCount, formatDuration, formatMoment, ordinal, stepWords } from './units';
 
 const BECOMES = { resume: 'resuming', stop: 'stopping' };
 
@@ -10,8 +10,32 @@ export function hasEnded({ state }: Job): boolean {
 }
 
 /** There is something to tell of its training. */
-export function hasRun({ state }: Job): boolean {
-  return GOING.has(state) || state === 'released';
+export function hasRun({ state, began }: Job): boolean {
+  return GOING.has(state) || state === 'released' || (began !== null && !OVER.has(state));
+}
+
+/** For how long its cell has run, on whatever device; seconds. */
+export function ranFor({ state, since, ran }: Job, now: number): number {
+  return ran + (GOING.has(state) ? Math.max(0, now - since) : 0);
+}
+
+/** What is left to say of a job that has ended: when, how long, how far, how much. */
+export function endWords(job: Job, now: number): string {
+  const { began, created, ran, memory, progress } = job;
+  const took = began === null ? 'it never ran' : `ran ${formatDuration(ran)}`;
+  const steps = progress.step ? `${formatCount(progress.step)} steps` : '';
+  const peak = memory?.peak ? `peak ${formatBytes(memory.peak)}` : '';
+  return [formatMoment(began ?? created, now), took, steps, peak].filter(Boolean).join(', ');
+}
+
+/** My jobs as they matter: what one works on, what runs, what waits, what rests; and those that have ended, newest first. */
+export function inOrder(jobs: Job[], isHere: (job: Job) => boolean): { here: Job | null; mine: Job[]; ended: Job[] } {
+  const newest = [...jobs].reverse();
+  const here = newest.find(isHere) ?? null;
+  const others = newest.filter(job => job !== here);
+  const rank = ({ state }: Job) => (GOING.has(state) ? 0 : OVER.has(state) ? 2 : 1);
+  const going = others.filter(job => !hasEnded(job)).sort((a, b) => rank(a) - rank(b));
+  return { here, mine: here ? [here, ...going] : going, ended: others.filter(hasEnded) };
 }
 
 /** The verbs that have a button at all; whether one can be pressed now, the server says. */

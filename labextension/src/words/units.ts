@@ -46,9 +46,29 @@ export function outOf(used: number, total: number): string {
   return all.endsWith(` ${unit}`) ? `${some} of ${all}` : `${some} ${unit} of ${all}`;
 }
 
-/** A number of a loop as people read it: four digits. */
+/** A number of a loop as people read it: four digits, and no power of ten between 1e-4 and a million. */
 export function formatFigure(value: number | null): string {
-  return value === null ? 'not finite' : String(Number(value.toPrecision(4)));
+  if (value === null) {
+    return 'not finite';
+  }
+  const [digits, power] = value.toExponential(3).split('e').map(Number);
+  if (value !== 0 && (power < -4 || power > 5)) {
+    const sign = power < 0 ? '-' : '+';
+    return `${digits}e${sign}${String(Math.abs(power)).padStart(2, '0')}`;
+  }
+  return power > 3 ? formatCount(Math.round(value)) : String(Number(value.toPrecision(4)));
+}
+
+/** "14:02", "Nov 21, 14:02": a moment as the reader's own clock shows it. */
+export function formatMoment(seconds: number, now: number): string {
+  const [then, today] = [seconds, now].map(time => new Date(1000 * time));
+  const clock = [then.getHours(), then.getMinutes()].map(part => String(part).padStart(2, '0')).join(':');
+  if (then.toDateString() === today.toDateString()) {
+    return clock;
+  }
+  const year = then.getFullYear() === today.getFullYear() ? '' : ` ${then.getFullYear()}`;
+  const day = then.toLocaleDateString('en', { month: 'short', day: 'numeric' });
+  return `${day}${year}, ${clock}`;
 }
 
 /** "2.1 steps/s", or "3.2 s a step" when a step takes longer than a second. */

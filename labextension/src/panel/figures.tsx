@@ -1,0 +1,118 @@
+/** How far a job is, what it takes, and for how long it has gone on. */
+
+import * as React from 'react';
+
+import { Job, JobMemory, Progress } from '../words/schema';
+import { ranFor } from '../words/states';
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatFigure,
+  formatMoment,
+  formatPace,
+  outOf,
+  stepWords
+} from '../words/units';
+import { Now, Since } from './common';
+
+const INEXACT =
+  "Its checkpoint is not exact: in the middle of an epoch, the library's own resume goes on from there.";
+
+/** Each figure has its place whether it is known yet or not: nothing moves when it comes. */
+export function Figures({ job }: { job: Job }): JSX.Element {
+  const { loss, mfu, memory, checkpoint, progress } = job;
+  return (
+    <>
+      <Steps progress={progress} />
+      <dl className="jp-gpufit-figures">
+        <Figure name={loss?.name ?? 'loss'}>
+          {loss && formatFigure(loss.value)}
+        </Figure>
+        <Figure name="memory">{memory && <Taken memory={memory} />}</Figure>
+        <Figure name="MFU">{mfu !== null && `${Math.round(100 * mfu)} %`}</Figure>
+        <Figure name="peak">{memory && formatBytes(memory.peak)}</Figure>
+        <Figure name="ran">
+          <Ran job={job} />
+        </Figure>
+        <Figure name="saved">
+          {checkpoint && (
+            <span title={`${formatBytes(checkpoint.bytes)} on disk`}>
+              {stepWords(checkpoint.step)}, <Since time={checkpoint.time} brief /> ago
+            </span>
+          )}
+        </Figure>
+      </dl>
+      {checkpoint?.exact === false && (
+        <p className="jp-gpufit-quiet">{INEXACT}</p>
+      )}
+    </>
+  );
+}
+
+/** On whatever device, without the time in which it waited; a move and a release do not begin it anew. */
+function Ran({ job }: { job: Job }): JSX.Element {
+  const now = React.useContext(Now);
+  const since = job.began === null ? '' : `since ${formatMoment(job.began, now)}`;
+  const words = formatDuration(ranFor(job, now)).split(' ', 2).join(' ');
+  return <span title={since}>{words}</span>;
+}
+
+function Figure(props: {
+  name: string;
+  children: React.ReactNode;
+}): JSX.Element {
+  return (
+    <div>
+      <dt>{props.name}</dt>
+      <dd>{props.children || '–'}</dd>
+    </div>
+  );
+}
+
+function Taken({ memory }: { memory: JobMemory }): JSX.Element {
+  const { used, peak, estimate } = memory;
+  const title = `${formatBytes(used)} now, ${formatBytes(peak)} at most`;
+  return estimate === null ? (
+    <span title={title}>{formatBytes(used)}</span>
+  ) : (
+    <span
+      title={`${title}, estimated ${formatBytes(estimate)}`}
+      data-over={peak > estimate}
+    >
+      {outOf(used, estimate)}
+    </span>
+  );
+}
+
+function Steps({ progress }: { progress: Progress }): JSX.Element {
+  const { step, total, per_second, left } = progress;
+  const share = total ? Math.min(100, (100 * step) / total) : null;
+  const pace = per_second ? `, ${formatPace(per_second)}` : '';
+  const words = stepWords(step) + (total ? ` of ${formatCount(total)}` : '');
+  return (
+    <>
+      <div
+        role="progressbar"
+        aria-label="Progress"
+        aria-valuemin={0}
+        aria-valuemax={100}
+        aria-valuenow={share === null ? undefined : Math.floor(share)}
+        aria-valuetext={words}
+        className="jp-gpufit-progress"
+        data-endless={share === null}
+      >
+        <div style={{ width: `${share ?? 0}%` }} />
+      </div>
+      <div className="jp-gpufit-line jp-gpufit-quiet">
+        <span className="jp-gpufit-name">
+          {words}
+          {pace}
+        </span>
+        <span className="jp-gpufit-number">
+          {left !== null && `${formatDuration(left)} left`}
+        </span>
+      </div>
+    </>
+  );
+}
