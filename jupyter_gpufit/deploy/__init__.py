@@ -1,6 +1,7 @@
 """A deployed model: a job whose process keeps its place in the lab, and has its calls answered on what it holds.
 
-child        the job's process: queue, claim, load, serve, move, leave; start reading at `Deployment._life`
+child        the job's process, from the queue to its end; start reading at `Deployment._life`
+places       where the model runs, and how it comes there: claim, load, move, leave
 desk         takes calls, keeps a bounded queue, has them run in batches, and gives the answers out
 waiting      the queue itself (pure)
 figures      how many calls, how fast (pure)

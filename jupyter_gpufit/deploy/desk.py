@@ -318,7 +318,7 @@ class Desk:
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
                 self._reply(client, CallReply(failed=why))
-        if self._next is not None and self._next[0] is None:
+        if self._next is not None:  # who waits for the change must not wait for ever
             self._change()
 
     def _reply(self, client: _Client, reply: CallReply) -> None:

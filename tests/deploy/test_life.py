@@ -319,10 +319,28 @@ def test_what_a_model_has_not_is_refused_in_a_sentence(env: dict[str, str], net:
     assert taken.returncode == 2 and "Your job 'net' is still running" in taken.stderr
 
 
-def test_the_file_may_go_and_a_stopped_model_comes_back(home: Path, env: dict[str, str], net: DeployedModel) -> None:
-    (home / "net.onnx").unlink()
+def test_in_the_middle_of_a_move_it_is_not_released_and_a_stop_leaves_both_places(
+    home: Path, env: dict[str, str], settings: Settings, net: DeployedModel
+) -> None:
+    (home / "net.onnx").unlink()  # the job has its own
     wanted = net(np.ones((1, 4), np.float32))
-    assert "net: ended" in gpufit(env, "stop", "net").stdout
+    file = find_job(settings, "net")[1].input / "net.onnx"
+    aside = file.rename(file.with_suffix(".aside"))
+    os.mkfifo(file)
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(gpufit, env, "move", "net")
+        writing = os.open(file, os.O_WRONLY)  # it is opened when the next instance loads it, which takes for ever
+        instances = worker(settings, "net").children()
+        assert len(instances) == 2 and record(settings, "net").state == "moving"
+        released = gpufit(env, "release", "net")
+        assert released.returncode == 2 and "it is moving" in released.stderr
+        np.testing.assert_array_equal(net(np.ones((1, 4), np.float32)), wanted)
+        assert "net: ended" in gpufit(env, "stop", "net").stdout
+        os.close(writing)
+        assert "net is stopped" in moving.result().stdout
+    assert not any(one.is_running() for one in instances)
+    assert "your net" not in gpufit(env, "status").stdout
+    aside.rename(file)
     assert gpufit(env, "resume", "net").returncode == 0
     np.testing.assert_array_equal(net(np.ones((1, 4), np.float32)), wanted)
 
