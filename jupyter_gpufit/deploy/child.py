@@ -30,7 +30,7 @@ from ..jobs.paths import JobPaths, calls_path, socket_path
 from ..jobs.protocol import Answer, Question
 from ..jobs.record import read_record
 from ..jobs.state import State
-from ..models.taken import TakenModel
+from ..models.taken import models_from_json
 from ..settings import load_settings
 from ..system.runtime import runtime_of
 from ..system.trust import check_trusted
@@ -83,8 +83,10 @@ class Deployment:
         assert self.job.model is not None
         self.model = self.job.model
         self.handover = handover
-        self.taken = TakenModel.from_json(self.paths.model.read_text())
-        self.desk = Desk(self.taken.signature, self.model.rows, self.model.waiting, self._instance_died)
+        self.taken = models_from_json(self.paths.model.read_text())
+        self.desk = Desk(
+            [one.signature for one in self.taken.values()], self.model.rows, self.model.waiting, self._instance_died
+        )
         self.account = JobAccount(
             self.paths,
             self.settings.journal_limit,

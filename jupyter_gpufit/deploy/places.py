@@ -26,11 +26,13 @@ from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..lab import Granted, Waiting, claim, claim_now, open_lab
 from ..lab.holder import keep
+from ..models.need import need_of_several
+from ..models.taken import models_from_json
 from ..settings import Settings
 from ..units import format_bytes, format_duration
 from .desk import Desk
 from .providers import provider_for, threads_for
-from .session import LoadedModel
+from .session import LoadedModels
 from .standing import StandingInstance, cores
 
 
@@ -119,7 +121,7 @@ class Places:
         threads = threads_for(device.kind, cores(), granted.bytes, everything)
         context = 0 if device.kind == "slot" else context_of(self._settings, device.kind, device.name).bytes
         provider = provider_for(device, granted.bytes, context, threads)
-        instance = StandingInstance.start(self._model, self._paths, granted, provider)
+        instance = StandingInstance.start(self._model, self._paths, granted, provider, self._room(granted, context))
         try:
             loaded = await instance.load(self._job.name)
         except BaseException:
@@ -140,7 +142,7 @@ class Places:
         self._holding.start_soon(hold)
         return Place(granted, instance, leave)
 
-    def _say_loaded(self, granted: Granted, loaded: LoadedModel, threads: int) -> None:
+    def _say_loaded(self, granted: Granted, loaded: LoadedModels, threads: int) -> None:
         """What it took beside what was foreseen; the next one of this model claims by that."""
         device = granted.devices[0]
         needed, took = self._handover.foreseen or 0, loaded.took
@@ -149,11 +151,8 @@ class Places:
             words += f"; it took {format_bytes(took)}, {format_bytes(needed)} were foreseen"
         if device.kind == "slot":
             words += f"; {threads} thread{'s' if threads > 1 else ''}"
-        together = f"calls are put together, up to {self._model.rows} rows" if loaded.batches else loaded.remark
-        self._account.put(
-            Note(f"{words}. {together[:1].upper()}{together[1:].rstrip('.')}." if together else f"{words}.")
-        )
-        if took:
+        self._account.put(Note(f"{words}. {self._together(loaded)}".rstrip()))
+        if took and not self._model.several:  # of several, it may have been as much as there was room for
             lesson = Lesson(
                 key=self._model.key,
                 time=self._account.record.since,
@@ -167,6 +166,28 @@ class Places:
                 learn(self._settings, lesson)
             except OSError:
                 traceback.print_exc()  # on a full disk the next one is foreseen again
+
+    def _together(self, loaded: LoadedModels) -> str:
+        """What becomes of the calls, in a sentence for each model where they differ."""
+        rows = f"calls are put together, up to {self._model.rows} rows"
+        said = {
+            name: rows if one.batches else one.remark
+            for name, one in zip(self._model.files, loaded.models, strict=True)
+        }
+        words = [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in dict.fromkeys(said.values()) if text]
+        if len(set(said.values())) > 1:
+            words = [f"{name}: {text.rstrip('.')}." for name, text in said.items() if text]
+        away = len(loaded.models) - len(loaded.inside)
+        if loaded.room and away:
+            words.append(f"{format_bytes(loaded.room)} are for weights: they come and go as they are called for.")
+        return " ".join(words)
+
+    def _room(self, granted: Granted, context: int) -> int | None:
+        """Bytes for weights that come and go."""
+        if not self._model.several:
+            return None
+        taken = models_from_json(self._paths.model.read_text())
+        return need_of_several(taken.values(), context).room(granted.bytes)
 
     async def _switch(self, instance: StandingInstance | None) -> None:
         """Have the desk go on with it, once the one before has nothing more to do."""
