@@ -107,6 +107,17 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _moment(text: str) -> float:
+    number, unit = (text[:-2], 1e-3) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time up to an hour: write 50ms or 2s, for example")
+    return seconds
+
+
 def _dimension(text: str) -> tuple[str, int]:
     name, _, size = text.rpartition("=")
     if not name or not size.isascii() or not size.isdigit() or not int(size):
@@ -207,7 +218,12 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     history.add_argument("--days", type=_days, default=DEFAULT_DAYS, metavar="N", help="how far back (default: 7)")
     history.add_argument("--json", action="store_true", help="as JSON")
     deploy = verb("deploy", "Have a model answer calls, on the device where it fits: an ONNX file, or a torch module.")
-    deploy.add_argument("model", metavar="MODEL", help="an .onnx file; in a notebook also a variable with a module")
+    deploy.add_argument(
+        "models",
+        metavar="MODEL",
+        nargs="+",
+        help="an .onnx file, or several for one device; in a notebook also a variable with a module",
+    )
     deploy.add_argument(
         "--example",
         type=_identifier,
@@ -223,6 +239,12 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     deploy.add_argument(
         "--waiting", type=_rows, default=128, metavar="N", help="calls that may wait; more are refused (default: 128)"
+    )
+    deploy.add_argument(
+        "--deadline",
+        type=_moment,
+        metavar="TIME",
+        help="of a call: 50ms, 2s; what cannot be answered by then is refused at once (default: none)",
     )
     deploy.add_argument(
         "--dim",

@@ -1,4 +1,4 @@
-"""Having a model answer calls: taken, copied into a job of its own, estimated, and started like a training.
+"""Having models answer calls: taken, copied into a job of their own, estimated, and started like a training.
 
 The job has the files' bytes, not their path: what becomes of the path later changes neither the model nor a resume.
 """
@@ -10,7 +10,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,10 +34,10 @@ from ..jobs.state import LEFT
 from ..jobs.store import create_job_files
 from ..jobs.watch import changes
 from ..lab.place import candidates, refuse_impossible
-from ..models.asking import take_apart
-from ..models.need import RUNTIME, ModelNeed, claimed
+from ..models.asking import take_apart, take_weights_out_apart
+from ..models.need import RUNTIME, ModelNeed, claimed, need_of_several
 from ..models.packages import check_packages
-from ..models.taken import TakenModel
+from ..models.taken import TakenModel, models_from_json, models_to_json
 from ..settings import Settings
 from ..system.background import aside
 from ..system.files import sync_directory, write_durably
@@ -77,71 +77,87 @@ class Prepared:
 
     job: Job
     paths: JobPaths
-    taken: TakenModel
+    taken: Mapping[str, TakenModel]
     claims: Claims
 
     @property
     def words(self) -> str:
-        return f"{self.job.name}: {self.taken.signature.words}. It {self.claims.why}."
+        if len(self.taken) == 1:
+            [one] = self.taken.values()
+            return f"{self.job.name}: {one.signature.words}. It {self.claims.why}."
+        lines = [f"{self.job.name}.{name}: {one.signature.words}" for name, one in self.taken.items()]
+        return "\n".join([*lines, f"{self.job.name} {self.claims.why}."])
 
 
 async def deploy(settings: Settings, options: argparse.Namespace) -> AsyncIterator[str]:
     """The file that the options name, as from a terminal: until it runs, or waits."""
-    prepared = await prepare(settings, options, file_of(options))
+    prepared = await prepare(settings, options, files_of(options))
     begin(prepared)
     yield prepared.words
     async for word in how_it_goes(prepared.job, prepared.paths, 0, IN_THE_QUEUE):
         yield word
 
 
-def file_of(options: argparse.Namespace) -> ModelOrigin:
-    """The model's file; a variable's name has a meaning in a notebook only."""
-    path = Path(options.model).expanduser()
+def files_of(options: argparse.Namespace) -> list[ModelOrigin]:
+    """The models' files; a variable's name has a meaning in a notebook only."""
     if options.example:
-        raise BadOption("--example goes with a module of a notebook: net = %gpufit deploy model --example x")
-    if not path.exists() and options.model.isidentifier():
-        raise BadOption(
-            f"There is no file {options.model!r}. A torch module is deployed from its notebook:"
-            f" net = %gpufit deploy {options.model} --example x"
-        )
-    return ModelOrigin(path=path, words=str(path), name=path.stem)
+        raise BadOption("--example goes with one module of a notebook: net = %gpufit deploy model --example x")
+    found: dict[str, ModelOrigin] = {}
+    for word in options.models:
+        path = Path(word).expanduser()
+        if not path.exists() and word.isidentifier():
+            raise BadOption(
+                f"There is no file {word!r}. A torch module is deployed from its notebook:"
+                f" net = %gpufit deploy {word} --example x"
+            )
+        if path.stem in found:
+            raise BadOption(f"{found[path.stem].words} and {word} would both be called {path.stem}. Rename one file.")
+        found[path.stem] = ModelOrigin(path=path, words=str(path), name=path.stem)
+    return list(found.values())
 
 
-async def prepare(settings: Settings, options: argparse.Namespace, origin: ModelOrigin) -> Prepared:
-    """Take it and make it a job; refuse what could never run. Nothing is started."""
+async def prepare(settings: Settings, options: argparse.Namespace, origins: Sequence[ModelOrigin]) -> Prepared:
+    """Take them and make them a job; refuse what could never run. Nothing is started."""
     if options.name:
         check_free(settings, options.name)
     sizes = dict(options.dim)
-    taken = await aside(lambda: take_apart(origin.path, options.rows, sizes))
+    found = await aside(lambda: take_apart([one.path for one in origins], options.rows, sizes))
+    taken = {one.name: model for one, model in zip(origins, found, strict=True)}
     if unknown := sorted(sizes.keys() - _dimensions(taken)):
         known = ", ".join(sorted(_dimensions(taken))) or "none"
         raise BadOption(f"The model has no dimension {unknown[0]!r}; its named ones: {known}.")
     devices = await read_devices_async(settings)
     check_packages(gpu=all(device.kind != "slot" for device in devices))
+    several = len(origins) > 1
     job = Job(
         id=new_job_id(),
-        name=options.name or free_name(settings, origin.name),
+        name=options.name or free_name(settings, "models" if several else origins[0].name),
         source="",
         options=Options(gpu=options.gpu, memory=options.memory, exclusive=options.exclusive),
         created=time.time(),
         cwd=os.getcwd(),
-        notebook=origin.notebook,
-        kernel_id=origin.kernel_id,
+        notebook=origins[0].notebook,
+        kernel_id=origins[0].kernel_id,
         version=version(),
         model=Deployed(
-            file=origin.path.name,
-            origin=origin.words,
+            files={one.name: one.name if several else one.path.name for one in origins},
+            origin=" ".join(one.words for one in origins),
             rows=options.rows,
             waiting=options.waiting,
-            key=await aside(lambda: _key(origin.path, taken)),
+            key="" if several else await aside(lambda: _key(origins[0].path, found[0])),
             sizes=sizes,
+            deadline=options.deadline,
         ),
     )
     claims = claims_of(settings, job, taken, devices, options.memory)
     refuse_impossible(request_for(job, claims.needed), devices)
     paths = create_job_files(settings, job)
     try:
-        await aside(lambda: _copy(origin.path, taken, paths))
+        if several:
+            await aside(lambda: _take_apart(origins, paths))
+        else:
+            await aside(lambda: _copy(origins[0].path, found[0], paths))
+        write_durably(paths.model, models_to_json(taken))
     except BaseException as error:
         shutil.rmtree(paths.root, ignore_errors=True)
         if isinstance(error, OSError):
@@ -150,25 +166,36 @@ async def prepare(settings: Settings, options: argparse.Namespace, origin: Model
     return Prepared(job=job, paths=paths, taken=taken, claims=claims)
 
 
-def _dimensions(taken: TakenModel) -> set[str]:
-    return {dim for slot in taken.signature.inputs for dim in slot.shape or () if isinstance(dim, str) and dim}
+def _dimensions(taken: Mapping[str, TakenModel]) -> set[str]:
+    return {
+        dim
+        for one in taken.values()
+        for slot in one.signature.inputs
+        for dim in slot.shape or ()
+        if isinstance(dim, str) and dim
+    }
 
 
-def claims_of(settings: Settings, job: Job, taken: TakenModel, devices: Iterable[Device], asked: int | None) -> Claims:
+def claims_of(
+    settings: Settings, job: Job, taken: Mapping[str, TakenModel], devices: Iterable[Device], asked: int | None
+) -> Claims:
     """What it will claim: what its user says, what it took before, or what is foreseen."""
     assert job.model is not None
-    if taken.activations is None:
-        whole = f"claims a whole device, since {', '.join(taken.open)} may be of any size (--dim or --memory says more)"
-        return Claims(needed=asked, foreseen=None, why=_asked(asked) if asked is not None else whole)
     here = candidates(request_for(job, None), list(devices))
     contexts = [context_of(settings, device.kind, device.name).bytes for device in here if device.kind != "slot"]
+    if job.model.several:
+        return _of_several(taken, here, max(contexts, default=0), asked)
+    [one] = taken.values()
+    if one.activations is None:
+        whole = f"claims a whole device, since {', '.join(one.open)} may be of any size (--dim or --memory says more)"
+        return Claims(needed=asked, foreseen=None, why=_asked(asked) if asked is not None else whole)
     need = ModelNeed(
-        weights=taken.weights,
+        weights=one.weights,
         # While it is loaded; on a GPU that happens in the host's memory.
-        file=0 if contexts else taken.file + (taken.weights if taken.files else 0),
-        activations=taken.activations,
+        file=0 if contexts else one.file + (one.weights if one.files else 0),
+        activations=one.activations,
         runtime=max(contexts, default=RUNTIME),
-        unknown=taken.unknown,
+        unknown=one.unknown,
     )
     if asked is not None:
         return Claims(needed=asked, foreseen=need.total, why=_asked(asked))
@@ -176,6 +203,26 @@ def claims_of(settings: Settings, job: Job, taken: TakenModel, devices: Iterable
     before = [lesson.measured for lesson in lessons(settings, job.model.key) if lesson.kind in kinds]
     found = claimed(need, before)
     return Claims(needed=found.memory, foreseen=need.total, why=found.reason)
+
+
+def _of_several(taken: Mapping[str, TakenModel], here: Sequence[Device], context: int, asked: int | None) -> Claims:
+    """Room for all of them, or, where no device has that, a whole device; but for the largest one at least."""
+    for name, one in taken.items():
+        if one.activations is None:
+            raise BadOption(f"{', '.join(one.open)} of {name} may be of any size, and its room is shared: say --dim.")
+    need = need_of_several(taken.values(), context)
+    if asked is not None:
+        if asked < need.least:
+            raise BadOption(
+                f"With --memory {format_bytes(asked)} the largest of them has no room: it takes"
+                f" {format_bytes(max(need.weights))}, and to run them {format_bytes(need.fixed)} more."
+            )
+        return Claims(needed=asked, foreseen=need.total, why=f"{_asked(asked)}: {need.words}")
+    if any(device.total >= need.total for device in here):
+        return Claims(needed=need.total, foreseen=need.total, why=f"claims {format_bytes(need.total)}: {need.words}")
+    if any(device.total >= need.least for device in here):
+        return Claims(needed=None, foreseen=need.total, why=f"claims a whole device, and needs more: {need.words}")
+    return Claims(needed=need.least, foreseen=need.total, why="does not fit")  # and is refused with the figures
 
 
 def _asked(memory: int) -> str:
@@ -200,7 +247,19 @@ def _copy(path: Path, taken: TakenModel, paths: JobPaths) -> None:
         with open(target, "rb") as file:
             os.fsync(file.fileno())
         sync_directory(target.parent)
-    write_durably(paths.model, taken.to_json())
+
+
+def _take_apart(origins: Sequence[ModelOrigin], paths: JobPaths) -> None:
+    """Of several models, the job has their shells and weights."""
+    folders = {one.path.absolute(): paths.input / one.name for one in origins}
+    for folder in folders.values():
+        folder.mkdir(mode=0o700)
+    take_weights_out_apart(folders)
+    for folder in folders.values():
+        for file in folder.iterdir():
+            with open(file, "rb") as written:
+                os.fsync(written.fileno())
+        sync_directory(folder)
 
 
 def begin(prepared: Prepared) -> None:
@@ -265,7 +324,7 @@ async def _again(settings: Settings, job: Job, paths: JobPaths, gpu: str, memory
     if record.state != "lost":
         await gone(record)
     try:
-        start, taken = noted_start(paths), TakenModel.from_json(paths.model.read_text())
+        start, taken = noted_start(paths), models_from_json(paths.model.read_text())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NotResumable(job.name, f"its files cannot be read ({error}). Deploy it again.") from error
     devices = await read_devices_async(settings)

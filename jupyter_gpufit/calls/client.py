@@ -5,18 +5,20 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from ..errors import BadCall, CallFailed, NotServing, QueueFull
+from ..errors import BadCall, CallFailed, NotServing, QueueFull, TooLate
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths, calls_path
 from ..jobs.record import read_record
 from ..jobs.state import GOING, OVER
 from ..models.signature import Signature, named
-from ..models.taken import TakenModel
+from ..models.taken import models_from_json
 from ..settings import Settings
 from ..units import MiB
 from .protocol import LARGEST, Call, CallReply, Lying, encode, lay_out
@@ -29,10 +31,16 @@ FOR_ANSWERS = MiB  # bytes behind the inputs, before a first answer tells how ma
 class DeployedModel:
     """Calls one job's model; from any thread. Moves, and a resume, change nothing for who has it."""
 
-    def __init__(self, settings: Settings, job: Job, paths: JobPaths) -> None:
-        self.name = job.name
+    def __init__(self, settings: Settings, job: Job, paths: JobPaths, model: str = "") -> None:
+        assert job.model is not None
+        names = list(job.model.files)
+        self.model = model or names[0]
+        self.name = job.name  # of the job; its verbs take it
         self.id = job.id
-        self.signature: Signature = TakenModel.from_json(paths.model.read_text()).signature
+        self.deadline = job.model.deadline  # seconds that a call has; None: as long as it takes
+        self.signature: Signature = models_from_json(paths.model.read_text())[self.model].signature
+        self._number = names.index(self.model)
+        self._called = f"{self.name}.{self.model}" if job.model.several else self.name
         self._paths = paths
         self._address = str(calls_path(settings, job.id))
         self._idle: list[_Connection] = []
@@ -51,12 +59,14 @@ class DeployedModel:
     def __repr__(self) -> str:
         record = read_record(self._paths)
         where = f" on {record.device}" if record.device and record.state in GOING else ""
-        return f"<{self.name}: {record.state}{where}; {self.signature.words}>"
+        return f"<{self._called}: {record.state}{where}; {self.signature.words}>"
 
     def _call(self, arrays: list[np.ndarray[Any, Any]]) -> list[Any]:
+        deadline = None if self.deadline is None else time.monotonic() + self.deadline
         connection = self._take()
         try:
-            reply = connection.call(arrays)
+            connection.ask(arrays, self._number, deadline)
+            reply = connection.reply()
             answers = [np.array(connection.array(one)) for one in reply.outputs]  # its memory is the next call's
         except (OSError, EOFError, ValueError) as error:
             connection.close()
@@ -72,11 +82,13 @@ class DeployedModel:
         if reply.bad:
             raise BadCall(reply.bad)
         if reply.failed:
-            raise CallFailed(self.name, reply.failed)
+            raise CallFailed(self._called, reply.failed)
         if reply.left:
             raise NotServing(self.name, reply.left)
+        if reply.late:
+            raise TooLate(self._called, self.deadline or 0.0, reply.seconds, reply.taken)
         if reply.waiting:
-            raise QueueFull(self.name, reply.waiting, reply.seconds)
+            raise QueueFull(self._called, reply.waiting, reply.seconds)
 
     # Connections ---------------------------------------------------------------------------------------------------
 
@@ -115,6 +127,29 @@ class DeployedModel:
         return f"the connection broke ({str(error) or type(error).__name__})"
 
 
+class DeployedModels(Sequence[DeployedModel]):
+    """Several models of one job: `a, b = models`, or `models["a"]`."""
+
+    def __init__(self, settings: Settings, job: Job, paths: JobPaths) -> None:
+        assert job.model is not None
+        self.name = job.name
+        self._models = [DeployedModel(settings, job, paths, name) for name in job.model.files]
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def __getitem__(self, which: Any) -> Any:
+        if not isinstance(which, str):
+            return self._models[which]
+        for one in self._models:
+            if one.model == which:
+                return one
+        raise KeyError(f"{self.name} has {', '.join(one.model for one in self._models)}, and no {which!r}")
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self._models))
+
+
 class _Connection:
     """One socket and the memory that belongs to it; for one call at a time."""
 
@@ -122,31 +157,36 @@ class _Connection:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         self._region: SharedRegion | None = None
         self._answers = FOR_ANSWERS
+        self._out = 0  # byte of the last call from which on answers may be
         try:
             self._socket.connect(address)
         except BaseException:
             self._socket.close()
             raise
 
-    def call(self, arrays: list[np.ndarray[Any, Any]]) -> CallReply:
+    def ask(self, arrays: list[np.ndarray[Any, Any]], model: int = 0, deadline: float | None = None) -> None:
         places, out = lay_out([array.nbytes for array in arrays])
         region, new = self._region_of(out + self._answers)
         lying = tuple(Lying(array.dtype.name, array.shape, at) for array, at in zip(arrays, places, strict=True))
         for array, place in zip(arrays, lying, strict=True):
             np.copyto(region.array(place), array)
-        message = encode(Call(lying, out))
+        message = encode(Call(lying, out, model, deadline))
         if len(message) > LARGEST:
             raise BadCall("it has more inputs than fit into one message.")
         if new:
             socket.send_fds(self._socket, [message], [region.fd])
         else:
             self._socket.send(message)
+        self._out = out
+
+    def reply(self) -> CallReply:
         packet = self._socket.recv(LARGEST)
         if not packet:
             raise EOFError("it closed the connection")
         reply = CallReply.decode(packet)
         if reply.outputs:
-            self._answers = max(self._answers, region.size - out)
+            assert self._region is not None
+            self._answers = max(self._answers, self._region.size - self._out)
         return reply
 
     def array(self, lying: Lying) -> np.ndarray[Any, Any]:

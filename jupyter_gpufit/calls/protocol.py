@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from types import NoneType
 from typing import Any
 
 from ..system.foreign import known, parsed_record
@@ -53,11 +55,15 @@ class Call:
 
     inputs: tuple[Lying, ...]
     out: int  # byte
+    model: int = 0  # of the job's
+    deadline: float | None = None  # seconds by the machine's clock that only runs; null: none
     protocol: int = PROTOCOL
 
     @property
     def said(self) -> dict[str, Any]:
-        return {"protocol": self.protocol, "inputs": [one.said for one in self.inputs], "out": self.out}
+        record = {"protocol": self.protocol, "inputs": [one.said for one in self.inputs], "out": self.out}
+        more = {"model": self.model} if self.model else {}
+        return record | more | ({} if self.deadline is None else {"deadline": self.deadline})
 
     @classmethod
     def decode(cls, packet: bytes) -> Call:
@@ -71,7 +77,10 @@ class Call:
             raise ValueError(f"protocol {protocol} was spoken, and this model speaks {PROTOCOL}")
         if not isinstance(inputs, list) or len(inputs) > MOST_TENSORS or not isinstance(out, int) or not _is_size(out):
             raise ValueError("it is no call")
-        return cls(tuple(map(Lying.of, inputs)), out)
+        model, deadline = record.get("model", 0), record.get("deadline")
+        if not _is_size(model) or type(deadline) not in (float, NoneType) or not isfinite(deadline or 0.0):
+            raise ValueError("it is no call")
+        return cls(tuple(map(Lying.of, inputs)), out, model, deadline)
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,9 @@ class CallReply:
     failed: str = ""  # the model is
     left: str = ""  # it does not run any more: half a sentence
     waiting: int = 0  # its queue is full with so many
-    seconds: float = 0.0  # after which there is room in it
+    late: bool = False  # it could not be answered by its deadline
+    taken: bool = False  # and that has shown only after it was taken
+    seconds: float = 0.0  # after which there is room in the queue, or it could be answered
 
     @property
     def said(self) -> dict[str, Any]:

@@ -16,11 +16,12 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,10 @@ from ..errors import BadCall
 from ..models.signature import Signature, check_call
 from ..system.foreign import parsed_record
 from .figures import Figures
+from .profile import Profile
+from .residents import Residents
 from .standing import StandingInstance
-from .waiting import WaitingCall, WaitingCalls
+from .waiting import Batch, QueueIsFull, WaitingCall, WaitingCalls, WouldBeLate
 
 BACKLOG = 128  # connections that the kernel keeps for us while we are busy
 
@@ -49,16 +52,21 @@ class _Client:
 class Desk:
     """Of one job. Its methods are for other threads; those with an underscore run in its own."""
 
-    def __init__(self, signature: Signature, rows: int, waiting: int, died: Callable[[StandingInstance], None]) -> None:
+    def __init__(
+        self, signatures: Sequence[Signature], rows: int, waiting: int, died: Callable[[StandingInstance], None]
+    ) -> None:
         self.figures = Figures()
-        self.refused = 0  # calls for which the queue had no room
-        self._signature = signature
+        self.refused = 0  # calls for which there was no room, or not the time
+        self.late = 0  # calls that were taken, and could not be answered in time
+        self.batches: Counter[int] = Counter()  # by their rows
+        self._signatures = signatures
         self._rows = rows
-        self._queue = WaitingCalls(waiting)
+        self._queue = WaitingCalls(waiting, [Profile() for _ in signatures], Residents([0 for _ in signatures]))
         self._died = died
         self._clients: dict[int, _Client] = {}
         self._instance: StandingInstance | None = None
-        self._running: list[WaitingCall] = []
+        self._running = Batch([], [])
+        self._began = 0.0
         self._next: tuple[StandingInstance | None, Future[StandingInstance | None]] | None = None
         self._left = ""  # why there are no answers any more
         self._numbers = 0
@@ -217,11 +225,14 @@ class Desk:
 
     def _checked(self, client: _Client, packet: bytes) -> Call:
         call = Call.decode(packet)
-        slots = self._signature.inputs
+        if call.model >= len(self._signatures):
+            raise BadCall(f"There are {len(self._signatures)} models here, and none of the number {call.model}.")
+        signature = self._signatures[call.model]
+        slots = signature.inputs
         if len(call.inputs) != len(slots):
             raise BadCall(f"{len(call.inputs)} inputs came, and the model takes {len(slots)}.")
         found = {slot.name: (one.dtype, one.shape) for slot, one in zip(slots, call.inputs, strict=True)}
-        check_call(self._signature, found)
+        check_call(signature, found)
         if client.region < 0 or can_shrink(client.region):
             raise BadCall("There is no memory with the call that stays as large as it is.")
         size = os.fstat(client.region).st_size
@@ -234,36 +245,51 @@ class Desk:
         if self._left:
             self._reply(client, CallReply(left=self._left))
             return
-        rows = call.inputs[0].shape[0] if self._signature.may_batch else 1
-        if not self._queue.add(WaitingCall(call, client.number, time.monotonic(), rows)):
-            self.refused += 1
-            seconds = self.figures.wait(self._queue.rows + sum(one.rows for one in self._running))
-            self._reply(client, CallReply(waiting=len(self._queue), seconds=seconds))
-            return
-        client.waits = True
-        self._go_on()
+        now = time.monotonic()
+        rows = call.inputs[0].shape[0] if self._signatures[call.model].may_batch else 1
+        refused = self._queue.add(WaitingCall(call, client.number, now, rows), now, self._began + self._running.seconds)
+        match refused:
+            case QueueIsFull(waiting):
+                self.refused += 1
+                seconds = self.figures.wait(self._queue.rows + sum(one.rows for one in self._running.calls))
+                self._reply(client, CallReply(waiting=waiting, seconds=seconds))
+            case WouldBeLate(seconds):
+                self.refused += 1
+                self._reply(client, CallReply(late=True, seconds=seconds))
+            case None:
+                client.waits = True
+                self._go_on()
 
     def _go_on(self) -> None:
         """Have the next batch run, if nothing runs."""
-        if self._running:
+        if self._running.calls:
             return
         if self._next is not None and (self._next[0] is not None or not len(self._queue)):
             self._change()
         instance = self._instance
         if instance is None or instance.loaded is None:
             return
-        batch = self._queue.next(self._rows, together=instance.loaded.batches)
-        if not batch:
+        now = time.monotonic()
+        batch = self._queue.next(now, self._rows, [one.batches for one in instance.loaded.models])
+        self._are_late(batch.late, batch.seconds)
+        if not batch.calls:
             return
+        self._running, self._began = batch, now
         try:
-            for one in batch:
+            for one in batch.calls:
                 self._make_known(self._clients[one.client], instance)
-            calls = [{"region": one.client, "call": one.call.said} for one in batch]
-            self._running = batch
-            instance.say({"do": "run", "calls": calls})
+            instance.say(_order(batch))
         except OSError:
-            self._running = batch
             self._instance_died()
+
+    def _are_late(self, calls: Sequence[WaitingCall], seconds: float) -> None:
+        """They were taken, and what was foreseen then does not hold."""
+        self.late += len(calls)
+        for one in calls:
+            if (client := self._clients.get(one.client)) is not None:
+                client.waits = False
+                cost = self._queue.profiles[one.model].run(one.rows)
+                self._reply(client, CallReply(late=True, taken=True, seconds=seconds + cost))
 
     def _make_known(self, client: _Client, instance: StandingInstance) -> None:
         if client.known_to is not instance:
@@ -278,6 +304,8 @@ class Desk:
             self._selector.unregister(before.channel)
         if instance is not None:
             self._selector.register(instance.channel, selectors.EVENT_READ, self._hear_instance)
+            assert instance.loaded is not None
+            self._queue.begin(instance.loaded.profiles, instance.loaded.residents)
         changed.set_result(before)
 
     def _hear_instance(self) -> None:
@@ -293,16 +321,29 @@ class Desk:
             self._instance_died()
             return
         said = parsed_record(packet)
-        now, batch, self._running = time.monotonic(), self._running, []
-        if not batch:  # it was given up meanwhile
+        now, batch, self._running = time.monotonic(), self._running, Batch([], [])
+        if not batch.calls:  # it was given up meanwhile
             return
-        self.figures.ran(sum(one.rows for one in batch), said["seconds"])
-        for one, answer in zip(batch, said["done"], strict=True):
+        if said.get("late"):
+            self._queue.not_run(batch)
+            self._are_late(batch.calls, batch.seconds)
+            return self._go_on()
+        self.batches[min(sum(one.rows for one in batch.calls), self._rows)] += 1
+        self._learn(batch, now - self._began, said["loading"])
+        self.figures.ran(sum(one.rows for one in batch.calls), said["seconds"])
+        for one, answer in zip(batch.calls, said["done"], strict=True):
             self.figures.answered(now, now - one.since)
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
                 self._send(client, encode(answer))
         self._go_on()
+
+    def _learn(self, batch: Batch, seconds: float, loading: float) -> None:
+        """Seconds as they were seen here: the way there and back is part of what a call waits for."""
+        profile = self._queue.profiles[batch.calls[0].model]
+        if batch.load:
+            profile.loaded(loading)
+        profile.ran(sum(one.rows for one in batch.calls), max(0.0, seconds - loading))
 
     def _instance_died(self) -> None:
         instance, self._instance = self._instance, None
@@ -313,12 +354,12 @@ class Desk:
 
     def _give_up(self, why: str) -> None:
         self._left = self._left or why
-        running, self._running = self._running, []
-        for one in (*running, *self._queue.clear()):
+        running, self._running = self._running, Batch([], [])
+        for one in (*running.calls, *self._queue.clear()):
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
                 self._reply(client, CallReply(failed=why))
-        if self._next is not None and self._next[0] is None:
+        if self._next is not None:  # who waits for the change must not wait for ever
             self._change()
 
     def _reply(self, client: _Client, reply: CallReply) -> None:
@@ -329,6 +370,19 @@ class Desk:
             client.socket.send(packet)
         except OSError:  # it is gone, or does not read what it asked for
             self._lose(client)
+
+
+def _order(batch: Batch) -> dict[str, object]:
+    """What the instance is told: which weights go and come, until when it may begin, and where the inputs lie."""
+    order: dict[str, object] = {
+        "do": "run",
+        "model": batch.calls[0].model,
+        "calls": [{"region": one.client, "call": one.call.said} for one in batch.calls],
+    }
+    if batch.load:
+        order |= {"load": True, "leaving": batch.leaving}
+    deadline = min(one.deadline for one in batch.calls)
+    return order if deadline == inf else order | {"latest": deadline}
 
 
 def _is_ours(client: socket.socket) -> bool:

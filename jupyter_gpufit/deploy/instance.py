@@ -1,4 +1,4 @@
-"""`python -m jupyter_gpufit.deploy.instance`: the process on the device. It holds one session, and ends to leave.
+"""`python -m jupyter_gpufit.deploy.instance`: the process on the device. It holds the sessions, and ends to leave.
 
 It is spoken to over a socket pair, and does one thing at a time. When the job's process is gone it ends at once, also
 in the middle of a run: nobody may use a device without a claim, nor answer for nobody.
@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,13 @@ from ..calls.protocol import LARGEST, Call, Lying, encode, lay_out
 from ..calls.region import SharedRegion
 from ..devices.device import Kind
 from ..errors import GpufitError
-from ..models.taken import TakenModel
+from ..models.shell import WHOLE
+from ..models.signature import Signature
+from ..models.taken import models_from_json
 from .providers import Provider
-from .session import Arrays, Model, first_line, load
+from .residents import Residents
+from .session import Arrays, LoadedModels, Model, first_line, tried
+from .shells import ShellModel
 
 
 def main() -> None:
@@ -50,7 +55,7 @@ def _end_with(life: int) -> None:
 
 
 class Instance:
-    """One model on one device."""
+    """One model on one device, or several of which one runs at a time."""
 
     def __init__(self, asked: Mapping[str, Any], channel: socket.socket) -> None:
         self._asked = asked
@@ -69,15 +74,35 @@ class Instance:
             pass
 
     def _load(self) -> None:
-        asked = self._asked
-        taken = TakenModel.from_json(Path(asked["taken"]).read_text())
+        began, asked = time.monotonic(), self._asked
+        taken = models_from_json(Path(asked["taken"]).read_text())
         provider = Provider(**{**asked["provider"], "names": tuple(asked["provider"]["names"])})
         kind: Kind = asked["kind"]
-        took = _took(kind)
-        self._model, loaded = load(
-            lambda: Model(asked["path"], taken.signature, provider), self._rows, asked["sizes"], took
+        self._models = [
+            self._model(Path(path), one.signature, provider)
+            for path, one in zip(asked["paths"], taken.values(), strict=True)
+        ]
+        residents = Residents([model.weights for model in self._models], asked["room"] or 0)
+        found = []
+        for number, model in enumerate(self._models):
+            for leaving in residents.use(number) if model.weights else ():
+                self._models[leaving].evict()
+            found.append(tried(model, self._rows, asked["sizes"], _timed(model.load)))
+        loaded = LoadedModels(
+            seconds=time.monotonic() - began,
+            took=_took(kind),
+            models=tuple(found),
+            room=residents.room,
+            inside=residents.inside,
         )
         self._say({"loaded": loaded.to_record()})
+
+    def _model(self, path: Path, signature: Signature, provider: Provider) -> Model:
+        if not path.is_dir():
+            return Model(str(path), signature, provider)
+        if self._asked["room"] is None:
+            return Model(str(path / WHOLE), signature, provider, shared=True)
+        return ShellModel(path, signature, provider)
 
     def _say(self, message: Mapping[str, Any]) -> None:
         self._channel.send(encode(message))
@@ -94,28 +119,36 @@ class Instance:
                 if (region := self._regions.pop(message["region"], None)) is not None:
                     region.close()
             case "run":
-                began = time.perf_counter()
-                answers = self._answers([(one["region"], Call.of(one["call"])) for one in message["calls"]])
-                self._say({"done": answers, "seconds": time.perf_counter() - began})
+                self._say(self._run(message))
         return True
 
-    def _answers(self, calls: list[tuple[int, Call]]) -> list[dict[str, Any]]:
+    def _run(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Unless it is too late for it: what cannot begin in time is not done at all."""
+        if time.monotonic() > message.get("latest", inf):
+            return {"late": True}
+        model = self._models[message["model"]]
+        for leaving in message.get("leaving", ()):
+            self._models[leaving].evict()
+        loading = _timed(model.load) if message.get("load") else 0.0
+        began = time.perf_counter()
+        answers = self._answers(model, [(one["region"], Call.of(one["call"])) for one in message["calls"]])
+        return {"done": answers, "seconds": time.perf_counter() - began, "loading": loading}
+
+    def _answers(self, model: Model, calls: list[tuple[int, Call]]) -> list[dict[str, Any]]:
         try:
             given = [[self._regions[at].array(one) for one in call.inputs] for at, call in calls]
             if len(calls) == 1:
-                found = [self._alone(given[0])]
+                found = [self._alone(model, given[0])]
             else:
-                found = self._model.run_together(given, self._rows)
+                found = model.run_together(given, self._rows)
             return [self._written(*call, answers) for call, answers in zip(calls, found, strict=True)]
         except Exception as error:  # the model's: by its input, say
             if len(calls) > 1:
-                return [one for call in calls for one in self._answers([call])]
+                return [one for call in calls for one in self._answers(model, [call])]
             return [{"failed": f"{first_line(error)}."}]
 
-    def _alone(self, given: Arrays) -> Arrays:
-        if self._model.signature.may_batch:
-            return self._model.run_in_parts(given, self._rows)
-        return self._model.run(given)
+    def _alone(self, model: Model, given: Arrays) -> Arrays:
+        return model.run_in_parts(given, self._rows) if model.signature.may_batch else model.run(given)
 
     def _written(self, region: int, call: Call, answers: Arrays) -> dict[str, Any]:
         places, end = lay_out([one.nbytes for one in answers], call.out)
@@ -127,11 +160,15 @@ class Instance:
         return {"outputs": [place.said for place in lying]}
 
 
-def _took(kind: Kind) -> Callable[[], int]:
-    """A reader of what this process has taken of its device at most, in bytes."""
-    if kind != "slot":
-        return _gpu_took
-    return lambda: _resident("VmHWM")  # of the whole process: it is there for the model alone
+def _timed(do: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
+
+
+def _took(kind: Kind) -> int:
+    """What this process has taken of its device at most, in bytes; on a slot all of it is there for the models."""
+    return _resident("VmHWM") if kind == "slot" else _gpu_took()
 
 
 def _gpu_took() -> int:

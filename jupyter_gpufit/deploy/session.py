@@ -4,71 +4,103 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..models.signature import Signature, Slot
-from .providers import Provider, check_provider
+from ..system.foreign import known
+from .profile import DevicePace, Profile
+from .providers import CPU, Provider, check_provider
+from .residents import Residents
+from .runtime import OnnxRuntime, OrtRuntime, run_bound
 
 Arrays = list[np.ndarray[Any, Any]]
 TRIES = 3  # rows
+TIMED = 20  # runs
+PATIENCE = 0.1  # seconds for them, but for the first two
 CLOSE = 1e-3  # of the largest answer: batches of other sizes are summed up in another order
 
 
-class OrtSession(Protocol):
-    """What of onnxruntime.InferenceSession is used."""
+@dataclass(frozen=True, kw_only=True)
+class TriedModel:
+    """What the first runs of one model showed."""
 
-    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> Any: ...
-    def get_providers(self) -> list[str]: ...
+    batches: bool  # calls may be put together
+    remark: str = ""
+    runs: tuple[tuple[int, float], ...] = ()  # rows, and the seconds that they took at most
+    weights: int = 0  # bytes that are loaded and evicted
+    load: float = 0.0  # seconds
 
-
-Open = Callable[[str, Provider], OrtSession]
-
-
-def open_session(path: str, provider: Provider) -> OrtSession:
-    """The real one."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = provider.threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors
-    if provider.names[0] == "CUDAExecutionProvider" and hasattr(onnxruntime, "preload_dlls"):
-        onnxruntime.preload_dlls()  # CUDA's libraries as Python packages bring them
-    first, *others = provider.names
-    session: OrtSession = onnxruntime.InferenceSession(
-        path, options, providers=[(first, dict(provider.options)), *others]
-    )
-    return session
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> TriedModel:
+        found = known(cls, record)
+        return cls(**{**found, "runs": tuple((rows, seconds) for rows, seconds in found["runs"])})
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadedModel:
+class LoadedModels:
     """What loading showed."""
 
-    seconds: float  # until the model could answer
-    batches: bool  # calls may be put together
-    took: int  # bytes at most, while it was loaded and ran
-    remark: str = ""
+    seconds: float  # until they could answer
+    took: int  # bytes at most, while they were loaded and ran
+    models: tuple[TriedModel, ...]
+    room: int = 0  # bytes for weights that come and go
+    inside: tuple[int, ...] = ()  # whose weights are there now
+
+    @property
+    def profiles(self) -> list[Profile]:
+        pace = DevicePace()
+        return [Profile(one.runs, one.load, pace) for one in self.models]
+
+    @property
+    def residents(self) -> Residents:
+        return Residents([one.weights for one in self.models], self.room, dict.fromkeys(self.inside))
 
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> LoadedModels:
+        found = known(cls, record)
+        models = tuple(map(TriedModel.from_record, found["models"]))
+        return cls(**{**found, "models": models, "inside": tuple(found["inside"])})
 
 
 class Model:
     """A model that runs."""
 
-    def __init__(self, path: str, signature: Signature, provider: Provider, opening: Open = open_session) -> None:
+    weights = 0  # bytes that come and go
+
+    def __init__(
+        self,
+        path: str,
+        signature: Signature,
+        provider: Provider,
+        runtime: OrtRuntime | None = None,
+        *,
+        shared: bool = False,
+    ) -> None:
+        runtime = runtime or OnnxRuntime()
         self.signature = signature
         self._names = [slot.name for slot in signature.inputs]
-        self._session = opening(path, provider)
+        self._session = runtime.session(path, provider, shared=shared)
         check_provider(provider, self._session.get_providers())
+        self._binding = self._session.io_binding() if provider.names[0] != CPU else None
+
+    def load(self) -> None:
+        """Have its weights where it runs: a session has them."""
+
+    def evict(self) -> None:
+        """Let go of them, where that can be."""
 
     def run(self, inputs: Arrays) -> Arrays:
-        return list(self._session.run(None, dict(zip(self._names, inputs, strict=True))))
+        feed = dict(zip(self._names, inputs, strict=True))
+        if self._binding is None:
+            return list(self._session.run(None, feed))
+        return run_bound(self._session, self._binding, feed, [slot.name for slot in self.signature.outputs])
 
     def run_in_parts(self, inputs: Arrays, rows: int) -> Arrays:
         """The same, so many rows at a time."""
@@ -103,23 +135,31 @@ class Model:
                 return False, "calls are not put together: its answer to a row depends on the rows beside it."
         return True, ""
 
-    def warm(self, rows: int, sizes: Mapping[str, int]) -> None:
-        """Run once with as many rows as it ever will, so that it has what it takes; a model may refuse our inputs."""
-        try:
-            self.run([made(slot, rows, sizes) for slot in self.signature.inputs])
-        except Exception:
-            return
+    def times(self, rows: int, sizes: Mapping[str, int]) -> tuple[tuple[int, float], ...]:
+        """How long one row takes, and as many as it ever will run at once; nothing where it refuses our inputs.
+
+        So it has what it takes, too.
+        """
+        found = []
+        for count in sorted({1, rows}) if self.signature.may_batch else (1,):
+            try:
+                given = [made(slot, count, sizes) for slot in self.signature.inputs]
+                self.run(given)  # the first time takes longer
+                took: list[float] = []
+                while len(took) < 2 or (len(took) < TIMED and sum(took) < PATIENCE):
+                    began = time.perf_counter()
+                    self.run(given)
+                    took.append(time.perf_counter() - began)
+                found.append((count, max(took)))
+            except Exception:  # ONNX Runtime's own
+                break
+        return tuple(found)
 
 
-def load(
-    model: Callable[[], Model], rows: int, sizes: Mapping[str, int], took: Callable[[], int]
-) -> tuple[Model, LoadedModel]:
-    """Make it, try it, and say what it took."""
-    began = time.monotonic()
-    here = model()
-    batches, remark = here.batches(sizes)
-    here.warm(rows if here.signature.may_batch else 1, sizes)
-    return here, LoadedModel(seconds=time.monotonic() - began, batches=batches, took=took(), remark=remark)
+def tried(model: Model, rows: int, sizes: Mapping[str, int], load: float = 0.0) -> TriedModel:
+    """Run it a few times, and say how that went."""
+    batches, remark = model.batches(sizes)
+    return TriedModel(batches=batches, remark=remark, runs=model.times(rows, sizes), weights=model.weights, load=load)
 
 
 def made(slot: Slot, rows: int, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:

@@ -21,9 +21,9 @@ from ..jobs.job import Deployed
 from ..jobs.paths import JobPaths
 from ..lab import Granted
 from ..system import processes
-from ..system.foreign import known, parsed_record
+from ..system.foreign import parsed_record
 from .providers import Provider
-from .session import LoadedModel
+from .session import LoadedModels
 
 ENDING = 10.0  # seconds that it may take to end by itself
 
@@ -36,16 +36,19 @@ class StandingInstance:
     channel: socket.socket
     life: int  # as long as this is open, it lives
     label: str  # of its device
-    loaded: LoadedModel | None = None
+    loaded: LoadedModels | None = None
 
     @classmethod
-    def start(cls, model: Deployed, paths: JobPaths, granted: Granted, provider: Provider) -> StandingInstance:
+    def start(
+        cls, model: Deployed, paths: JobPaths, granted: Granted, provider: Provider, room: int | None
+    ) -> StandingInstance:
         """Start it with the claim's lock: the claim lives as long as the process does."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reading, life = os.pipe2(os.O_CLOEXEC)
         device = granted.devices[0]
         asked = {
-            "path": str(paths.input / model.file),
+            "paths": [str(paths.input / one) for one in model.files.values()],
+            "room": room,  # bytes for weights that come and go; None: all are there at once
             "taken": str(paths.model),
             "kind": device.kind,
             "provider": asdict(provider),
@@ -70,7 +73,7 @@ class StandingInstance:
             os.close(reading)
         return cls(process, ours, life, device.label)
 
-    async def load(self, name: str) -> LoadedModel:
+    async def load(self, name: str) -> LoadedModels:
         """Wait until it can answer; raises CouldNotDeploy where it cannot."""
         self.channel.setblocking(False)
         while True:
@@ -85,7 +88,7 @@ class StandingInstance:
         said = parsed_record(packet)
         if "failed" in said:
             raise CouldNotDeploy(name, str(said["failed"]))
-        self.loaded = LoadedModel(**known(LoadedModel, said["loaded"]))
+        self.loaded = LoadedModels.from_record(said["loaded"])
         return self.loaded
 
     def say(self, message: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:

@@ -58,6 +58,7 @@ GpufitError
 │   ├── CouldNotDeploy         a model that could not be loaded
 │   ├── BadCall                an input of another name, type or shape than the model's
 │   ├── QueueFull              more requests than a deployed model keeps waiting
+│   ├── TooLate                a request cannot be answered by its deadline
 │   ├── CallFailed             the model itself failed, or its process ended, in the middle of a call
 │   └── NotServing             a deployed model that does not run now
 ├── NoEstimate             the process that estimates failed
@@ -94,6 +95,7 @@ from .deploy import (
     NoRuntime,
     NotServing,
     QueueFull,
+    TooLate,
 )
 from .devices import DeviceError, DeviceUnreadable, NeverFits, NoDevice, NoSuchCard, NoSuchDevice, NotOnASlot
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
@@ -182,6 +184,7 @@ __all__ = [
     "NotYours",
     "PathTooLong",
     "QueueFull",
+    "TooLate",
     "SeveralMeant",
     "StorageError",
     "TakenOver",

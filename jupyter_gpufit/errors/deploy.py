@@ -59,6 +59,21 @@ class QueueFull(DeployError):
 
 
 @dataclass(eq=False)
+class TooLate(DeployError):
+    name: str
+    deadline: float  # seconds that it had
+    seconds: float  # after which it could be answered
+    taken: bool = False  # it waited in vain: the model has become slower than it was
+
+    def __str__(self) -> str:
+        why = "has become slower, and could not answer" if self.taken else "cannot answer"
+        return (
+            f"{self.name} {why} within {self.deadline * 1e3:.3g} ms; it could in {self.seconds * 1e3:.3g} ms. Call it"
+            " again later, or deploy it with a longer --deadline."
+        )
+
+
+@dataclass(eq=False)
 class CallFailed(DeployError):
     name: str
     why: str

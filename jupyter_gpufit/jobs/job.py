@@ -27,14 +27,19 @@ JobKind = Literal["training", "model"]
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """What a job runs that is no cell: a model, whose files lie in the job's own directory."""
+    """What a job runs that is no cell: a model or several, whose files lie in the job's own directory."""
 
-    file: str  # its name in there
+    files: dict[str, str]  # of each model, by its name; of several, the folder with its shell and weights
     origin: str  # what the user named: a path, a module's name
     rows: int  # that are run at once, at most
     waiting: int  # calls that are kept waiting, at most
     key: str  # of its bytes: what one run of it took, the next one takes
     sizes: dict[str, int] = field(default_factory=dict)  # of dimensions, by their names
+    deadline: float | None = None  # seconds that a call has; None: as long as it takes
+
+    @property
+    def several(self) -> bool:
+        return len(self.files) > 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..units import MiB, format_bytes
+from .taken import TakenModel
 
 RUNTIME = 64 * MiB  # of the process itself on a CPU: with a model of 40 B, ONNX Runtime 1.32 took 64.6 MiB
 MARGIN = 0.1  # of what is alive: an arena's blocks are larger than what is asked of it
@@ -36,6 +37,46 @@ class ModelNeed:
         """ "44.6 MiB of weights, 12.0 MiB alive at once" """
         words = f"{format_bytes(self.weights)} of weights, {format_bytes(self.activations)} alive at once"
         return f"{words} (without what {', '.join(self.unknown)} make)" if self.unknown else words
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralNeed:
+    """What several models on one device take: one of them runs at a time, and not all weights need be there."""
+
+    weights: tuple[int, ...]  # bytes of each
+    activations: int  # of the largest
+    runtime: int
+
+    @property
+    def fixed(self) -> int:
+        return self.runtime + round(self.activations * (1 + MARGIN))
+
+    @property
+    def total(self) -> int:
+        """All of them; while the last one is loaded, its file is in memory, too."""
+        return self.runtime + sum(self.weights) + max(*self.weights, self.fixed - self.runtime)
+
+    @property
+    def least(self) -> int:
+        return self.fixed + max(self.weights)
+
+    def room(self, memory: int) -> int | None:
+        """Bytes for weights, of a claim of so many; None: all of them are there at once."""
+        return None if memory >= self.total else memory - self.fixed
+
+    @property
+    def words(self) -> str:
+        return f"{format_bytes(sum(self.weights))} of weights, {format_bytes(self.activations)} alive at once"
+
+
+def need_of_several(models: Iterable[TakenModel], context: int) -> SeveralNeed:
+    """`context`: bytes of a driver's; 0 on a CPU slot."""
+    found = list(models)
+    return SeveralNeed(
+        weights=tuple(one.weights for one in found),
+        activations=max(one.activations or 0 for one in found),
+        runtime=context or RUNTIME,
+    )
 
 
 @dataclass(frozen=True)

@@ -28,18 +28,20 @@ class TakenModel:
     unknown: tuple[str, ...] = ()  # operators whose results' sizes cannot be foreseen
     open: tuple[str, ...] = ()  # dimensions whose size nobody said
 
-    def to_json(self) -> str:
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> TakenModel:
-        record = parsed_record(text)
-        if record["format"] > FORMAT:
-            raise ValueError(f"it has format {record['format']}")
-        return cls.from_record(record)
-
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> TakenModel:
         found = known(cls, record)
         found["signature"] = Signature.from_record(found["signature"])
         return cls(**found | {key: tuple(found[key]) for key in ("files", "unknown", "open")})
+
+
+def models_to_json(models: Mapping[str, TakenModel]) -> str:
+    """Those of one job, by their names."""
+    return json.dumps({"format": FORMAT, "models": {name: asdict(one) for name, one in models.items()}}, indent=1)
+
+
+def models_from_json(text: str) -> dict[str, TakenModel]:
+    record = parsed_record(text)
+    if record["format"] > FORMAT:
+        raise ValueError(f"it has format {record['format']}")
+    return {name: TakenModel.from_record(one) for name, one in record["models"].items()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from ..actions.deploy import ModelOrigin, file_of
+from ..actions.deploy import ModelOrigin, files_of
 from ..errors import BadOption, did_you_mean
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
@@ -21,30 +21,31 @@ from ..settings import Settings
 from .new_job import kernel_id_of, notebook_of
 
 if TYPE_CHECKING:
-    from ..calls.client import DeployedModel  # kernels start faster without
+    from ..calls.client import DeployedModel, DeployedModels  # kernels start faster without
 
 
 @asynccontextmanager
-async def origin_of(
+async def origins_of(
     shell: InteractiveShell, options: argparse.Namespace, say: Callable[[str], None]
-) -> AsyncIterator[ModelOrigin]:
-    """The file that is meant, or the one that a variable's module is exported to, which is gone afterwards."""
-    if _is_variable(shell, options.model):
+) -> AsyncIterator[list[ModelOrigin]]:
+    """The files that are meant, or the one that a variable's module is exported to, which is gone afterwards."""
+    [name, *more] = options.models
+    if not more and _is_variable(shell, name):
         folder = Path(tempfile.mkdtemp(prefix="gpufit-export-"))
         try:
-            found = _exported(shell, options, folder / f"{options.model}.onnx", say)
-            yield _known(shell, found)
+            yield [_known(shell, _exported(shell, name, options.example, folder / f"{name}.onnx", say))]
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     else:
-        yield _known(shell, file_of(options))
+        yield [_known(shell, one) for one in files_of(options)]
 
 
-def handle(settings: Settings, job: Job, paths: JobPaths) -> DeployedModel:
+def handle(settings: Settings, job: Job, paths: JobPaths) -> DeployedModel | DeployedModels:
     """What is called."""
-    from ..calls.client import DeployedModel
+    from ..calls.client import DeployedModel, DeployedModels
 
-    return DeployedModel(settings, job, paths)
+    assert job.model is not None
+    return (DeployedModels if job.model.several else DeployedModel)(settings, job, paths)
 
 
 def _is_variable(shell: InteractiveShell, name: str) -> bool:
@@ -56,18 +57,17 @@ def _known(shell: InteractiveShell, origin: ModelOrigin) -> ModelOrigin:
 
 
 def _exported(
-    shell: InteractiveShell, options: argparse.Namespace, path: Path, say: Callable[[str], None]
+    shell: InteractiveShell, name: str, example: str | None, path: Path, say: Callable[[str], None]
 ) -> ModelOrigin:
     """In the kernel's main thread, where its tensors are."""
     from ..models.export import export
 
-    name = options.model
-    if not options.example:
+    if not example:
         raise BadOption(
             f"{name} is a variable. To export it, say what it is called with: net = %gpufit deploy {name} --example x"
         )
-    if options.example not in shell.user_ns:
-        near = did_you_mean(options.example, [one for one in shell.user_ns if not one.startswith("_")])
-        raise BadOption(f"There is no variable {options.example!r}.{near}")
-    say(export(shell.user_ns[name], shell.user_ns[options.example], path, name).words)
+    if example not in shell.user_ns:
+        near = did_you_mean(example, [one for one in shell.user_ns if not one.startswith("_")])
+        raise BadOption(f"There is no variable {example!r}.{near}")
+    say(export(shell.user_ns[name], shell.user_ns[example], path, name).words)
     return ModelOrigin(path=path, words=name, name=name)

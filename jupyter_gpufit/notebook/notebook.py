@@ -40,7 +40,7 @@ from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
 from .variables import AllVariables, pack, packed_sizes, write_graph
 
 if TYPE_CHECKING:
-    from ..calls.client import DeployedModel
+    from ..calls.client import DeployedModel, DeployedModels
     from .card import JobCard  # kernels start faster without
 
 
@@ -153,10 +153,10 @@ class Notebook:
 
     # Deploy ---------------------------------------------------------------------------------------------------------
 
-    async def _deploy(self, options: argparse.Namespace, interrupts: Interrupts) -> DeployedModel:
+    async def _deploy(self, options: argparse.Namespace, interrupts: Interrupts) -> DeployedModel | DeployedModels:
         """Start it and wait until it answers; an interrupt ends the waiting, and leaves it in the queue."""
-        async with deployed.origin_of(self.shell, options, self._say) as origin:
-            prepared = await deploy.prepare(self.settings, options, origin)
+        async with deployed.origins_of(self.shell, options, self._say) as origins:
+            prepared = await deploy.prepare(self.settings, options, origins)
         deploy.begin(prepared)
         self._say(prepared.words)
         patience = deploy.IN_THE_QUEUE if options.detach else float("inf")

@@ -22,7 +22,9 @@ from tornado.web import Application, HTTPError, RequestHandler
 
 from ..calls import kserve
 from ..calls.client import DeployedModel
-from ..errors import BadCall, GpufitError, NoSuchJob, NotServing, QueueFull, StorageError
+from ..errors import BadCall, GpufitError, NoSuchJob, NotServing, QueueFull, StorageError, TooLate
+from ..jobs.job import Job
+from ..jobs.paths import JobPaths
 from ..jobs.record import read_record
 from ..jobs.state import GOING
 from ..jobs.store import find_job
@@ -73,14 +75,26 @@ class Models:
     def find(self, name: str) -> DeployedModel:
         """Raise NoSuchJob where no model has this name."""
         if name not in self._known:
-            job, paths = find_job(self._settings, name)
-            if job.kind != "model":
-                raise NoSuchJob(name)
-            self._known[name] = DeployedModel(self._settings, job, paths)
+            job, paths, model = self._job(name)
+            self._known[name] = DeployedModel(self._settings, job, paths, model)
         return self._known[name]
 
     def is_ready(self, name: str) -> bool:
-        return read_record(find_job(self._settings, name)[1]).state in GOING
+        return read_record(self._job(name)[1]).state in GOING
+
+    def _job(self, name: str) -> tuple[Job, JobPaths, str]:
+        """The job, and which of its models: `models-1.resnet`."""
+        try:
+            job, paths = find_job(self._settings, name)
+            model = ""
+        except NoSuchJob:
+            outer, _, model = name.rpartition(".")
+            job, paths = find_job(self._settings, outer or name)
+        if job.model is None or (model and model not in job.model.files):
+            raise NoSuchJob(name)
+        if job.model.several and not model:
+            raise NoSuchJob(name, tuple(f"{name}.{one}" for one in job.model.files))
+        return job, paths, model
 
     def call(self, name: str, asked: kserve.InferRequest) -> list[np.ndarray[Any, Any]]:
         """Of a name that another job has by now, that one."""
@@ -138,7 +152,7 @@ class _Handler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs.get("exc_info", (None, None))[1]
         match error:
-            case QueueFull():
+            case QueueFull() | TooLate():
                 self.set_header("Retry-After", str(max(1, math.ceil(error.seconds))))
                 self._refuse(429, str(error), seconds=error.seconds)
             case BadCall():

@@ -21,9 +21,9 @@ from onnx import helper
 
 from jupyter_gpufit.actions import commands
 from jupyter_gpufit.actions.deploy import deploy
-from jupyter_gpufit.calls.client import DeployedModel
+from jupyter_gpufit.calls.client import DeployedModel, DeployedModels
 from jupyter_gpufit.calls.protocol import Call, CallReply, Lying, encode
-from jupyter_gpufit.errors import BadCall, CallFailed, DeployError, GpufitError, NotServing, QueueFull
+from jupyter_gpufit.errors import BadCall, CallFailed, DeployError, GpufitError, NotServing, QueueFull, TooLate
 from jupyter_gpufit.jobs.paths import calls_path, socket_path
 from jupyter_gpufit.jobs.record import Record, read_record
 from jupyter_gpufit.jobs.store import all_jobs, find_job
@@ -319,12 +319,69 @@ def test_what_a_model_has_not_is_refused_in_a_sentence(env: dict[str, str], net:
     assert taken.returncode == 2 and "Your job 'net' is still running" in taken.stderr
 
 
-def test_the_file_may_go_and_a_stopped_model_comes_back(home: Path, env: dict[str, str], net: DeployedModel) -> None:
-    (home / "net.onnx").unlink()
+def test_in_the_middle_of_a_move_it_is_not_released_and_a_stop_leaves_both_places(
+    home: Path, env: dict[str, str], settings: Settings, net: DeployedModel
+) -> None:
+    (home / "net.onnx").unlink()  # the job has its own
     wanted = net(np.ones((1, 4), np.float32))
-    assert "net: ended" in gpufit(env, "stop", "net").stdout
+    file = find_job(settings, "net")[1].input / "net.onnx"
+    aside = file.rename(file.with_suffix(".aside"))
+    os.mkfifo(file)
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(gpufit, env, "move", "net")
+        writing = os.open(file, os.O_WRONLY)  # it is opened when the next instance loads it, which takes for ever
+        instances = worker(settings, "net").children()
+        assert len(instances) == 2 and record(settings, "net").state == "moving"
+        released = gpufit(env, "release", "net")
+        assert released.returncode == 2 and "it is moving" in released.stderr
+        np.testing.assert_array_equal(net(np.ones((1, 4), np.float32)), wanted)
+        assert "net: ended" in gpufit(env, "stop", "net").stdout
+        os.close(writing)
+        assert "net is stopped" in moving.result().stdout
+    assert not any(one.is_running() for one in instances)
+    assert "your net" not in gpufit(env, "status").stdout
+    aside.rename(file)
     assert gpufit(env, "resume", "net").returncode == 0
     np.testing.assert_array_equal(net(np.ones((1, 4), np.float32)), wanted)
+
+
+# Several on one device ---------------------------------------------------------------------------------------------
+
+
+def test_several_share_a_claim_that_not_all_fit_into_and_a_call_that_would_be_late_is_refused(
+    home: Path, env: dict[str, str], settings: Settings, weights: object
+) -> None:
+    wide = {"a": 1024, "b": 1025, "c": 1026}  # 4 MiB of weights each
+    wanted = {name: affine(home / f"{name}.onnx", features=side, answers=side) for name, side in wide.items()}
+    files = [str(home / f"{name}.onnx") for name in wide]
+    options = ("--name", "many", "--deadline", "30s", "--memory", "73MiB")
+    deployed = gpufit(env, "deploy", *files, *options)
+    assert deployed.returncode == 0, deployed.stderr
+    assert "many.a: x: float32 [batch, 1024] -> y: float32 [batch, 1024]" in deployed.stdout
+    assert "are for weights: they come and go as they are called for." in deployed.stdout
+    models = DeployedModels(settings, *find_job(settings, "many"))
+    assert [model.model for model in models] == list(wide) and repr(models["b"]).startswith("<many.b: running")
+    with pytest.raises(KeyError, match="many has a, b, c, and no 'd'"):
+        models["d"]
+
+    def right(name: str) -> None:
+        w, b = wanted[name]
+        x = np.ones((1, wide[name]), np.float32)
+        np.testing.assert_allclose(models[name](x), w.sum(0, keepdims=True) + b, rtol=1e-3, atol=1e-3)
+
+    for name in "abc" * 3:  # each time, another one leaves
+        right(name)
+    [instance] = worker(settings, "many").children()
+    before = instance.memory_info().rss
+    for name in "abc" * 10:
+        right(name)
+    assert instance.memory_info().rss - before < 2 << 20  # half of one model's weights
+    models["a"].deadline = 1e-6
+    with pytest.raises(TooLate, match=r"many.a cannot answer within 0.001 ms; it could in .* ms. Call it again later"):
+        right("a")
+    assert gpufit(env, "move", "many").returncode == 0
+    right("b")
+    assert gpufit(env, "stop", "many").returncode == 0
 
 
 # Refused ----------------------------------------------------------------------------------------------------------
@@ -340,15 +397,20 @@ def test_the_file_may_go_and_a_stopped_model_comes_back(home: Path, env: dict[st
         (("fine.onnx", "--dim", "depth=3"), "The model has no dimension 'depth'; its named ones: batch"),
         (("fine.onnx", "--dim", "depth"), "write length=512"),
         (("fine.onnx", "--rows", "0"), "'0' is not a number from 1"),
+        (("fine.onnx", "--deadline", "soon"), "write 50ms or 2s"),
+        (("fine.onnx", "sub/fine.onnx"), "would both be called fine. Rename one file."),
+        (("fine.onnx", "other.onnx", "--memory", "2MiB"), "the largest of them has no room: it takes 40 B"),
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_what_cannot_be_deployed_leaves_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], why: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("junk.onnx").write_bytes(b"junk" * 1000)
-    affine(Path("fine.onnx"))
+    Path("sub").mkdir()
+    for path in ("fine.onnx", "other.onnx", "sub/fine.onnx"):
+        affine(Path(path))
     here = Settings(devices="cpu:2GiB", data=f"{tmp_path}/data", lab=f"{tmp_path}/lab", runtime=f"{tmp_path}/run")
 
     async def deploying() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from jupyter_gpufit.deploy.providers import Provider, provider_for, threads_for
 from jupyter_gpufit.deploy.session import Model
+from jupyter_gpufit.deploy.shells import ShellModel
 from jupyter_gpufit.devices.device import Device, Kind
 from jupyter_gpufit.errors import NoRuntime
 from jupyter_gpufit.models.signature import Signature, Slot
@@ -23,21 +26,51 @@ def device(kind: Kind) -> Device:
 
 
 class Recorded:
-    """A session that notes how it was made, and says where it runs."""
+    """An ONNX Runtime and its session: it notes what it is told, and says where it runs."""
 
     def __init__(self, running: list[str]) -> None:
         self.running = running
         self.made: list[tuple[str, Provider]] = []
+        self.told: list[tuple[object, ...]] = []
 
-    def __call__(self, path: str, provider: Provider) -> Recorded:
+    def session(self, path: str, provider: Provider, *, shared: bool = False) -> Recorded:
         self.made.append((path, provider))
         return self
+
+    def on_device(self, array: np.ndarray[Any, Any], provider: Provider) -> object:
+        self.told.append(("copy", array.shape, provider.names[0]))
+        return array.copy()
 
     def get_providers(self) -> list[str]:
         return self.running
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
         return [input_feed["x"]]
+
+    def io_binding(self) -> Recorded:
+        return self
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray[Any, Any]) -> None:
+        self.told.append(("input", name))
+        self.x = arr_on_cpu
+
+    def bind_ortvalue_input(self, name: str, ortvalue: Any) -> None:
+        self.told.append(("weight", name))
+
+    def bind_output(self, name: str, device_type: str = "cpu") -> None:
+        self.told.append(("output", name, device_type))
+
+    def clear_binding_inputs(self) -> None:
+        self.told.append(("no inputs",))
+
+    def clear_binding_outputs(self) -> None:
+        self.told.append(("no outputs",))
+
+    def run_with_iobinding(self, iobinding: object) -> None:
+        self.told.append(("run",))
+
+    def copy_outputs_to_cpu(self) -> list[np.ndarray[Any, Any]]:
+        return [self.x]
 
 
 def test_a_gpus_session_keeps_within_its_claim() -> None:
@@ -52,6 +85,27 @@ def test_a_gpus_session_keeps_within_its_claim() -> None:
         "arena_extend_strategy": "kSameAsRequested",
         "cudnn_conv_algo_search": "HEURISTIC",
     }
+
+
+def test_on_a_gpu_inputs_and_outputs_are_bound_anew_for_each_run_and_weights_once_for_each_load(
+    tmp_path: Path,
+) -> None:
+    cuda = Recorded(["CUDAExecutionProvider", "CPUExecutionProvider"])
+    provider, x = provider_for(device("gpu"), 4 * GiB, 512 * MiB, 1), np.zeros((1, 2), np.float32)
+    run = [("input", "x"), ("no outputs",), ("output", "y", "cpu"), ("run",)]
+    np.testing.assert_array_equal(Model("net.onnx", SIGNATURE, provider, cuda).run([x])[0], x)
+    assert cuda.told == run
+    weight = {"name": "w", "dtype": "float32", "shape": [2, 3], "at": 0, "length": 24}
+    (tmp_path / "weights.json").write_text(json.dumps({"weights": [weight]}))
+    (tmp_path / "weights.bin").write_bytes(bytes(24))
+    shell = ShellModel(tmp_path, SIGNATURE, provider, cuda)
+    cuda.told.clear()
+    shell.load()
+    shell.run([x])
+    shell.run([x])
+    shell.evict()
+    copied = [("copy", (2, 3), "CUDAExecutionProvider"), ("weight", "w")]
+    assert cuda.told == [*copied, *run, *run, ("no inputs",)]
 
 
 def test_a_silent_fall_back_to_the_cpu_is_an_error_that_says_what_to_install() -> None:

@@ -155,8 +155,8 @@ def test_onnxs_own_models_are_taken_or_the_operator_is_named() -> None:
 def test_a_model_is_taken_by_a_process_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     affine(path)
-    assert take_apart(path, ROWS, {}) == take(path, ROWS, {})
+    assert take_apart([path, path], ROWS, {}) == [take(path, ROWS, {})] * 2
     damaged = tmp_path / "damaged.onnx"
     damaged.write_bytes(b"\x08\x0a\x3a\x03abc")
-    with pytest.raises(ModelRefused, match="damaged"):
-        take_apart(damaged, ROWS, {})
+    with pytest.raises(ModelRefused, match="damaged.onnx cannot be deployed: it is damaged"):
+        take_apart([path, damaged], ROWS, {})

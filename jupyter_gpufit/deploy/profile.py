@@ -1,0 +1,106 @@
+"""How long a model's runs and loads take, going by the last ones; pure.
+
+What was true when the model was deployed is not when its neighbours are busy. So each run that is seen counts, and
+where all models have become slower lately, all are expected to be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+KEPT = 300  # times of each kind
+ENOUGH = 10  # of them, before what was measured at load counts no more
+FACTOR = 1.15  # on what 99 of 100 took
+RECOMPUTED = 20  # times, after which the quantile is looked for again
+LATELY = 16  # runs that say how fast the device is just now
+
+
+@dataclass
+class DevicePace:
+    """How much slower than usual a device is lately; of all models on it."""
+
+    _seen: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LATELY))
+    factor: float = 1.0
+
+    def saw(self, seconds: float, usual: float) -> None:
+        self._seen.append((seconds, usual))
+        if len(self._seen) >= LATELY // 4:
+            self.factor = max(1.0, sum(one for one, _ in self._seen) / sum(one for _, one in self._seen))
+
+
+@dataclass
+class Times:
+    """Of one thing that is done again and again."""
+
+    first: float = 0.0  # seconds, as measured when it was tried
+    _last: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _foreseen: float = 0.0
+    _usual: float = 0.0
+    _since: int = 0
+
+    @property
+    def known(self) -> bool:
+        return len(self._last) >= ENOUGH
+
+    @property
+    def foreseen(self) -> float:
+        """Seconds that it will take, but for one in a hundred."""
+        return self._foreseen if self.known else max(FACTOR * self.first, self._foreseen)
+
+    def add(self, seconds: float, pace: DevicePace) -> None:
+        if self.known and self._usual:
+            pace.saw(seconds, self._usual)
+        self._last.append(seconds)
+        self._since += 1
+        if self._since >= RECOMPUTED or seconds > self._foreseen or not self.known:
+            self._since = 0
+            ordered = sorted(self._last)
+            self._foreseen = FACTOR * ordered[int(0.99 * (len(ordered) - 1))]
+            self._usual = median(ordered)
+
+
+class Profile:
+    """Of one model: its runs by their rows, and its load."""
+
+    def __init__(
+        self, tried: Sequence[tuple[int, float]] = (), load: float = 0.0, pace: DevicePace | None = None
+    ) -> None:
+        self._tried = sorted(tried)  # rows, seconds
+        self._runs: dict[int, Times] = {}  # by the power of two of their rows
+        self._load = Times(load)
+        self._pace = pace or DevicePace()
+
+    def run(self, rows: int) -> float:
+        """Seconds that a run of so many rows will take."""
+        return self._times(rows).foreseen * self._pace.factor
+
+    def ran(self, rows: int, seconds: float) -> None:
+        self._times(rows).add(seconds, self._pace)
+
+    @property
+    def load(self) -> float:
+        return self._load.foreseen * self._pace.factor
+
+    def loaded(self, seconds: float) -> None:
+        self._load.add(seconds, self._pace)
+
+    def _times(self, rows: int) -> Times:
+        size = 1 << max(0, rows - 1).bit_length()
+        if size not in self._runs:
+            self._runs[size] = Times(self._at_first(size))
+        return self._runs[size]
+
+    def _at_first(self, rows: int) -> float:
+        """By what was tried: in between, on a line; beyond, as many times as often."""
+        if not self._tried:
+            return 0.0
+        below = max((one for one in self._tried if one[0] <= rows), default=self._tried[0])
+        above = min((one for one in self._tried if one[0] >= rows), default=None)
+        if above is None:
+            return below[1] * -(-rows // below[0])
+        if above[0] == below[0]:
+            return above[1]
+        return below[1] + (above[1] - below[1]) * (rows - below[0]) / (above[0] - below[0])
