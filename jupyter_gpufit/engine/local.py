@@ -25,7 +25,7 @@ SOON = 2.0  # seconds from the end of a process' locks to the end of the process
 _MODULES: Mapping[JobKind, str] = {"training": "worker", "model": "deploy"}
 
 
-class Process(Protocol):
+class WorkerProcess(Protocol):
     """Of a worker: a child of this process, or of our spare."""
 
     pid: int
@@ -38,7 +38,7 @@ class Process(Protocol):
 class Started:
     """A worker process of ours."""
 
-    process: Process
+    process: WorkerProcess
     log: IO[bytes]  # what it wrote before it had a job
 
     def exit_code(self) -> int | None:
