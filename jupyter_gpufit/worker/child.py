@@ -98,17 +98,19 @@ def _what_can_wait() -> list[Callable[[], object]]:
     from .tracebacks import make_ready
 
     # The last: Python would look through all that is here once more while the cell starts.
-    ready: list[Callable[[], object]] = [_import_what_every_cell_comes_to, make_ready, gc.collect]
-    return [import_what_traces, *ready] if _estimates() else ready
+    traces: list[Callable[[], object]] = [import_what_traces] if _estimates() else []
+    return [_import_what_every_cell_comes_to, *traces, make_ready, gc.collect]
 
 
 def _import_what_every_cell_comes_to() -> None:
     """What a worker whose cell is waited for imports where it is first needed."""
+    import torch._dynamo  # an optimizer's first step needs it, and half the time of importing torch
+
     from ..cuda import slot
     from ..graph import kind
     from ..snapshot import pickler
 
-    assert slot
+    assert slot and torch
     kind.import_families()
     pickler.import_families()
 

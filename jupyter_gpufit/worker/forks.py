@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..jobs.forking import News, Wanted, asked, tell
 
-QUIET = 3000  # milliseconds after a worker began before anything else is prepared: it needs the processors now
+QUIET = 1000  # milliseconds after a worker began before anything else is prepared: it needs the processors now
 
 
 class Forks:
