@@ -68,6 +68,8 @@ GpufitError
     ├── NoSuchCard             a type of GPU that no table of ours has
     ├── DeviceUnreadable       NVML answered with an error
     ├── NeverFits              no device here is large enough, even idle
+    ├── HostIsFull             what a plan keeps on the host finds no room there
+    ├── NotUnderPlan           what a plan that keeps tensors on the host cannot do
     └── NotOnASlot             the cell calls for what only a GPU has
 """
 
@@ -95,7 +97,17 @@ from .deploy import (
     NotServing,
     QueueFull,
 )
-from .devices import DeviceError, DeviceUnreadable, NeverFits, NoDevice, NoSuchCard, NoSuchDevice, NotOnASlot
+from .devices import (
+    DeviceError,
+    DeviceUnreadable,
+    HostIsFull,
+    NeverFits,
+    NoDevice,
+    NoSuchCard,
+    NoSuchDevice,
+    NotOnASlot,
+    NotUnderPlan,
+)
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
 from .jobs import (
     CannotGoOn,
@@ -149,6 +161,7 @@ __all__ = [
     "ExportFailed",
     "GpufitError",
     "HasEnded",
+    "HostIsFull",
     "IsACommand",
     "JobBusy",
     "JobError",
@@ -177,6 +190,7 @@ __all__ = [
     "NotResumable",
     "NotRoot",
     "NotSaved",
+    "NotUnderPlan",
     "NotServing",
     "NotYourJob",
     "NotYours",

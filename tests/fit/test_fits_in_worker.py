@@ -50,11 +50,35 @@ for i in range(5):
 """
 
 
-def as_one_cell(kernel: Kernel, cell: str) -> None:
+# 224 MiB of weights, and four times that with gradients and states.
+LARGE_SET_UP = """
+import os, time, torch
+from torch import nn
+torch.manual_seed(1)
+net = nn.Sequential(*(nn.Linear(2048, 2048, bias=False) for _ in range(14)))
+opt = torch.optim.AdamW(net.parameters(), 1e-3)
+seen = []
+"""
+LARGE_CELL = """
+device = 'cuda' if torch.cuda.is_available() else 'cpu'; net = net.to(device)
+for i in range(4):
+    loss = net(torch.randn(4, 2048).to(device)).square().mean()
+    opt.zero_grad(); loss.backward(); torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    opt.step(); seen.append(loss.item()); print('step', i)
+    {more}
+"""
+
+
+def as_one_cell(kernel: Kernel, cell: str, set_up: str = SET_UP) -> None:
     """It ended as it would have in the kernel."""
-    kernel.check("trained, losses = [p.tolist() for p in net.parameters()], seen\n" + SET_UP)
+    kernel.check("trained, losses, states = [*net.parameters()], seen, opt.state_dict()['state']\n" + set_up)
     kernel.check(cell)
-    kernel.check("assert seen == losses, (seen, losses)\nassert [p.tolist() for p in net.parameters()] == trained")
+    kernel.check("""
+assert seen == losses, (seen, losses)
+assert all(torch.equal(p.cpu(), q.cpu()) for p, q in zip(net.parameters(), trained, strict=True))
+for number, state in opt.state_dict()['state'].items():
+    assert all(torch.equal(value.cpu(), states[number][name].cpu()) for name, value in state.items())
+""")
 
 
 def test_it_trains_by_recomputing_and_goes_on_so_from_a_checkpoint(
@@ -95,3 +119,35 @@ def test_one_that_runs_out_goes_on_by_recomputing_and_begins_so_the_next_time(
     notebook.check(SET_UP)
     again = notebook.run("%%gpufit train --name again\n" + cell)
     assert again.ok and "trains there by recomputing" in again.shown and "ran out of memory on" not in again.shown
+
+
+def test_a_model_larger_than_the_device_is_spilled_and_goes_on_so_from_a_checkpoint(
+    notebook: Kernel, env: dict[str, str], home: Path
+) -> None:
+    hold = home / "go-on-spilled"
+    notebook.check(LARGE_SET_UP)
+    cell = LARGE_CELL.format(more=f"while i == 2 and not os.path.exists({str(hold)!r}): time.sleep(0.02)")
+    sent = notebook.send("%%gpufit train --name spilled\n" + cell)
+    began = notebook.until(sent, "step 2").shown
+    running = jobs(env)["spilled"]
+    assert gpufit(env, "release", "spilled").returncode == 0
+    notebook.finish(sent)
+
+    assert "trains there by spilling to the host all but" in began and "of the host's memory" in began, began
+    assert "on the host" in json.dumps(running), running
+    names = saved_tensors(home)
+    assert {f"net.{number}.weight": [2048, 2048] for number in range(14)}.items() <= names.items()
+    hold.touch()
+    resumed = notebook.run("%gpufit resume spilled")
+    assert resumed.ok and "step 3" in resumed.stdout and "step 2" not in resumed.stdout, resumed
+    as_one_cell(notebook, cell, LARGE_SET_UP)
+
+
+def saved_tensors(home: Path) -> dict[str, list[int]]:
+    """Names and shapes in the newest checkpoint's files."""
+    found: dict[str, list[int]] = {}
+    for path in sorted(home.rglob("*.safetensors"), key=lambda path: path.stat().st_mtime):
+        with path.open("rb") as file:
+            head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        found = {name: one["shape"] for name, one in head.items() if name != "__metadata__"}
+    return found
