@@ -18,19 +18,13 @@ from typing import Any
 import torch
 
 from ...errors import HostIsFull
-from ...system.memory import all_memory, free_memory
+from ...system.memory import spare_memory
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-RESERVE = 0.05  # of the host's memory stays free, for all others on it
 _STEP = 64 << 20  # bytes that are taken between two looks at what is left
 _DONTNEED, _REMOVE = 4, 9  # madvise
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _AWAY = 0xFF  # what is left of a storage that is not there: not a number, so that nobody reads it unseen
-
-
-def spare_memory() -> int:
-    """Bytes that plans may still take of the host."""
-    return max(0, free_memory() - round(RESERVE * all_memory()))
 
 
 class HostCopy:
@@ -63,6 +57,7 @@ class HostMemory:
 
     def __init__(self, reserved: int = 0, spare: Callable[[], int] = spare_memory) -> None:
         self.taken = 0  # bytes, which only grow
+        self.reserved = reserved  # bytes that nobody else can have
         self._spare = spare
         self._free: dict[int, list[HostCopy]] = defaultdict(list)
         self._ahead = _Ahead(reserved, spare) if reserved else None
