@@ -81,3 +81,14 @@ class Pictures(nn.Module):
     @staticmethod
     def batch(device: str) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.randn(16, 3, 32, 32, device=device), torch.randint(0, 10, (16,), device=device)
+
+
+class Stack(nn.Sequential):
+    """Layers of 4 MiB and next to no activations: what is large is the model."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__(*(nn.Linear(1024, 1024, bias=False) for _ in range(layers)))
+
+    @staticmethod
+    def batch(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(32, 1024, device=device), torch.randint(0, 1024, (32,), device=device)

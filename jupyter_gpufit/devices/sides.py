@@ -7,17 +7,31 @@ one, a fake in an estimate.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import torch
 
 Side = Literal["slot", "host"]
 NOTE = "_gpufit_side"
+AWAY = "_gpufit_away"  # on a storage whose bytes a plan has put on the host: a function that tells where they are
 
 
 def on_device(storage: torch.UntypedStorage) -> bool:
     """Whether the notebook knows this memory as its device's."""
     return storage.device.type == "cuda" or getattr(storage, NOTE, None) == "slot"
+
+
+def lies(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """Where its bytes are just now: a plan may have put them on the host (see fit/rungs/pager.py)."""
+    away = getattr(storage, AWAY, None)
+    found: torch.UntypedStorage = storage if away is None else away()
+    return found
+
+
+def notes_of(storage: torch.UntypedStorage) -> dict[str, Any]:
+    """What goes along with it; where its bytes are just now is no part of it."""
+    return {name: note for name, note in getattr(storage, "__dict__", {}).items() if name != AWAY}
 
 
 def generator_on_device(generator: torch.Generator) -> bool:
@@ -85,3 +99,12 @@ def arrive_as(chosen: Here) -> None:
     """From now on, in this process."""
     global here
     here = chosen
+
+
+def has_arrived(storage: torch.UntypedStorage) -> None:
+    """To be called for each storage that came to the device in this process, filled: a plan may have no room for it."""
+    for told in tell_arrived:
+        told(storage)
+
+
+tell_arrived: list[Callable[[torch.UntypedStorage], None]] = []

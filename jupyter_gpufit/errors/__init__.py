@@ -69,6 +69,8 @@ GpufitError
     ├── NoSuchCard             a type of GPU that no table of ours has
     ├── DeviceUnreadable       NVML answered with an error
     ├── NeverFits              no device here is large enough, even idle
+    ├── HostIsFull             what a plan keeps on the host finds no room there
+    ├── NotUnderPlan           what a plan that keeps tensors on the host cannot do
     └── NotOnASlot             the cell calls for what only a GPU has
 """
 
@@ -97,7 +99,17 @@ from .deploy import (
     QueueFull,
     TooLate,
 )
-from .devices import DeviceError, DeviceUnreadable, NeverFits, NoDevice, NoSuchCard, NoSuchDevice, NotOnASlot
+from .devices import (
+    DeviceError,
+    DeviceUnreadable,
+    HostIsFull,
+    NeverFits,
+    NoDevice,
+    NoSuchCard,
+    NoSuchDevice,
+    NotOnASlot,
+    NotUnderPlan,
+)
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
 from .jobs import (
     CannotGoOn,
@@ -151,6 +163,7 @@ __all__ = [
     "ExportFailed",
     "GpufitError",
     "HasEnded",
+    "HostIsFull",
     "IsACommand",
     "JobBusy",
     "JobError",
@@ -179,6 +192,7 @@ __all__ = [
     "NotResumable",
     "NotRoot",
     "NotSaved",
+    "NotUnderPlan",
     "NotServing",
     "NotYourJob",
     "NotYours",

@@ -68,6 +68,32 @@ class NeverFits(DeviceError):
 
 
 @dataclass(eq=False)
+class HostIsFull(DeviceError):
+    needed: int  # bytes of the host's memory
+    spare: int  # bytes that are left of it for plans
+
+    def __str__(self) -> str:
+        from ..units import format_bytes
+
+        return (
+            f"The plan keeps {format_bytes(self.needed)} more in the host's memory, which has"
+            f" {format_bytes(self.spare)} to spare. Try again when other jobs have ended, or a smaller model; --fit no"
+            " runs the cell as it is."
+        )
+
+
+@dataclass(eq=False)
+class NotUnderPlan(DeviceError, RuntimeError):
+    """What a plan that keeps tensors on the host cannot do; a RuntimeError as torch's own."""
+
+    what: str  # "A tensor of the class DTensor"
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} cannot be kept on the host: {self.why}. Run the cell with --fit no, on a larger device."
+
+
+@dataclass(eq=False)
 class NotOnASlot(DeviceError, RuntimeError):
     """A RuntimeError too, as CUDA's own errors are: code that guards a call with `except RuntimeError` goes on."""
 

@@ -7,7 +7,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from .plan import Plan, Rung
-from .rungs import micro_batches, recompute
+from .rungs import micro_batches, optimizer, pager, recompute, spill
+from .rungs.pager import PagedBytes, watchers
+
+__all__ = ["RUNGS", "PutAround", "allowed", "fitted", "moved", "watchers"]
 
 
 class PutAround(Rung, Protocol):
@@ -17,7 +20,12 @@ class PutAround(Rung, Protocol):
         """The same for a trial run and for the run."""
 
 
-RUNGS: tuple[PutAround, ...] = (recompute, micro_batches)  # a new one is imported, and stands here by its cost
+RUNGS: tuple[PutAround, ...] = (  # a new one is imported, and stands here by its cost
+    recompute,
+    micro_batches,
+    optimizer,
+    spill,
+)
 
 
 def allowed(fit: str) -> tuple[PutAround, ...]:
@@ -33,3 +41,8 @@ def fitted(plan: Plan) -> Iterator[None]:
         for name, part in plan.parts.items():
             stack.enter_context(by_name[name].around(part))
         yield
+
+
+def moved() -> PagedBytes:
+    """What the plan that this process runs under has moved between device and host so far."""
+    return pager.last.told() if pager.last is not None else PagedBytes()

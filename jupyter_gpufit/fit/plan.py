@@ -8,13 +8,15 @@ it can do, and the next is put on top of it.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from ..units import format_bytes
 
+LEAST_GAIN = 0.1
 MOST_TRIALS = 6  # for one rung; the notch between two that were tried is guessed on a straight line
 AS_IT_IS = "as it is"
+BY_THE_COMPILER = "it is compiled by torch.compile"  # why a module must not run twice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +41,14 @@ class ModelPart:
 
 @dataclass(frozen=True)
 class Facts:
-    """What rungs choose by."""
+    """What rungs choose by; sizes in bytes."""
 
     parts: tuple[ModelPart, ...] = ()
+    peak: int = 0  # of all that the cell has on its device
+    largest: int = 0  # tensor
+    states: int = 0  # of what optimizers keep
+    largest_state: int = 0
+    why_not_moved: str = ""  # why nothing of it may be on the host; empty: it may
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Rung(Protocol):
     NAME: str
     EXACT: bool  # whether it changes no bit on the same device
     STEEP: bool  # whether each notch takes a longer trial run than the one before: then they are tried in their order
+    REPLACES: tuple[str, ...]  # rungs that it does the work of: they are taken back where it comes
 
     def notches(self, facts: Facts) -> Sequence[Notch]:
         """From the least that it can do to the most; none: it can do nothing."""
@@ -74,6 +82,8 @@ class Plan:
     words: str = AS_IT_IS
     slower: float = 1.0  # times that a step takes, as predicted from its operations
     exact: bool = True
+    moves: int = 0  # bytes a step between device and host, as predicted
+    host: int = 0  # bytes of the host's memory that it takes
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
@@ -87,11 +97,23 @@ class Plan:
         words = notch.words if not self.parts else f"{self.words} and {notch.words}"
         return Plan({**self.parts, rung.NAME: notch.part}, words, self.slower, self.exact and rung.EXACT)
 
+    def priced(self, tried: TriedPlan) -> Plan:
+        """With what its trial run told of its cost."""
+        parts = {
+            name: {**part, "host": tried.host} if isinstance(part, dict) and "host" in part else part
+            for name, part in self.parts.items()
+        }
+        return replace(self, parts=parts, slower=tried.slower, moves=tried.moves, host=tried.host)
+
     @property
     def cost(self) -> str:
-        """ "about 1.3x the time, the same result to the bit" """
+        """ "about 1.3x the time, the same result to the bit"; what a link takes for its bytes is not predicted."""
         result = "the same result to the bit" if self.exact else "not the same bits"
-        return f"about {self.slower:.1f}x the time, {result}"
+        if not self.host:
+            return f"about {self.slower:.1f}x the time, {result}"
+        computed = f"{self.slower:.1f}x the operations, " if self.slower >= 1.05 else ""
+        moves = f"{format_bytes(self.moves)} a step to the host and back"
+        return f"{computed}{moves}, {format_bytes(self.host)} of the host's memory, {result}"
 
 
 @dataclass(frozen=True)
@@ -102,6 +124,9 @@ class TriedPlan:
     need: int | None = None  # bytes to claim; None: nobody can tell
     slower: float = 1.0
     failure: str = ""  # why it will not do, whatever it needs; in words
+    moves: int = 0  # bytes a step between device and host
+    host: int = 0  # bytes of the host
+    where: str = ""  # the operation that needs most, and its module
 
 
 @dataclass(frozen=True)
@@ -110,13 +135,17 @@ class FitLimits:
 
     usable: int  # bytes that a claim can have
     alone: int  # bytes for a job that has it to itself
+    host: int | None = None  # bytes that a plan can have of the host's memory; None: nobody looked
+
+    def has_host(self, tried: TriedPlan) -> bool:
+        return self.host is None or tried.host <= self.host
 
     def fits(self, tried: TriedPlan) -> bool:
-        return not tried.failure and tried.need is not None and tried.need <= self.usable
+        return self.has_host(tried) and not tried.failure and tried.need is not None and tried.need <= self.usable
 
     def may_fit(self, tried: TriedPlan) -> bool:
         """With nobody beside it, and if its margin is not used up."""
-        return not tried.failure and tried.low <= self.alone
+        return self.has_host(tried) and not tried.failure and tried.low <= self.alone
 
 
 @dataclass(frozen=True)
@@ -130,6 +159,8 @@ class RungVerdict:
     exact: bool
     fits: bool
     why: str  # why it will not do; empty: it does
+    moves: int = 0  # bytes a step between device and host
+    host: int = 0  # bytes of the host
 
 
 @dataclass(frozen=True)
@@ -154,8 +185,9 @@ Climb = Generator[Plan, TriedPlan, Climbed]
 def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Rung]) -> Climb:
     """Yield the plans of which a trial run is wanted; return the cheapest that fits."""
     steps = [RungVerdict("", AS_IT_IS, plain.need, 1.0, True, False, _too_much(plain, limits))]
-    below, last = Plan(), plain
+    stays = [("", Plan(), plain)]
     for rung in rungs:
+        below, last = next((plan, tried) for name, plan, tried in reversed(stays) if name not in rung.REPLACES)
         notches = rung.notches(facts)
         if not notches:
             steps.append(RungVerdict(rung.NAME, rung.NAME, None, 1.0, rung.EXACT, False, rung.why_not(facts)))
@@ -163,12 +195,20 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
         found, tried = yield from _notch(below, last, rung, notches, limits)
         fits = limits.fits(tried) or limits.may_fit(tried)
         why = "" if fits else _too_much(tried, limits)
-        steps.append(RungVerdict(rung.NAME, found.words, tried.need, tried.slower, found.exact, fits, why))
+        cost = (tried.moves, tried.host)
+        steps.append(RungVerdict(rung.NAME, found.words, tried.need, tried.slower, found.exact, fits, why, *cost))
         if fits:
             return Climbed(tuple(steps), found)
-        if not tried.failure:
-            below, last = found, tried
+        if not tried.failure and _does_much(tried, last):
+            stays.append((rung.NAME, found, tried))
     return Climbed(tuple(steps))
+
+
+def _does_much(tried: TriedPlan, without: TriedPlan) -> bool:
+    """Whether a rung that is not enough is worth its time for those that come on top of it."""
+    if tried.need is None or without.need is None:
+        return True
+    return tried.need <= (1 - LEAST_GAIN) * without.need
 
 
 def _notch(
@@ -178,7 +218,7 @@ def _notch(
 
     def plan(at: int, tried: TriedPlan | None = None) -> Plan:
         made = below.under(rung, notches[at])
-        return Plan(made.parts, made.words, tried.slower if tried else made.slower, made.exact)
+        return made.priced(tried) if tried else made
 
     if rung.STEEP:
         for at in range(len(notches)):
@@ -218,19 +258,19 @@ def lower(facts: Facts, plan: Plan, rungs: Sequence[Rung]) -> tuple[Plan, ...]:
     They were not tried. A rung's notch is known by its words, which say how much it does.
     """
     found: list[Plan] = []
-    below = Plan()
-    for rung in rungs:
+    stays = [("", Plan())]
+    last = max((at for at, rung in enumerate(rungs) if rung.NAME in plan.parts), default=-1)
+    for number, rung in enumerate(rungs):
         notches = rung.notches(facts)
-        if not notches:
+        if not notches or (number < last and rung.NAME not in plan.parts):
             continue
-        words = [below.under(rung, notch).words for notch in notches]
-        at = words.index(plan.words) if plan.words in words else -1
-        if at < 0 and rung.NAME in plan.parts:
-            below = below.under(rung, notches[-1])
-            continue
-        left = len(notches) - 1 - at
-        found += [below.under(rung, notches[at + part]) for part in dict.fromkeys((-(-left // 2), left)) if part > 0]
-        below = below.under(rung, notches[-1])
+        below = next(below for name, below in reversed(stays) if name not in rung.REPLACES)
+        plans = [below.under(rung, notch) for notch in notches]
+        if number >= last:
+            at = next((at for at, one in enumerate(plans) if one.words == plan.words), -1)
+            left = len(plans) - 1 - at
+            found += [plans[at + part] for part in dict.fromkeys((-(-left // 2), left)) if part > 0]
+        stays.append((rung.NAME, plans[-1]))
     return tuple(found)
 
 
@@ -238,6 +278,10 @@ def _too_much(tried: TriedPlan, limits: FitLimits) -> str:
     if tried.failure:
         return tried.failure
     least = tried.need if tried.need is not None else tried.low
+    if not limits.has_host(tried):
+        spare = format_bytes(limits.host or 0)
+        return f"takes {format_bytes(tried.host)} of the host's memory, which has {spare} to spare"
     if least <= limits.alone:
         return "nobody can tell how much it needs"
-    return f"needs {format_bytes(least)}, and the largest device has {format_bytes(limits.alone)}"
+    where = f" for {tried.where}" if tried.host and tried.where else ""
+    return f"needs {format_bytes(least)}{where}, and the largest device has {format_bytes(limits.alone)}"

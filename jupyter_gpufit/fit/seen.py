@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves
 
+from .plan import BY_THE_COMPILER
 from .units import looks_of
 
 _SIZED = (list, dict, set)
@@ -135,7 +136,7 @@ def _by_its_looks(module: nn.Module) -> str:
     if isinstance(module, torch.jit.ScriptModule):
         return "it is compiled by TorchScript"
     if module._compiled_call_impl is not None or type(module).__module__.startswith("torch._dynamo"):
-        return "it is compiled by torch.compile"
+        return BY_THE_COMPILER
     if any(getattr(module, name, None) for name in _HOOKS):
         return "it has hooks"
     if any(isinstance(value, torch.Generator) for value in vars(module).values()):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..checkpoint.values import Blob, Changes
+from ..devices import sides
 from ..graph.memory import Buffer
 from ..graph.opening import Whole
 from ..graph.spans import Foreign, Region, SpanLayout
@@ -47,7 +48,7 @@ def names_of_tensors(roots: Mapping[str, Any]) -> dict[tuple[str, int, int], Nam
             if kind is None or not tensor.is_contiguous():
                 continue
             try:
-                storage = tensor.untyped_storage()
+                storage = sides.lies(tensor.untyped_storage())
             except (NotImplementedError, RuntimeError):
                 continue  # a sparse one
             if storage.nbytes() == tensor.nbytes:

@@ -6,6 +6,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+_RESERVE = 0.05  # of the host's memory
+
 
 def free_memory() -> int:
     """Bytes this process can still take: of the machine, and of the container or Slurm job it runs in."""
@@ -19,6 +21,11 @@ def all_memory() -> int:
     import psutil
 
     return int(psutil.virtual_memory().total)
+
+
+def spare_memory() -> int:
+    """Bytes that plans may still take of the host for what is a device's: some of it is left to all others."""
+    return max(0, free_memory() - round(_RESERVE * all_memory()))
 
 
 def left_in_groups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:

@@ -217,7 +217,12 @@ class WorkerMachine:
         mine = os.getpid()
         training.shell.goes_on = growth.takes
         training.pace = for_job.pace_of(self._estimated, granted.devices[0])
-        with on_device(granted) as training.meter, training.steps.counting(), remembered():
+        with (
+            on_device(granted) as training.meter,
+            training.steps.counting(),
+            remembered(),
+            fitted(training.fit.plan),  # around what arrives and what goes back, too: all of it need not fit at once
+        ):
             key = self._open(job)
             self._say_what_a_plan_did()
             growth.begin()
@@ -269,8 +274,7 @@ class WorkerMachine:
         try:
             with self.main.user_code():
                 source = cell_with_magic_line(job.magic_line, job.source)
-                with fitted(self.training.fit.plan):
-                    left = self.training.shell.run(source, self.training.handover.cell_number)
+                left = self.training.shell.run(source, self.training.handover.cell_number)
                 self._wait_for_threads(before)
                 return left
         except KeyboardInterrupt as interrupt:  # in the few instructions around the cell, or while its threads end

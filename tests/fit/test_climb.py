@@ -12,7 +12,7 @@ from jupyter_gpufit.estimate.asking.climb import RAN_OUT
 from jupyter_gpufit.estimate.asking.fit import Fit, fit_of
 from jupyter_gpufit.estimate.asking.look import look
 from jupyter_gpufit.estimate.showing.text import ladder
-from jupyter_gpufit.fit.plan import AS_IT_IS, FitLimits
+from jupyter_gpufit.fit.plan import AS_IT_IS, Climbed, FitLimits
 from jupyter_gpufit.units import MiB
 from tests.estimate.traced import A100
 
@@ -50,7 +50,9 @@ def test_the_fewest_blocks_that_fit_are_recomputed_and_all_of_it_is_told() -> No
     assert "trains there by recomputing 3 of 5 blocks" in fit_of(answer).why
     assert "to the bit" in fit_of(answer).why
     assert Fit.from_record(fit_of(answer).to_record()) == fit_of(answer)
-    assert [lower.words for lower in answer.lower] == ["recomputing 4 of 5 blocks", "recomputing 5 of 5 blocks"]
+    recomputed = ["recomputing 4 of 5 blocks", "recomputing 5 of 5 blocks"]
+    assert [lower.words for lower in answer.lower][:2] == recomputed
+    assert answer.lower[-1].words.startswith("recomputing 5 of 5 blocks and spilling to the host all but")
     assert "- as it is: " in ladder(answer.climbed) and ladder(answer.climbed).endswith("exact: fits")
 
 
@@ -65,13 +67,50 @@ def test_where_recomputing_is_not_enough_the_batch_is_cut_for_those_who_allow_it
 def test_what_ran_out_before_is_not_tried_again() -> None:
     answer = asked(replace(ASK, limits=FitLimits(10**9, 10**9), ran_out=(AS_IT_IS, "recomputing 5 of 5 blocks")))
 
-    assert answer.climbed is not None and answer.climbed.plan is None
-    assert [step.why for step in answer.climbed.steps] == [RAN_OUT, RAN_OUT]
+    assert answer.climbed is not None
+    assert [step.why for step in answer.climbed.steps][:2] == [RAN_OUT, RAN_OUT]
     assert fit_of(answer).why.startswith(RAN_OUT)
 
 
 def test_nothing_is_tried_for_a_cell_that_fits_or_where_no_plan_is_wanted() -> None:
     fits, unwanted = asked(replace(ASK, limits=FitLimits(10**9, 10**9))), asked(replace(ASK, limits=None))
 
-    assert fits.climbed is None and [plan.words for plan in fits.lower][-1] == "recomputing 5 of 5 blocks"
+    assert fits.climbed is None and fits.lower[1].words == "recomputing 5 of 5 blocks"
     assert unwanted.climbed is None and unwanted.lower == ()
+
+
+# 24 MiB of weights, and with gradients and states 96; its batch is next to nothing.
+LARGE = """
+import torch
+from torch import nn
+model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(6))).cuda()
+opt = torch.optim.AdamW(model.parameters(), 0.1)
+for _ in range(3):
+    loss = model(torch.randn(8, 1024, device="cuda")).square().mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+def test_a_model_that_is_larger_than_the_device_has_its_states_on_the_host_or_is_spilled() -> None:
+    def climbs(mib: int) -> Climbed:
+        answer = look(LARGE, dict, replace(ASK, limits=FitLimits(mib * MiB, mib * MiB)))
+        assert answer.climbed is not None
+        return answer.climbed
+
+    states, spilled, too_large = climbs(125), climbs(60), climbs(30)
+
+    assert states.plan is not None and "of the optimizer's 48.0 MiB on the host" in states.plan.words
+    assert states.plan.host == states.plan.parts["optimizer on the host"]["host"] >= 12 * MiB
+    assert states.plan.moves >= 2 * 12 * MiB, "there and back"
+    assert spilled.plan is not None and spilled.plan.words.startswith("spilling to the host all but")
+    assert spilled.plan.exact and spilled.plan.host >= 64 * MiB
+    assert "a step to the host and back" in ladder(spilled) and "of the host's memory, exact: fits" in ladder(spilled)
+    assert too_large.plan is None
+    assert "for _foreach_" in too_large.steps[-1].why or "for mm in " in too_large.steps[-1].why, too_large.steps[-1]
+
+
+def test_what_the_host_has_no_room_for_is_refused() -> None:
+    found = look(LARGE, dict, replace(ASK, limits=FitLimits(60 * MiB, 60 * MiB, host=5 * MiB))).climbed
+
+    assert found is not None and found.plan is None
+    assert "of the host's memory, which has 5.0 MiB to spare" in found.steps[-1].why

@@ -23,6 +23,7 @@ class Saves:
     count: int
     EXACT: bool = True
     STEEP: bool = False
+    REPLACES: tuple[str, ...] = ()
     cannot: str = "it cannot"
 
     def notches(self, facts: Facts) -> Sequence[Notch]:

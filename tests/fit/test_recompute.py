@@ -16,8 +16,9 @@ from torch import nn
 from jupyter_gpufit.fit.rungs import recompute
 from jupyter_gpufit.fit.units import looks_of
 
-from .models import GPT, MODELS, OPTIMIZERS, Encoder, Pictures, batch, loss_of
-from .runs import Step, differ, plain, trained
+from .models import GPT, MODELS, OPTIMIZERS, Encoder, Pictures, batch
+from .programs import PROGRAMS, gradient_penalty
+from .runs import Step, differ, trained
 
 
 def every_path(make: Callable[[], nn.Module]) -> list[str]:
@@ -45,97 +46,6 @@ def test_under_every_optimizer(optimizer: str) -> None:
 
 def test_a_control_in_which_the_bits_differ() -> None:
     assert differ(trained(GPT, None), trained(GPT, None, steps=2))
-
-
-def autocast(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    words = batch()
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = loss_of(model(words), words)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def accumulation(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    optimizer.zero_grad()
-    for _ in range(3):
-        words = batch()
-        loss = loss_of(model(words), words) / 3
-        loss.backward()
-    optimizer.step()
-    return loss
-
-
-def two_forwards(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    optimizer.zero_grad()
-    words, others = batch(), batch()
-    loss = loss_of(model(words), words) + loss_of(model(others), others)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def looks_between(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    loss = plain(model, optimizer)
-    model.eval()
-    with torch.no_grad():
-        looked = loss_of(model(words := batch()), words)
-    model.train()
-    return loss + looked
-
-
-def gradient_penalty(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    optimizer.zero_grad()
-    words = batch()
-    loss = loss_of(model(words), words)
-    grads = torch.autograd.grad(loss, list(model.parameters()), create_graph=True, allow_unused=True)
-    loss = loss + 0.1 * sum(g.square().sum() for g in grads if g is not None)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def regulariser(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    optimizer.zero_grad()
-    words = batch()
-    loss = loss_of(model(words), words) + 1e-3 * sum(p.abs().sum() for p in model.parameters())
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def retried(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    with pytest.raises((RuntimeError, IndexError)):
-        model(torch.full((2, 3, 5), 10**6))
-    return plain(model, optimizer)
-
-
-def a_frozen_block(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    frozen = next(one for one in model.modules() if isinstance(one, (nn.TransformerEncoderLayer, nn.Conv2d)))
-    frozen.requires_grad_(False)
-    return plain(model, optimizer)
-
-
-def called_directly(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    loss = plain(model, optimizer)
-    for child in model.children():
-        if isinstance(child, nn.Linear):
-            child(torch.ones(child.in_features)).sum().backward()
-    return loss
-
-
-PROGRAMS: list[Step] = [
-    autocast,
-    accumulation,
-    two_forwards,
-    looks_between,
-    gradient_penalty,
-    regulariser,
-    retried,
-    a_frozen_block,
-    called_directly,
-]
 
 
 @pytest.mark.parametrize("make", [Encoder, Pictures])

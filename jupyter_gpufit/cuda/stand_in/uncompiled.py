@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+COMPILED = "torch.compile taken as eager"
 _NAME = "torch._dynamo"
 _SOURCE = f"{_NAME}.source"
 # Parts that import nothing of the rest: read at the making of a fake mode; and what transformers has for its masks.
@@ -26,7 +27,7 @@ _CONFIG, _OPERATORS = f"{_NAME}.config", f"{_NAME}._trace_wrapped_higher_order_o
 def begin(note: Callable[[str], None]) -> None:
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
         # The eager estimate is the safe one: a published language model takes about 15 % less memory compiled.
-        note("torch.compile taken as eager")
+        note(COMPILED)
         return model if model is not None else lambda fn: fn
 
     torch.compile = compile

@@ -62,4 +62,6 @@ def _tried(ask: Ask, trial: PlanTrial, plan: Plan) -> TriedPlan:
     if trial.why_useless:
         return TriedPlan(failure=f"its trial run failed: {trial.why_useless}")
     estimate = on_slot(estimate) if ask.kind == "slot" else estimate
-    return TriedPlan(estimate.low, estimate.need, estimate.slower)
+    moves, host = estimate.moved_per_step, estimate.on_host
+    where = " in ".join(filter(None, (estimate.peak_op, estimate.peak_module)))
+    return TriedPlan(estimate.low, estimate.need, estimate.slower, moves=moves, host=host, where=where)

@@ -26,7 +26,8 @@ class Fit:
     @property
     def said(self) -> str:
         """The plan in words; empty: as it is."""
-        return self.plan.words if self.plan.parts else ""
+        host = f" ({format_bytes(self.plan.host)} of the host's memory)" if self.plan.host else ""
+        return f"{self.plan.words}{host}" if self.plan.parts else ""
 
     def to_record(self) -> dict[str, Any]:
         return asdict(self)

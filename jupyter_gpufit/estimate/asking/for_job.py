@@ -24,6 +24,7 @@ from ...lab.place import Space, candidates
 from ...settings import Settings
 from ...surroundings import generators, modes
 from ...surroundings import travel as surroundings
+from ...system.memory import spare_memory
 from ...units import MiB, format_bytes
 from ..need import Needed
 from ..reckoning.for_resume import SLOT_LEAST
@@ -144,6 +145,9 @@ def _estimate(
     if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
         answer, again = _answer(cell, replace(ask, ran_out=ran_out), settings, stop)
     fit = fit_of(answer)
+    if limits is not None and fit.plan.host > (spare := spare_memory()):  # what is free now is no part of the question
+        answer, again = look(cell.source, cell.opened, replace(ask, limits=replace(limits, host=spare)), stop), False
+        fit = fit_of(answer)
     estimate = answer.estimate if answer.planned is None else answer.planned
     if target.kind == "slot":
         estimate = on_slot(estimate)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ...fit.plan import Facts, ModelPart
-from .record import Trace
+from ...fit.plan import BY_THE_COMPILER, Facts, ModelPart
+from .record import COMPILED, Trace
 
 
 def facts_of(trace: Trace) -> Facts:
@@ -31,7 +31,30 @@ def facts_of(trace: Trace) -> Facts:
             found[key] = one
         elif one.name != other.name:
             found[key] = _together(other, one)
-    return Facts(tuple(found.values()))
+    return replace(_sizes(trace), parts=tuple(found.values()))
+
+
+def _sizes(trace: Trace) -> Facts:
+    now = peak = states = most_states = 0
+    for change in trace.changes:
+        block = trace.blocks[change.block]
+        size = block.size if change.alive else -block.size
+        now += size
+        states += size if block.kind == "optimizer state" else 0
+        peak, most_states = max(peak, now), max(most_states, states)
+    return Facts(
+        peak=peak,
+        largest=max((block.size for block in trace.blocks if block.kind != "workspace"), default=0),
+        states=most_states,
+        largest_state=max((block.size for block in trace.blocks if block.kind == "optimizer state"), default=0),
+        why_not_moved=_why_not_moved(trace),
+    )
+
+
+def _why_not_moved(trace: Trace) -> str:
+    if COMPILED in trace.notes or any(seen.why_not == BY_THE_COMPILER for seen in trace.modules):
+        return "what torch.compile makes does not tell which tensors it takes"
+    return ""
 
 
 def _together(one: ModelPart, other: ModelPart) -> ModelPart:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 AUTOCAST = "weights under autocast"
+COMPILED = "torch.compile taken as eager"  # cuda/stand_in/uncompiled.py
 GROUPED = "grouped convolutions"
 NO_STEP = "the cell means to train, and made no step"  # notes of a trace
 
@@ -68,6 +69,8 @@ class Trace:
     modules: tuple[RanModule, ...] = ()
     flops_per_step: int | None = None
     flops_again_per_step: int = 0  # of what is computed once more in backward
+    moved_per_step: int = 0  # bytes between device and host, of a plan
+    on_host: int = 0  # bytes of the host that a plan took
     samples_per_step: int | None = None
     seconds: float = 0.0  # what the trace took
     resident: int = 0  # bytes: the most that the child's memory grew

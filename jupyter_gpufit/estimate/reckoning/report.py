@@ -54,6 +54,8 @@ class Estimate:
     shrink: tuple[Shrinking, ...] = ()
     flops_per_step: int | None = None
     flops_again_per_step: int = 0  # of what is computed once more in backward
+    moved_per_step: int = 0  # bytes between device and host, of a plan
+    on_host: int = 0  # bytes of the host that a plan takes
     samples_per_step: int | None = None
     steps: int = 0  # optimizer steps that were looked at
     seconds: float = 0.0  # that it took
@@ -114,6 +116,8 @@ def estimate_of(
         shrink=savings(trace, run, options),
         flops_per_step=trace.flops_per_step,
         flops_again_per_step=trace.flops_again_per_step,
+        moved_per_step=trace.moved_per_step,
+        on_host=trace.on_host,
         samples_per_step=trace.samples_per_step,
         steps=trace.steps,
         seconds=trace.seconds,

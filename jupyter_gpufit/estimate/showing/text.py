@@ -79,7 +79,11 @@ def ladder(climbed: Climbed) -> str:
     for step in climbed.steps:
         need = format_bytes(step.need) if step.need is not None else "not tried"
         exact = "exact" if step.exact else "not exact"
-        lines.append(f"- {step.words}: {need}, {step.slower:.2f}x the time, {exact}: {step.why or 'fits'}")
+        time = f"{step.slower:.2f}x the time"
+        if step.host:
+            moves = f"{format_bytes(step.moves)} a step to the host and back"
+            time = f"{step.slower:.2f}x the operations, {moves}, {format_bytes(step.host)} of the host's memory"
+        lines.append(f"- {step.words}: {need}, {time}, {exact}: {step.why or 'fits'}")
     return "\n".join(lines)
 
 

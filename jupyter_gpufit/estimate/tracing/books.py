@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ...cuda.stand_in.device import STAND_IN, on_stand_in
+from ...devices import sides
 from ...devices.card import Card
 from ..reckoning.record import GROUPED, Kind, Phase
 from .entries import BookEntry
@@ -61,6 +62,7 @@ class Books(TorchDispatchMode):
         self.flops_again = 0  # that is
         self._blocks: dict[int, tuple[weakref.ref[Any], int]] = {}  # by the storage's address
         self._with_workspace: set[str] = set()
+        self._away: set[int] = set()  # blocks whose bytes a plan has put on the host
         self.known = KnownValues()
 
     # Blocks
@@ -89,17 +91,47 @@ class Books(TorchDispatchMode):
         def gone(_: object) -> None:
             if self._blocks.get(address, (None, -1))[1] == block:
                 del self._blocks[address]
-            self.remove(block)
+            if block in self._away:
+                self._away.remove(block)
+            else:
+                self.remove(block)
 
         self._blocks[address] = weakref.ref(storage, gone), block
 
     def block_of(self, t: Any) -> int | None:
-        found = self._blocks.get(t.untyped_storage()._cdata)
+        return self._block_on(t.untyped_storage())
+
+    def _block_on(self, storage: torch.UntypedStorage) -> int | None:
+        found = self._blocks.get(storage._cdata)
         return found[1] if found else None
 
     def label(self, t: Any, kind: Kind) -> None:
         if on_stand_in(t) and (block := self.block_of(t)) is not None:
             self.entries[block].kind = kind
+
+    def follow(self, storage: torch.UntypedStorage, back: bool) -> None:
+        """A plan has put its bytes on the host, or has them back."""
+        block = self._block_on(storage)
+        if block is None:
+            return
+        if back:
+            self._away.discard(block)
+            self.events.append((block, True))
+            self.now += self.entries[block].size
+            self.peak = max(self.peak, self.now)
+        else:
+            self._away.add(block)
+            self.remove(block)
+
+    def arrive(self) -> None:
+        """What came before the cell is told to the plan, which it meets one by one: what goes on to the host at once
+        was never there."""
+        first = len(self.events)
+        for ref, _ in list(self._blocks.values()):
+            if (storage := ref()) is not None:
+                sides.has_arrived(storage)
+        passed = {block for block, alive in self.events[first:] if not alive}
+        self.events[:] = [event for event in self.events if event[0] not in passed]
 
     def label_born_since(self, first: int, kind: Kind) -> None:
         """What was born since this block, still lives, and is known for nothing else."""

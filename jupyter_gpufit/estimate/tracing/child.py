@@ -23,7 +23,7 @@ import torch
 from ...cuda.stand_in import autocast, device, uncompiled
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
-from ...fit.ladder import fitted
+from ...fit.ladder import fitted, moved, watchers
 from ...fit.plan import Plan
 from ...fit.seen import Modules
 from ...graph.kinds import generators
@@ -84,6 +84,8 @@ class Child:
             code = cut_cell(self.source, CELL)
             shim = CudaShim(self.card, recurrent.KERNELS)
             with torch.autograd.set_multithreading_enabled(False), shim, self.books, fitted(self.plan):
+                watchers.append(self.books.follow)
+                self.books.arrive()
                 self._execute(code)
         except SystemExit as left:
             self._finish("completed" if left.code in (None, 0) else "failed", f"SystemExit: {left.code}")
@@ -189,6 +191,8 @@ class Child:
             "modules": [(self.paths.name_of(m.module), *m.row) for m in self.modules.found.values()],
             "flops_per_step": self.counted.flops_per_step(),
             "flops_again_per_step": self.counted.flops_again_per_step(),
+            "moved_per_step": self.counted.moved_per_step(),
+            "on_host": moved().taken,
             "samples_per_step": self.counted.samples_per_step(),
             "resident": _private_bytes(),
             "read": self.reads.seen(),

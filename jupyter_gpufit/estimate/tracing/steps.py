@@ -21,6 +21,7 @@ from torch.optim.optimizer import (
 )
 
 from ...cuda.stand_in.device import on_stand_in
+from ...fit.ladder import moved
 from .books import Books
 from .paths import Paths
 
@@ -42,6 +43,7 @@ class Mark(NamedTuple):
     samples: int = 0
     calls: int = 0  # of modules
     again: int = 0  # flops of what was computed once more in backward
+    moved: int = 0  # bytes between device and host
 
 
 @dataclass
@@ -128,7 +130,7 @@ class Steps:
         if key not in self.taken:
             self.taken[key] = StepsTaken(elements())
         self.taken[key].marks.append(
-            Mark(self.books.flops, self.samples, len(self.paths.roots), self.books.flops_again)
+            Mark(self.books.flops, self.samples, len(self.paths.roots), self.books.flops_again, moved().moved)
         )
 
     def _enough(self) -> bool:
@@ -150,11 +152,15 @@ class Steps:
         between = self._between()
         return 0 if between is None else between[1].again - between[0].again
 
+    def moved_per_step(self) -> int:
+        between = self._between()
+        return 0 if between is None else between[1].moved - between[0].moved
+
     def samples_per_step(self) -> int | None:
         between = self._between()
         if between is None:
             return None
-        (_, samples, calls, _), (_, samples_then, calls_then, _) = between
+        (_, samples, calls, *_), (_, samples_then, calls_then, *_) = between
         if samples_then > samples:
             return samples_then - samples
         called = [(root, batch) for root, grad, batch in self.paths.roots[calls:calls_then] if grad and batch]

@@ -23,6 +23,7 @@ from .again import calls_through, computed_again
 NAME = "micro-batches"
 EXACT = False
 STEEP = True
+REPLACES: tuple[str, ...] = ()
 MOST_PARTS = 16  # more would leave a device idle, and make a trial run as long as so many
 
 

@@ -23,6 +23,7 @@ from .blocks import blocks_of
 NAME = "recompute"
 EXACT = True
 STEEP = False
+REPLACES: tuple[str, ...] = ()
 
 _Blocks = Mapping[str, Sequence[str]]  # paths, by the looks of their model
 

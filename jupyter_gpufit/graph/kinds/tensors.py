@@ -209,11 +209,12 @@ def has_live_graph(t: torch.Tensor) -> bool:
 
 
 def reduce_storage(storage: torch.UntypedStorage, pickler: Pickler) -> Reduced:
-    nbytes = storage.nbytes()
-    if storage.device.type == "cpu":
-        number = pickler.recorder.number(storage.data_ptr(), nbytes, storage)
+    where = sides.lies(storage)
+    nbytes = where.nbytes()
+    if where.device.type == "cpu":
+        number = pickler.recorder.number(where.data_ptr(), nbytes, where)
     else:
-        number = pickler.recorder.foreign(nbytes, lambda buffer: _copy_to(buffer, storage))
+        number = pickler.recorder.foreign(nbytes, lambda buffer: _copy_to(buffer, where))
     is_ours = sides.on_device(storage)
     pickler.on_device |= is_ours
     return make_storage, (pickler.recorder, number, *([True] if is_ours else []))
@@ -230,11 +231,16 @@ def make_storage(opener: Opener, number: int, on_device: bool = False) -> torch.
     made = torch.UntypedStorage(0)
     if nbytes:
         made = torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage()
-    return sides.here.storage(made) if on_device else made
+    if not on_device:
+        return made
+    there = sides.here.storage(made)
+    sides.has_arrived(there)
+    return there
 
 
 def storage_mark(storage: torch.UntypedStorage) -> tuple[int, int]:
-    return storage.data_ptr(), storage.nbytes()
+    where = sides.lies(storage)
+    return 0 if storage.device.type == "cuda" else storage.data_ptr(), where.nbytes()  # a plan may move it there
 
 
 def fill_storage(storage: torch.UntypedStorage, new: torch.UntypedStorage) -> None:

@@ -110,17 +110,18 @@ def fill_tensor(t: torch.Tensor, state: tuple[Any, ...]) -> None:
 
 
 def reduce_storage(storage: torch.UntypedStorage, pickler: SnapshotPickler) -> Reduced:
-    notes = dict(getattr(storage, "__dict__", {})) or None  # a CPU slot's: which side it is on
-    nbytes, recorder = storage.nbytes(), pickler.recorder
+    notes = sides.notes_of(storage) or None  # a CPU slot's: which side it is on
+    where, recorder = sides.lies(storage), pickler.recorder
+    nbytes = where.nbytes()
     if storage.device.type == "cpu":
-        number = recorder.number(storage.data_ptr(), nbytes, storage)
+        number = recorder.number(where.data_ptr(), nbytes, where)
         args = (recorder, number, storage.resizable(), storage.is_shared())
         return make_storage, args, notes, None, None, fill_storage
     if storage.device.type != "cuda":
         return pickler.refuse(storage, f"memory of the device {storage.device}, which no checkpoint can hold.")
     if nbytes:
-        number = recorder.foreign(nbytes, lambda view: copy_to_host(view, storage))
-        pickler.on_devices[number] = storage
+        number = recorder.foreign(nbytes, lambda view: copy_to_host(view, where))
+        pickler.on_devices[number] = where
     else:
         number = recorder.number(0, 0, storage)
     return make_device_storage, (recorder, number, str(storage.device)), notes, None, None, fill_storage
@@ -158,6 +159,8 @@ def make_device_storage(opener: Opener, number: int, device: str) -> torch.Untyp
 def fill_storage(storage: torch.UntypedStorage, notes: dict[str, Any] | None) -> None:
     vars(storage).clear()  # frombuffer on a slot makes a note of its own
     vars(storage).update(notes or {})
+    if sides.on_device(storage):
+        sides.has_arrived(storage)
 
 
 def reduce_generator(generator: torch.Generator, pickler: Pickler) -> Reduced:

@@ -1,0 +1,101 @@
+"""Steps of a training as people write them, each with what is hard about it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from .models import batch, loss_of
+from .runs import Step, plain
+
+
+def autocast(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    words = batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = loss_of(model(words), words)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def accumulation(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    optimizer.zero_grad()
+    for _ in range(3):
+        words = batch()
+        loss = loss_of(model(words), words) / 3
+        loss.backward()
+    optimizer.step()
+    return loss
+
+
+def two_forwards(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    optimizer.zero_grad()
+    words, others = batch(), batch()
+    loss = loss_of(model(words), words) + loss_of(model(others), others)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def looks_between(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    loss = plain(model, optimizer)
+    model.eval()
+    with torch.no_grad():
+        looked = loss_of(model(words := batch()), words)
+    model.train()
+    return loss + looked
+
+
+def gradient_penalty(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    optimizer.zero_grad()
+    words = batch()
+    loss = loss_of(model(words), words)
+    grads = torch.autograd.grad(loss, list(model.parameters()), create_graph=True, allow_unused=True)
+    loss = loss + 0.1 * sum(g.square().sum() for g in grads if g is not None)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def regulariser(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    optimizer.zero_grad()
+    words = batch()
+    loss = loss_of(model(words), words) + 1e-3 * sum(p.abs().sum() for p in model.parameters())
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def retried(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    with pytest.raises((RuntimeError, IndexError)):
+        model(torch.full((2, 3, 5), 10**6))
+    return plain(model, optimizer)
+
+
+def a_frozen_block(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    frozen = next(one for one in model.modules() if isinstance(one, (nn.TransformerEncoderLayer, nn.Conv2d)))
+    frozen.requires_grad_(False)
+    return plain(model, optimizer)
+
+
+def called_directly(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    loss = plain(model, optimizer)
+    for child in model.children():
+        if isinstance(child, nn.Linear):
+            child(torch.ones(child.in_features)).sum().backward()
+    return loss
+
+
+PROGRAMS: list[Step] = [
+    autocast,
+    accumulation,
+    two_forwards,
+    looks_between,
+    gradient_penalty,
+    regulariser,
+    retried,
+    a_frozen_block,
+    called_directly,
+]
