@@ -259,6 +259,27 @@ for _ in range(10):
     optimizer.step()
     optimizer.zero_grad()
 """,
+    "tensors of a class of their own": IMPORTS  # as fastai, MONAI and torchvision's transforms make them
+    + """
+from torch.utils.data import DataLoader
+class Image(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        found = super().__torch_function__(func, types, args, kwargs or {})
+        if isinstance(found, Image):
+            found.named = getattr(args[0], "named", "")
+        return found
+images = [torch.randn(3, 8, 8).as_subclass(Image) for _ in range(32)]
+assert type(images[0] + 1) is Image
+model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for images in DataLoader(images, batch_size=8):
+    images = images.to("cuda")
+    loss = (model(images) - images.mean((1, 2, 3))[:, None]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     "default device": IMPORTS
     + """
 torch.set_default_device("cuda")

@@ -210,6 +210,16 @@ def test_a_cell_that_uses_no_gpu_is_told_so() -> None:
     assert answer.failure == ""
 
 
+@pytest.mark.slow
+def test_nor_does_one_that_trips_over_what_a_shorter_loop_left_undone() -> None:
+    kept = CPU_ONLY.replace("for i", "kept = []\nfor i") + "    if i == 9: kept.append(i)\nkept[0]\n"
+    answer = estimated(MODEL, kept)
+
+    assert answer.estimate.reasons[0] == "this cell uses no GPU"
+    assert "after the steps that were watched the trial run ended: IndexError" in answer.estimate.reasons[1]
+    assert answer.failure == "" and not answer.estimate.needs_none
+
+
 VALIDITY = {
     "distributions": """
         p = torch.distributions.Normal(model(x), 1.0)

@@ -93,7 +93,7 @@ def test_a_cell_that_uses_no_torch_is_not_estimated(kernel: Kernel, home: Path, 
 def test_a_cell_that_leaves_the_device_alone_claims_a_whole_one_and_says_so(kernel: Kernel, home: Path) -> None:
     kernel.check("%%gpufit train\nimport torch\nx = torch.ones(3).sum()")
 
-    assert states(home)[0] == "estimate: none (this cell uses no GPU); claims a whole device"
+    assert states(home)[0] == "this cell uses no GPU; claims a whole slot"
 
 
 def test_an_error_of_the_cell_comes_from_the_run_and_not_from_the_estimate(kernel: Kernel, home: Path) -> None:

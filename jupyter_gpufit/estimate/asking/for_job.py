@@ -198,9 +198,9 @@ def _claim_of(found: Found, devices: Sequence[Device], names_device: bool) -> Ne
     estimate = found.estimate
     if estimate.needs_none and found.kind != "slot" and not names_device:
         return Needed(0, NO_GPU)
-    if (
-        estimate.uses_no_gpu and found.kind != "slot"
-    ):  # where it is all memory, a budget of next to nothing would end it
+    if estimate.uses_no_gpu:
+        if found.kind == "slot":  # where it is all memory, a budget of next to nothing would end it
+            return Needed(None, f"{NO_GPU}; claims a whole slot")
         claimed = estimate.context + NO_GPU_ROOM
         return Needed(claimed, f"{NO_GPU}; it claims {format_bytes(claimed)}, for the case that it does")
     if estimate.high is None:

@@ -61,7 +61,7 @@ def _answered(ask: Ask, trace: Trace, counting: _Counting) -> TraceAnswer:
     if not trace.changes or (trace.cut_short and not trace.steps):
         seen = replay([block.size for block in trace.blocks], trace.changes).allocated
         estimate = estimate_without_trace(counted, trace, ask.card, ask.context, seen)
-        failure = trace.error if trace.status == "failed" else ""
+        failure = trace.error if trace.status == "failed" and not trace.trained else ""
         return TraceAnswer(estimate=estimate, failure=failure, key=key, unread=unread, read=read)
     options = options_of(os.environ)
     run = replay([block.size for block in trace.blocks], trace.changes, options)

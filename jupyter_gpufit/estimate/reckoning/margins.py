@@ -61,7 +61,7 @@ def _doubts(trace: Trace) -> Iterator[Doubt]:
     if trace.steps < 2:
         yield Doubt(CONVOLUTIONS, "medium", _few_steps(trace))
     if trace.cut_short:
-        yield Doubt(CONVOLUTIONS, "medium" if trace.steps > 1 else "low", _cut_short(trace))
+        yield Doubt(CONVOLUTIONS, "medium" if trace.trained else "low", how_cut_short(trace))
     if trace.status == "stopped":
         reason = "a library's loop was left in its second step: what comes after it was not seen"
         yield Doubt(CONVOLUTIONS, "medium", reason)
@@ -70,9 +70,9 @@ def _doubts(trace: Trace) -> Iterator[Doubt]:
     yield from _from_notes(trace)
 
 
-def _cut_short(trace: Trace) -> str:
+def how_cut_short(trace: Trace) -> str:
     """What came later cannot cost the number, but it was not looked at."""
-    place = "after the steps that were watched" if trace.steps > 1 else "before its second step"
+    place = "after the steps that were watched" if trace.trained else "before its second step"
     why = f"was not over in {trace.seconds:.0f} s" if trace.status == "timeout" else "ended"
     said = trace.where if trace.status == "timeout" else trace.what_went_wrong
     return f"{place} the trial run {why}{f': {said}' if said else ''}; what comes then was not seen"

@@ -83,6 +83,11 @@ class Trace:
         return self.status in ("timeout", "died", "failed")
 
     @property
+    def trained(self) -> bool:
+        """Whether the steps that were to be watched were seen, whatever came then."""
+        return self.steps > 1
+
+    @property
     def what_went_wrong(self) -> str:
         """In one line, with the cell's line where that is known."""
         where = f" ({self.where})" if self.where else ""

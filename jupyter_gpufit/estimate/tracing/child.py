@@ -29,7 +29,7 @@ from ...fit.seen import Modules
 from ...graph.kinds import generators
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
-from . import arrived, loading, processes, recurrent, sparse, surface, whole
+from . import arrived, loading, processes, recurrent, sparse, subclasses, surface, whole
 from .answers import ANSWERS
 from .books import Books
 from .contained import Contained
@@ -99,6 +99,7 @@ class Child:
         self.kept += autocast.begin()
         self.kept += whole.begin(self.books)
         surface.begin(self.books)
+        subclasses.begin()
         sparse.begin(self.books)
         processes.begin(self.books)
         self.paths, self.modules = Paths(self.books, self.namespace), Modules()

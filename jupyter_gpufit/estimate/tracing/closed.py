@@ -9,6 +9,7 @@ from typing import Any
 from ...devices.card import Card
 from ...devices.cards import Context
 from ...units import format_bytes
+from ..reckoning.margins import how_cut_short
 from ..reckoning.record import Trace
 from ..reckoning.report import NO_GPU, Estimate
 
@@ -58,6 +59,8 @@ def estimate_without_trace(
     if not counted.least:
         known = {}
     doubt = (trace.doubt,) if trace.doubt and not trace.cut_short else ()
+    if trace.cut_short and trace.trained:
+        doubt = (how_cut_short(trace),)
     return Estimate(
         card=card.name,
         card_total=card.total,
@@ -77,6 +80,8 @@ def estimate_without_trace(
 def why_no_trace(trace: Trace) -> str:
     """What became of the trace, in a sentence's half."""
     match trace.status:
+        case "timeout" | "failed" | "died" if trace.trained and not trace.changes:
+            return NO_GPU
         case "timeout":
             where = f" ({trace.where})" if trace.where else ""
             return f"the cell did not come to its second optimizer step in {trace.seconds:.0f} s{where}"

@@ -45,6 +45,7 @@ _CHANGES = {
     "shutil.rmtree": (0,),
     "sqlite3.connect": (0,),
 }
+_BESIDE = {"os.remove": (1,), "os.rmdir": (1,), "os.rename": (2, 3)}  # where the directories' descriptors stand there
 _LEAVES = ("socket.connect", "socket.sendto", "socket.sendmsg", "urllib.Request")
 _STARTS = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen", "pty.spawn")
 
@@ -119,7 +120,10 @@ class Contained:
     def _unless_mine(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def change(*args: Any, **kwargs: Any) -> Any:
             paths = [a for a in args[:2] if isinstance(a, (str, bytes, os.PathLike))]
-            if all(self._mine(os.path.abspath(os.fsdecode(path))) for path in paths):
+            beside = kwargs.get("dir_fd"), kwargs.get("dir_fd")
+            if any(name in kwargs for name in ("src_dir_fd", "dst_dir_fd")):
+                beside = kwargs.get("src_dir_fd"), kwargs.get("dst_dir_fd")
+            if all(self._mine(_whole(path, at)) for path, at in zip(paths, beside, strict=False)):
                 return real(*args, **kwargs)
             self._note("changes of files left out")
             return paths[-1]
@@ -148,18 +152,19 @@ class Contained:
             if isinstance(flags, int) and flags & _WRITES and not isinstance(path, int) and path is not None:
                 self._refuse_unless_mine(path)
         elif event in _CHANGES:
-            for at in _CHANGES[event]:
+            for place, at in enumerate(_CHANGES[event]):
                 if isinstance(args[at], (str, bytes, os.PathLike)):
-                    self._refuse_unless_mine(args[at])
+                    beside = _BESIDE.get(event, ())
+                    self._refuse_unless_mine(args[at], args[beside[place]] if place < len(beside) else None)
         elif event in _LEAVES:
             self._refuse_connection()
         elif event in _STARTS and not self._landlocked:
             self._note("other programs not started")
             raise PermissionError(errno.EACCES, "an estimate starts no other program")
 
-    def _refuse_unless_mine(self, path: Any) -> None:
+    def _refuse_unless_mine(self, path: Any, beside: int | None = None) -> None:
         found = os.fsdecode(path)
-        if found != ":memory:" and not self._mine(os.path.abspath(found)):
+        if found != ":memory:" and not self._mine(_whole(found, beside)):
             self._note("files not written")
             raise PermissionError(errno.EACCES, "an estimate changes no file", found)
 
@@ -172,6 +177,15 @@ class Contained:
 
     def _note(self, what: str) -> None:
         self._books.notes[what] += 1
+
+
+def _whole(path: Any, beside: int | None) -> str:
+    """Of a path that may be relative to an open directory, as those are by which a folder is deleted."""
+    found = os.fsdecode(path)
+    if isinstance(beside, int) and beside >= 0 and not os.path.isabs(found):
+        with contextlib.suppress(OSError):
+            found = os.path.join(os.readlink(f"/proc/self/fd/{beside}"), found)
+    return os.path.abspath(found)
 
 
 def _leads_out(fd: int) -> bool:

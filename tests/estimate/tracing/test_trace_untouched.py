@@ -62,7 +62,7 @@ def test_no_file_changes(tmp_path: Path) -> None:
     with (tmp_path / "log.txt").open("a") as log:
         trace = traced(
             f"""
-            import torch, os, shutil, subprocess, numpy, safetensors.torch
+            import torch, os, shutil, subprocess, tempfile, numpy, safetensors.torch
             from pathlib import Path
             os.chdir({str(tmp_path)!r})
             log.write("a line"); log.flush(); os.write(log.fileno(), b"another")
@@ -77,12 +77,16 @@ def test_no_file_changes(tmp_path: Path) -> None:
             torch.save({{}}, "model.pt"); safetensors.torch.save_file({{}}, "model.safetensors")
             numpy.save("array.npy", numpy.zeros(3))
             os.close(os.open("lock", os.O_CREAT | os.O_RDWR))
+            with tempfile.TemporaryDirectory() as own:
+                Path(own, "folder").mkdir(); Path(own, "folder", "file").write_text("gone with it")
+            assert not os.path.exists(own)
+            shutil.rmtree(folder)
             try:
                 subprocess.run("echo overwritten > kept.txt; touch another", shell=True)
             except PermissionError:
                 pass
             """,
-            lambda: {"log": log},
+            lambda: {"log": log, "folder": tmp_path / "folder"},
         )
 
     assert (trace.status, trace.error) == ("completed", "")
