@@ -1,13 +1,10 @@
-"""The real machine of `train`: variables, devices and claims of this process, the cell in its main thread."""
+"""The real machine of `train`: devices and claims of this process, and the cell in its main thread."""
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
-import os
-import shutil
 import sys
-import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -17,11 +14,9 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ..actions.request import request_for
-from ..errors import CannotGoOn, CannotSuspend, ClaimGone, GpufitError
+from ..errors import CannotGoOn, CannotSuspend, ClaimGone
 from ..estimate.asking import for_job
 from ..estimate.need import Needed
-from ..fit.ladder import fitted
-from ..graph import receive
 from ..graph.wire import split
 from ..jobs.events import StateChange, Why
 from ..jobs.handover import Handover, HeldClaim, become, note_start
@@ -30,25 +25,21 @@ from ..lab import Granted, Lab, Request, Waiting, adopt, claim, open_lab
 from ..lab.grant import Look
 from ..lab.holder import keep
 from ..settings import Settings
-from ..snapshot.kinds.loaders import remembered
 from ..snapshot.libraries import trackers
-from ..surroundings import generators, modes
-from ..surroundings import travel as surroundings
 from ..system.trust import check_trusted
 from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
 from . import no_device
+from .cell import CellInWorker
 from .gaps import Gaps
 from .growth import Growth, larger_start
 from .keeper import Keeper
 from .lifecycle import CellLeft, CellRuns, Delayed
 from .main_thread import MainThread
-from .on_device import on_device
 from .points import Points
-from .process import end_children, have_descriptors
+from .process import end_children
 from .rest import Rest, begin_rest, say_if_it_cannot
 from .saving import Saver, Settled, labels
 from .share import Share
-from .shell import cell_with_magic_line
 from .training import Training
 
 
@@ -60,12 +51,13 @@ class WorkerMachine:
         self.main = main
         self.points = Points(training.program, main, lambda: training.output.log)
         self.keeper = Keeper(training, self.points.want_save)
+        self.cell = CellInWorker(training, main, self.keeper)
         self.saver = Saver(self.keeper, main, settled, self._waits, training.defect)
         self.points.save = self.saver.at_safe_point
         self.gaps = Gaps(self.points, training.program, training.note)
         self.rest: Rest | None = None  # while it is suspended
         self._estimated: for_job.Found = None
-        self._cell: Future[Finished | Outgrown] | None = None  # it runs, or stands still, in the main thread
+        self._runs: Future[Finished | Outgrown] | None = None  # it runs, or stands still, in the main thread
         self._growth: Growth | None = None
         self._left: HeldClaim | None = None  # by a training that goes on elsewhere
         training.shell.on_rewritten = self._preflight
@@ -73,24 +65,12 @@ class WorkerMachine:
     async def open_cell(self, job: Job) -> None:
         resumes = self.training.handover.resumes
         if not resumes and not self._arrives_on_device() and (await self.training.look())[0].kind != "slot":
-            await self.main.call(self._receive)
+            await self.main.call(self.cell.receive)
         # else: on the device, where `cuda` already means what was granted while the values are opened
 
     def _arrives_on_device(self) -> bool:
         check_trusted(self.training.paths.graph)
         return bool(split(self.training.paths.graph.read_bytes())[0].get("on_device"))
-
-    def _receive(self) -> None:
-        training = self.training
-        check_trusted(training.paths.graph)
-        training.arrival = receive(training.paths.graph.read_bytes(), training.memory, training.namespace)
-        training.modes = modes.arrived(training.namespace)
-        training.came = surroundings.arrived(training.namespace)
-        generators.arrived(training.namespace)  # last: modules were imported, and some draw numbers then
-        for remark in training.came.remarks:
-            training.note(remark)
-        for filename, (lines, _) in training.arrival.opened.header.get("sources", {}).items():
-            training.program.learn(filename, "".join(lines))
 
     async def estimate(self, job: Job) -> Needed:
         training = self.training
@@ -106,7 +86,7 @@ class WorkerMachine:
             return Needed(None, for_job.WHOLE)
         devices = for_job.allowed_for(job, await training.look())
         check_trusted(training.paths.graph)
-        cell = for_job.Cell(self._source(job), training.paths.graph.read_bytes(), training.memory)
+        cell = for_job.Cell(self.cell.text(job), training.paths.graph.read_bytes(), training.memory)
         # In the main thread: the child that is forked there ends with the thread that forked it.
         found = self._estimated = await for_job.estimate_in(self.main.call, cell, devices, self._settings(job))
         needed = for_job.needed_of(found, devices, names_device=bool(job.options.gpu))
@@ -122,12 +102,6 @@ class WorkerMachine:
 
     def _settings(self, job: Job) -> Settings:
         return replace(self.training.settings, fit=job.options.fit or self.training.settings.fit)
-
-    def _source(self, job: Job) -> str:
-        text: str = self.training.shell.transform_cell(  # type: ignore[no-untyped-call]
-            cell_with_magic_line(job.magic_line, job.source)
-        )
-        return text
 
     @asynccontextmanager
     async def claim(self, job: Job, needed: Needed, report: Report) -> AsyncIterator[Granted]:
@@ -187,13 +161,13 @@ class WorkerMachine:
                 training.take(CellRuns())
                 group.start_soon(self.gaps.watch)
                 group.start_soon(Share(training, growth).watch)
-                if self._cell is None:
+                if self._runs is None:
                     if training.settings.driver_suspend:
                         group.start_soon(say_if_it_cannot, training)
-                    self._cell = self.main.start(lambda: self._run(job, granted, growth))
+                    self._runs = self.main.start(lambda: self.cell.run(job, granted, growth, self._estimated))
                 else:
                     self.saver.stay()
-                outcome = await asyncio.wrap_future(self._cell)
+                outcome = await asyncio.wrap_future(self._runs)
                 if outcome != Finished("done"):
                     await self.saver.settle()
                 group.cancel_scope.cancel()
@@ -211,95 +185,6 @@ class WorkerMachine:
             # Until this image is gone: whoever comes next must not find our context's memory still taken.
             self._left = HeldClaim(granted.claim.id, fcntl.fcntl(granted.fds[0], fcntl.F_DUPFD_CLOEXEC, 3))
         return outcome
-
-    def _run(self, job: Job, granted: Granted, growth: Growth) -> Finished | Outgrown:
-        training = self.training
-        mine = os.getpid()
-        training.shell.goes_on = growth.takes
-        training.pace = for_job.pace_of(self._estimated, granted.devices[0])
-        with (
-            on_device(granted) as training.meter,
-            training.steps.counting(),
-            remembered(),
-            fitted(training.fit.plan),  # around what arrives and what goes back, too: all of it need not fit at once
-        ):
-            key = self._open(job)
-            self._say_what_a_plan_did()
-            growth.begin()
-            left = self._run_cell(job)
-            if os.getpid() != mine:
-                os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
-            training.program.leave()
-            have_descriptors()
-            if growth.outcome is None:
-                self._pack_result()
-                training.ended = _finished(left)
-            took = training.meter.took
-            fit = training.fit if training.handover.fit else None  # none: its user said what it claims
-            for_job.learn_from(job, key, self._estimated, granted, left, took, training.settings, fit)
-        training.output.flush()
-        return growth.outcome or _finished(left)
-
-    def _say_what_a_plan_did(self) -> None:
-        """To an error that there would not be without it."""
-        shell, fit = self.training.shell, self.training.fit
-        before = shell.remark
-        if fit.said:
-            shell.remark = lambda error: for_job.remark_on_plan(error, fit) or before(error)
-
-    def _open(self, job: Job) -> str:
-        """Fill the namespace; the key under which is learned what the cell took, from its start only."""
-        training = self.training
-        if training.handover.resumes:
-            self._restore(job)
-            shutil.rmtree(training.paths.result, ignore_errors=True)  # of an earlier end; a failed restore leaves it
-            return ""
-        if training.arrival is None:
-            self._receive()
-        assert training.arrival is not None
-        given = {name: training.namespace.get(name) for name in training.arrival.opened.header["names"]}
-        return for_job.key_of(self._source(job), given)
-
-    def _restore(self, job: Job) -> None:
-        try:
-            self.training.arrival = self.keeper.restore()
-        except GpufitError as error:
-            raise CannotGoOn(job.name, str(error).rstrip(".")) from error
-        except Exception as error:
-            self.training.defect(error)
-            raise CannotGoOn(job.name, f"{type(error).__name__}: {error}") from error
-
-    def _run_cell(self, job: Job) -> BaseException | None:
-        before = set(threading.enumerate())
-        try:
-            with self.main.user_code():
-                source = cell_with_magic_line(job.magic_line, job.source)
-                left = self.training.shell.run(source, self.training.handover.cell_number)
-                self._wait_for_threads(before)
-                return left
-        except KeyboardInterrupt as interrupt:  # in the few instructions around the cell, or while its threads end
-            return interrupt
-
-    def _wait_for_threads(self, before: set[threading.Thread]) -> None:
-        """A thread of the cell may still be computing what the notebook expects."""
-        started = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
-        if any(thread.is_alive() for thread in started):
-            self.training.note(f"Waiting for {len(started)} threads that the cell started; interrupt to go on.")
-        for thread in started:
-            thread.join()
-
-    def _pack_result(self) -> None:
-        training = self.training
-        assert training.arrival is not None
-        here = training.namespace
-        with (
-            generators.travelling(here),
-            modes.travelling(here, training.modes),
-            surroundings.back(here, training.came) as around,
-        ):
-            training.reply = training.arrival.reply(skip=training.is_ours, around=around)
-        for left in training.reply.left_behind:
-            training.note(str(left))
 
     # Checkpoint and move ----------------------------------------------------------------------------------------------
 
@@ -345,16 +230,3 @@ class WorkerMachine:
     def _moved(self, handover: Handover, moved: Moved) -> Handover:
         claim = HeldClaim(moved.to.claim.id, moved.to.fds[0])
         return replace(handover, path=list(sys.path), resumes=True, repeats=False, claim=claim)
-
-
-def _finished(left: BaseException | None) -> Finished:
-    match left:
-        case None:
-            return Finished("done")
-        case SystemExit(code=None | 0):
-            return Finished("done", "the cell called sys.exit()")
-        case KeyboardInterrupt():
-            return Finished("stopped", "interrupted")
-        case _:
-            text = str(left).strip().splitlines()
-            return Finished("failed", f"{type(left).__name__}: {text[0]}" if text else type(left).__name__)

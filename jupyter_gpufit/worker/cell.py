@@ -1,0 +1,157 @@
+"""The cell in the worker's main thread: its variables are opened, it runs, and what it made is packed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+
+from ..errors import CannotGoOn, GpufitError
+from ..estimate.asking import for_job
+from ..fit.ladder import fitted
+from ..graph import receive
+from ..jobs.job import Job
+from ..lab import Granted
+from ..snapshot.kinds.loaders import remembered
+from ..surroundings import generators, modes
+from ..surroundings import travel as surroundings
+from ..system.trust import check_trusted
+from ..train import Finished, Outgrown
+from .growth import Growth
+from .keeper import Keeper
+from .main_thread import MainThread
+from .on_device import on_device
+from .process import have_descriptors
+from .shell import cell_with_magic_line
+from .training import Training
+
+
+class CellInWorker:
+    """Runs once in an image of the worker."""
+
+    def __init__(self, training: Training, main: MainThread, keeper: Keeper) -> None:
+        self.training = training
+        self.main = main
+        self.keeper = keeper
+
+    def text(self, job: Job) -> str:
+        """What of it is Python's."""
+        text: str = self.training.shell.transform_cell(  # type: ignore[no-untyped-call]
+            cell_with_magic_line(job.magic_line, job.source)
+        )
+        return text
+
+    def receive(self) -> None:
+        """Open the variables that the kernel sent."""
+        training = self.training
+        check_trusted(training.paths.graph)
+        training.arrival = receive(training.paths.graph.read_bytes(), training.memory, training.namespace)
+        training.modes = modes.arrived(training.namespace)
+        training.came = surroundings.arrived(training.namespace)
+        generators.arrived(training.namespace)  # last: modules were imported, and some draw numbers then
+        for remark in training.came.remarks:
+            training.note(remark)
+        for filename, (lines, _) in training.arrival.opened.header.get("sources", {}).items():
+            training.program.learn(filename, "".join(lines))
+
+    def run(self, job: Job, granted: Granted, growth: Growth, estimated: for_job.Found) -> Finished | Outgrown:
+        training = self.training
+        mine = os.getpid()
+        training.shell.goes_on = growth.takes
+        training.pace = for_job.pace_of(estimated, granted.devices[0])
+        with (
+            on_device(granted) as training.meter,
+            training.steps.counting(),
+            remembered(),
+            fitted(training.fit.plan),  # around what arrives and what goes back, too: all of it need not fit at once
+        ):
+            key = self._open(job)
+            self._say_what_a_plan_did()
+            growth.begin()
+            left = self._run_cell(job)
+            if os.getpid() != mine:
+                os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
+            training.program.leave()
+            have_descriptors()
+            if growth.outcome is None:
+                self._pack_result()
+                training.ended = _finished(left)
+            took = training.meter.took
+            fit = training.fit if training.handover.fit else None  # none: its user said what it claims
+            for_job.learn_from(job, key, estimated, granted, left, took, training.settings, fit)
+        training.output.flush()
+        return growth.outcome or _finished(left)
+
+    def _say_what_a_plan_did(self) -> None:
+        """To an error that there would not be without it."""
+        shell, fit = self.training.shell, self.training.fit
+        before = shell.remark
+        if fit.said:
+            shell.remark = lambda error: for_job.remark_on_plan(error, fit) or before(error)
+
+    def _open(self, job: Job) -> str:
+        """Fill the namespace; the key under which is learned what the cell took, from its start only."""
+        training = self.training
+        if training.handover.resumes:
+            self._restore(job)
+            shutil.rmtree(training.paths.result, ignore_errors=True)  # of an earlier end; a failed restore leaves it
+            return ""
+        if training.arrival is None:
+            self.receive()
+        assert training.arrival is not None
+        given = {name: training.namespace.get(name) for name in training.arrival.opened.header["names"]}
+        return for_job.key_of(self.text(job), given)
+
+    def _restore(self, job: Job) -> None:
+        try:
+            self.training.arrival = self.keeper.restore()
+        except GpufitError as error:
+            raise CannotGoOn(job.name, str(error).rstrip(".")) from error
+        except Exception as error:
+            self.training.defect(error)
+            raise CannotGoOn(job.name, f"{type(error).__name__}: {error}") from error
+
+    def _run_cell(self, job: Job) -> BaseException | None:
+        before = set(threading.enumerate())
+        try:
+            with self.main.user_code():
+                source = cell_with_magic_line(job.magic_line, job.source)
+                left = self.training.shell.run(source, self.training.handover.cell_number)
+                self._wait_for_threads(before)
+                return left
+        except KeyboardInterrupt as interrupt:  # in the few instructions around the cell, or while its threads end
+            return interrupt
+
+    def _wait_for_threads(self, before: set[threading.Thread]) -> None:
+        """A thread of the cell may still be computing what the notebook expects."""
+        started = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+        if any(thread.is_alive() for thread in started):
+            self.training.note(f"Waiting for {len(started)} threads that the cell started; interrupt to go on.")
+        for thread in started:
+            thread.join()
+
+    def _pack_result(self) -> None:
+        training = self.training
+        assert training.arrival is not None
+        here = training.namespace
+        with (
+            generators.travelling(here),
+            modes.travelling(here, training.modes),
+            surroundings.back(here, training.came) as around,
+        ):
+            training.reply = training.arrival.reply(skip=training.is_ours, around=around)
+        for left in training.reply.left_behind:
+            training.note(str(left))
+
+
+def _finished(left: BaseException | None) -> Finished:
+    match left:
+        case None:
+            return Finished("done")
+        case SystemExit(code=None | 0):
+            return Finished("done", "the cell called sys.exit()")
+        case KeyboardInterrupt():
+            return Finished("stopped", "interrupted")
+        case _:
+            text = str(left).strip().splitlines()
+            return Finished("failed", f"{type(left).__name__}: {text[0]}" if text else type(left).__name__)
