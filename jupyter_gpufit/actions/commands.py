@@ -25,6 +25,7 @@ _PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a l
     "lab": {"terminal": "into a terminal: gpufit lab check"},
     "serve": {"terminal": "into a terminal: gpufit serve"},
     "kernel": {"line": "into a notebook: %gpufit kernel"},
+    "runs": {"line": "into a notebook: runs = %gpufit runs"},
 }
 DEFAULT_DAYS = 7.0
 MOST_DAYS = 3660.0
@@ -35,6 +36,7 @@ On top of a cell:   %%gpufit train --name bert --memory 12GiB
                     %%gpufit estimate --on "NVIDIA A100-SXM4-40GB"
 On a line:          %gpufit status | queue | history | jobs | attach NAME | stop NAME | clean
                     %gpufit checkpoint NAME | release NAME | move NAME --to DEVICE | resume NAME
+                    runs = %gpufit runs | numbers = %gpufit runs NAME
                     net = %gpufit deploy resnet.onnx | net = %gpufit deploy model --example x
 In a terminal:      the same without the %, and: gpufit run --memory 12GiB -- python train.py
 Each verb explains itself: %gpufit train --help
@@ -283,6 +285,10 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     clean.add_argument("--all", action="store_true", help="also those that can be resumed")
 
+    runs = verb(
+        "runs", "Give a table (pandas) of your runs, or of one run's numbers over its steps (only in a notebook)."
+    )
+    runs.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: a row for each run)")
     verb("kernel", "Say what cuda is in this notebook's own process, and why (only in a notebook).")
     doctor = verb("doctor", "Examine your environment, and say what to do about what is wrong with it.")
     doctor.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")
