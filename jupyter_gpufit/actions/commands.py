@@ -24,6 +24,7 @@ _PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a l
     "run": {"terminal": "into a terminal: gpufit run -- python train.py"},
     "lab": {"terminal": "into a terminal: gpufit lab check"},
     "serve": {"terminal": "into a terminal: gpufit serve"},
+    "completion": {"terminal": 'into a terminal: eval "$(gpufit completion bash)"'},
     "kernel": {"line": "into a notebook: %gpufit kernel"},
     "runs": {"line": "into a notebook: runs = %gpufit runs"},
 }
@@ -293,6 +294,10 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     doctor = verb("doctor", "Examine your environment, and say what to do about what is wrong with it.")
     doctor.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")
     doctor.add_argument("--wait", type=_seconds, default=2.5, metavar="SECONDS", help="for what is slow (default: 2.5)")
+    about = verb("help", "Say what there is, or what a verb does.")
+    about.add_argument("about", metavar="VERB", nargs="?", default="", help="the same as VERB --help")
+    completion = verb("completion", "Print what makes your shell complete gpufit (only in a terminal).")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell that is")
     lab = verb("lab", "Make or prove the lab that all users share (only in a terminal).")
     deeds = lab.add_subparsers(dest="deed", metavar="init|check", required=True, parser_class=_Parser)
     init = deeds.add_parser("init", help="make or repair the lab, as root; may be run again at any time")
@@ -313,6 +318,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read a command; raises BadOption with a sentence a person can use, or HelpAsked."""
     if not arguments:
         raise HelpAsked(_PARSER.format_help())
+    if list(arguments[:2]) == ["completion", "at"]:  # a shell asks: whatever stands there is not for us to judge
+        return argparse.Namespace(verb="completion", shell="at", words=list(arguments[2:]))
     # Ours end where the command begins: its options are its own.
     ours, command = _split(arguments) if arguments[0] in ("run", "estimate") else (arguments, [])
     options, unknown = _PARSER.parse_known_args(ours)
@@ -323,11 +330,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.arguments = list(command)
     if options.verb == "checkpoint":
         _name_checkpoint(options)
+    if options.verb == "help" and not unknown:
+        raise HelpAsked(_help(options.about))
     if unknown:
         parser = _VERB_PARSERS[arguments[0]]
         near = did_you_mean(unknown[0], sorted(parser._option_string_actions))
         raise BadOption(f"{arguments[0]} has no option {unknown[0]!r}.{near}\n{parser.format_usage().strip()}")
     return options
+
+
+def _help(about: str) -> str:
+    if about and about not in _VERB_PARSERS:
+        raise BadOption(f"There is no verb {about!r}.{did_you_mean(about, VERBS)} It is one of {', '.join(VERBS)}.")
+    return (_VERB_PARSERS[about] if about else _PARSER).format_help()
 
 
 def _name_checkpoint(options: argparse.Namespace) -> None:
@@ -384,15 +399,19 @@ def help_text() -> str:
 
 
 def completions(
-    words: Sequence[str], fragment: str, *, cell: bool, devices: Sequence[str], jobs: Sequence[str]
+    words: Sequence[str], fragment: str, *, place: Place, devices: Sequence[str], jobs: Sequence[str]
 ) -> list[str]:
     """What may stand where `fragment` is being typed after `words`; each begins with the fragment."""
-    return [word for word in _candidates(words, cell, devices, jobs) if word.startswith(fragment)]
+    return [word for word in _candidates(words, place, devices, jobs) if word.startswith(fragment)]
 
 
-def _candidates(words: Sequence[str], cell: bool, devices: Sequence[str], jobs: Sequence[str]) -> Sequence[str]:
+def _candidates(words: Sequence[str], place: Place, devices: Sequence[str], jobs: Sequence[str]) -> Sequence[str]:
     if not words:
-        return [verb for verb in VERBS if ("cell" if cell else "line") in _places(verb)]
+        return [verb for verb in VERBS if place in _places(verb)]
+    if words == ["help"]:
+        return VERBS
+    if words == ["completion"]:
+        return ("bash", "zsh", "fish")
     parser = _VERB_PARSERS.get(words[0])
     if parser is None:
         return []

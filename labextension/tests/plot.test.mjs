@@ -35,3 +35,13 @@ test('several runs stand on one axis: no point is not a hole', () => {
   assert.deepEqual(found, [[1, 2, 3], [10, undefined, 30], [5, null, undefined]]);
   assert.deepEqual(plot.positive([[1, 0], [2, 0.5], [3, null]]), [[1, null], [2, 0.5], [3, null]]);
 });
+
+test('many lines share the places of a picture, and keep their spikes and holes', () => {
+  const lines = [0, 1, 2].map(i => Array.from({ length: 3000 }, (_, k) => [3 * k + i, k === 700 ? 99 : k === 900 ? null : 1]));
+  const [places, ...columns] = plot.aligned(lines);
+  assert.ok(places.length <= 2002, String(places.length));
+  for (const column of columns) {
+    assert.equal(Math.max(...column.filter(y => typeof y === 'number')), 99);
+    assert.ok(column.includes(null));
+  }
+});

@@ -7,6 +7,8 @@ import { aligned } from '../words/plot';
 import { Point } from '../words/curves';
 
 const HEIGHT = 200; // px
+const FEW = 12; // lines up to which the value of each is told; else that of the nearest
+const NEAR = 24; // px
 
 /** How the values of an axis are written, and at which distances: minutes are not counted in tens of seconds. */
 export interface Scale {
@@ -74,6 +76,7 @@ export function Plot(props: {
       <figcaption>{title}</figcaption>
       <div
         ref={host}
+        data-many={lines.length > FEW}
         role="img"
         aria-label={words}
         tabIndex={0}
@@ -129,6 +132,7 @@ type Latest = React.MutableRefObject<Parameters<typeof Plot>[0]>;
 
 function options(latest: Latest, host: HTMLElement): uPlot.Options {
   const { lines, logarithmic = false, marks = [], gaps = [], group, x, y } = latest.current;
+  const many = lines.length > FEW;
   const style = getComputedStyle(host);
   const theme = (name: string) => style.getPropertyValue(name).trim();
   const axis = {
@@ -140,8 +144,12 @@ function options(latest: Latest, host: HTMLElement): uPlot.Options {
   return {
     width: host.clientWidth || 600,
     height: HEIGHT,
+    legend: { show: !many },
+    focus: { alpha: 1 },
     cursor: {
       sync: { key: group },
+      focus: many ? { prox: NEAR } : undefined,
+      points: many ? { show: false } : undefined,
       drag: { x: true, y: false, setScale: false },
       bind: { dblclick: () => () => (latest.current.onRange(null), null) }
     },
@@ -175,6 +183,7 @@ function options(latest: Latest, host: HTMLElement): uPlot.Options {
     ],
     hooks: {
       ready: [plot => show(plot, latest.current.range)],
+      setSeries: [(plot, at) => many && near(plot, at, x, y)],
       setSelect: [
         plot => {
           if (plot.select.width > 3) {
@@ -191,6 +200,22 @@ function options(latest: Latest, host: HTMLElement): uPlot.Options {
       ]
     }
   };
+}
+
+/** Of many lines, the one under the pointer is told. */
+function near(plot: uPlot, at: number | null, x: Scale, y: Scale): void {
+  let said = plot.root.querySelector<HTMLElement>('.jp-gpufit-near');
+  if (!said) {
+    said = document.createElement('p');
+    said.className = 'jp-gpufit-near jp-gpufit-quiet';
+    plot.root.append(said);
+  }
+  const place = at === null ? null : plot.cursor.idxs?.[at];
+  const value = at === null || place === null || place === undefined ? null : plot.data[at][place];
+  said.textContent =
+    value === null || value === undefined
+      ? ''
+      : `${plot.series[at!].label}: ${y.write(value)} at ${x.write(plot.data[0][place!])}`;
 }
 
 /** With room for the marks; a line that stays at one value is drawn in the middle. */

@@ -82,8 +82,45 @@ export function parted(points: Point[], breaks: Break[], across: Across, zero = 
   return found;
 }
 
+const MOST_PLACES = 4000; // on one axis: more than a wide picture has pixels
+const COLUMNS = 1000;
+
+/** A line's least and largest of each column of a picture, so that many lines share their places. */
+export function inColumns(points: Point[], from: number, width: number): Point[] {
+  const found: Point[] = [];
+  for (let at = 0; at < points.length; ) {
+    const column = Math.floor((points[at][0] - from) / width);
+    const end = from + (column + 1) * width;
+    const some: Point[] = [];
+    do {
+      some.push(points[at++]);
+    } while (at < points.length && points[at][0] < end);
+    const known = some.filter(([, y]) => y !== null) as [number, number][];
+    const least = known.length ? known.reduce((a, b) => (b[1] < a[1] ? b : a)) : null;
+    const largest = known.length ? known.reduce((a, b) => (b[1] > a[1] ? b : a)) : null;
+    const [first, second] = least && largest && least[0] <= largest[0] ? [least, largest] : [largest, least];
+    found.push([end - width, first ? first[1] : null]);
+    if (known.length && known.length < some.length) {
+      found.push([end - width / 2, null]); // a hole stays one
+    } else if (first !== second) {
+      found.push([end - width / 2, second ? second[1] : null]);
+    }
+  }
+  return found;
+}
+
 /** Several lines on one axis: [x's, y's of each]; undefined: it has no point there, null: a hole. */
-export function aligned(lines: Point[][]): [number[], ...(number | null | undefined)[][]] {
+export function aligned(given: Point[][]): [number[], ...(number | null | undefined)[][]] {
+  const all = new Set(given.flatMap(points => points.map(([x]) => x)));
+  let lines = given;
+  if (all.size > MOST_PLACES && given.length > 1) {
+    let [from, to] = [Infinity, -Infinity];
+    for (const x of all) {
+      [from, to] = [Math.min(from, x), Math.max(to, x)];
+    }
+    const width = (to - from) / COLUMNS;
+    lines = given.map(points => inColumns(points, from, width));
+  }
   const places = [...new Set(lines.flatMap(points => points.map(([x]) => x)))].sort((a, b) => a - b);
   const at = new Map(places.map((x, i) => [x, i]));
   const columns = lines.map(points => {
