@@ -24,7 +24,9 @@ _PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a l
     "run": {"terminal": "into a terminal: gpufit run -- python train.py"},
     "lab": {"terminal": "into a terminal: gpufit lab check"},
     "serve": {"terminal": "into a terminal: gpufit serve"},
+    "completion": {"terminal": 'into a terminal: eval "$(gpufit completion bash)"'},
     "kernel": {"line": "into a notebook: %gpufit kernel"},
+    "runs": {"line": "into a notebook: runs = %gpufit runs"},
 }
 DEFAULT_DAYS = 7.0
 MOST_DAYS = 3660.0
@@ -35,6 +37,7 @@ On top of a cell:   %%gpufit train --name bert --memory 12GiB
                     %%gpufit estimate --on "NVIDIA A100-SXM4-40GB"
 On a line:          %gpufit status | queue | history | jobs | attach NAME | stop NAME | clean
                     %gpufit checkpoint NAME | release NAME | move NAME --to DEVICE | resume NAME
+                    runs = %gpufit runs | numbers = %gpufit runs NAME
                     net = %gpufit deploy resnet.onnx | net = %gpufit deploy model --example x
 In a terminal:      the same without the %, and: gpufit run --memory 12GiB -- python train.py
 Each verb explains itself: %gpufit train --help
@@ -305,10 +308,18 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     clean.add_argument("--all", action="store_true", help="also those that can be resumed")
 
+    runs = verb(
+        "runs", "Give a table (pandas) of your runs, or of one run's numbers over its steps (only in a notebook)."
+    )
+    runs.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: a row for each run)")
     verb("kernel", "Say what cuda is in this notebook's own process, and why (only in a notebook).")
     doctor = verb("doctor", "Examine your environment, and say what to do about what is wrong with it.")
     doctor.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")
     doctor.add_argument("--wait", type=_seconds, default=2.5, metavar="SECONDS", help="for what is slow (default: 2.5)")
+    about = verb("help", "Say what there is, or what a verb does.")
+    about.add_argument("about", metavar="VERB", nargs="?", default="", help="the same as VERB --help")
+    completion = verb("completion", "Print what makes your shell complete gpufit (only in a terminal).")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell that is")
     lab = verb("lab", "Make or prove the lab that all users share (only in a terminal).")
     deeds = lab.add_subparsers(dest="deed", metavar="init|check", required=True, parser_class=_Parser)
     init = deeds.add_parser("init", help="make or repair the lab, as root; may be run again at any time")
@@ -329,6 +340,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read a command; raises BadOption with a sentence a person can use, or HelpAsked."""
     if not arguments:
         raise HelpAsked(_PARSER.format_help())
+    if list(arguments[:2]) == ["completion", "at"]:  # a shell asks: whatever stands there is not for us to judge
+        return argparse.Namespace(verb="completion", shell="at", words=list(arguments[2:]))
     # Ours end where the command begins: its options are its own.
     ours, command = _split(arguments) if arguments[0] in ("run", "estimate") else (arguments, [])
     options, unknown = _PARSER.parse_known_args(ours)
@@ -339,11 +352,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.arguments = list(command)
     if options.verb == "checkpoint":
         _name_checkpoint(options)
+    if options.verb == "help" and not unknown:
+        raise HelpAsked(_help(options.about))
     if unknown:
         parser = _VERB_PARSERS[arguments[0]]
         near = did_you_mean(unknown[0], sorted(parser._option_string_actions))
         raise BadOption(f"{arguments[0]} has no option {unknown[0]!r}.{near}\n{parser.format_usage().strip()}")
     return options
+
+
+def _help(about: str) -> str:
+    if about and about not in _VERB_PARSERS:
+        raise BadOption(f"There is no verb {about!r}.{did_you_mean(about, VERBS)} It is one of {', '.join(VERBS)}.")
+    return (_VERB_PARSERS[about] if about else _PARSER).format_help()
 
 
 def _name_checkpoint(options: argparse.Namespace) -> None:
@@ -400,15 +421,19 @@ def help_text() -> str:
 
 
 def completions(
-    words: Sequence[str], fragment: str, *, cell: bool, devices: Sequence[str], jobs: Sequence[str]
+    words: Sequence[str], fragment: str, *, place: Place, devices: Sequence[str], jobs: Sequence[str]
 ) -> list[str]:
     """What may stand where `fragment` is being typed after `words`; each begins with the fragment."""
-    return [word for word in _candidates(words, cell, devices, jobs) if word.startswith(fragment)]
+    return [word for word in _candidates(words, place, devices, jobs) if word.startswith(fragment)]
 
 
-def _candidates(words: Sequence[str], cell: bool, devices: Sequence[str], jobs: Sequence[str]) -> Sequence[str]:
+def _candidates(words: Sequence[str], place: Place, devices: Sequence[str], jobs: Sequence[str]) -> Sequence[str]:
     if not words:
-        return [verb for verb in VERBS if ("cell" if cell else "line") in _places(verb)]
+        return [verb for verb in VERBS if place in _places(verb)]
+    if words == ["help"]:
+        return VERBS
+    if words == ["completion"]:
+        return ("bash", "zsh", "fish")
     parser = _VERB_PARSERS.get(words[0])
     if parser is None:
         return []

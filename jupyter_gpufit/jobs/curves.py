@@ -1,4 +1,6 @@
-"""What is kept of a job's numbers: the last thousand points of each as they are, and all before them thinned; pure.
+"""What is kept of a job's numbers: the last thousand points of each as they are, all before them thinned; pure.
+
+Thinned means: of each stretch the least and the largest, so that a spike of one step in a million is seen.
 
 So a curve shows the whole run and its latest detail, and takes the same room after a minute as after a month.
 """
@@ -28,12 +30,13 @@ class Curve:
 
     latest: deque[Point] = field(default_factory=deque)
     older: list[Point] = field(default_factory=list)
-    _stride: int = 1  # of the points that left `latest`, each so-manieth stays
-    _left: int = 0  # so many have left it
+    _stretch: list[Point] = field(default_factory=list)  # of those that left `latest`, the last ones
+    _stride: int = 2  # so many make a stretch
+    _count: int = 0  # of those in the last one
 
     def add(self, at: float, value: float | None) -> None:
         """Append a point. One that lies before others replaces them: the job went on from a checkpoint before them."""
-        for points in (self.latest, self.older):
+        for points in (self.latest, self._stretch, self.older):
             while points and points[-1][0] > at:
                 points.pop()
         self.latest.append((at, value))
@@ -42,14 +45,20 @@ class Curve:
 
     def points(self, *, whole: bool = True) -> list[Point]:
         """From the first to the last, or the latest alone."""
-        return [*self.older, *self.latest] if whole else list(self.latest)
+        return [*self.older, *self._stretch, *self.latest] if whole else list(self.latest)
 
     def _thin(self, point: Point) -> None:
-        if self._left % self._stride == 0:
-            self.older.append(point)
-        self._left += 1
-        if len(self.older) > OLDER:
-            self.older = self.older[::2]
+        self._stretch.append(point)
+        self._count += 1
+        if len(self._stretch) > 2:
+            self._stretch = _least_and_largest(self._stretch)
+        if self._count < self._stride:
+            return
+        self.older += self._stretch
+        self._stretch, self._count = [], 0
+        if len(self.older) > OLDER - 2:  # which stay for the last stretch
+            fours = (self.older[at : at + 4] for at in range(0, len(self.older), 4))
+            self.older = list(chain.from_iterable(map(_least_and_largest, fours)))
             self._stride *= 2
 
 
@@ -68,6 +77,7 @@ class Curves:
 
     metrics: dict[str, Curve] = field(default_factory=dict)
     memory: Curve = field(default_factory=Curve)
+    clock: Curve = field(default_factory=Curve)  # when it was at each step
     breaks: deque[Break] = field(default_factory=lambda: deque(maxlen=MOST_BREAKS))
     _step: float = 0.0  # the latest
     _seen: float | None = None  # when its cell was seen to run for the last time; None: not yet
@@ -77,6 +87,11 @@ class Curves:
     def older(self) -> bool:
         """Whether there is more than the latest points of some."""
         return any(curve.older for curve in (*self.metrics.values(), self.memory))
+
+    @property
+    def size(self) -> int:
+        """How many points are kept."""
+        return sum(len(curve.older) + len(curve.latest) for curve in (*self.metrics.values(), self.memory, self.clock))
 
     def take(self, event: Event, when: float) -> None:
         """Take in an event of that time."""
@@ -105,6 +120,7 @@ class Curves:
             self.breaks.append(Break(min(self._step, step - 1), self._left, when))
             self._left = None
         self._step, self._seen = step, when
+        self.clock.add(step, when)
 
 
 def runs(points: Iterable[Point], cuts: Iterable[float]) -> list[list[Point]]:

@@ -216,7 +216,9 @@ def gpufit_matcher(context: Any) -> SimpleMatcherResult:
     if typed is None:
         return {"completions": []}
     *words, fragment = re.split(r"\s+", typed[2])
-    found = commands.completions(words, fragment, cell=typed[1] == "%%", devices=_devices(), jobs=_jobs())
+    found = commands.completions(
+        words, fragment, place="cell" if typed[1] == "%%" else "line", devices=_devices(), jobs=_jobs()
+    )
     return {
         "completions": [SimpleCompletion(text=word, type="param") for word in found],
         "matched_fragment": fragment,

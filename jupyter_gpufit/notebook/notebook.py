@@ -73,6 +73,8 @@ class Notebook:
                 await self._estimate(options, line, cell, interrupts)
             case "deploy":
                 return await self._deploy(options, interrupts)
+            case "runs":
+                return await self._runs(options)
             case "attach":
                 job, paths = chosen_job(self.settings, options.job)
                 if job.kind == "model":
@@ -88,6 +90,15 @@ class Notebook:
             case verb:
                 await self._say_all(WISHES[verb](options, self.settings), interrupts)
         return None
+
+    async def _runs(self, options: argparse.Namespace) -> object:
+        """A table of all runs, or of one run's numbers."""
+        from .runs import numbers, runs  # and what follows: kernels start faster without
+
+        if options.job:
+            _, paths = chosen_job(self.settings, options.job)
+            return await aside(lambda: numbers(paths))
+        return await aside(lambda: runs(self._status.jobs(self.settings), time.time()))
 
     # Train ----------------------------------------------------------------------------------------------------------
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..jobs import journal
-from ..jobs.curves import Curve, Curves, Point, thinned
+from ..jobs.curves import MOST, Curves, Point, thinned
 from ..jobs.events import Metrics, ProgressMark, StateChange
 from ..jobs.paths import JobPaths
 from ..jobs.picked import picked, shown
 from . import wire
 
 DRAWN = frozenset({Metrics.kind, ProgressMark.kind, StateChange.kind})
-MOST_JOBS = 16  # whose numbers are kept at once
+TICKS = 200  # points of a run's clock
+MOST_KEPT = 500_000  # points of all runs, about 50 MiB; what was asked for longest ago goes first
 
 
 @dataclass
@@ -46,17 +48,23 @@ class CurveReader:
         self._guard = threading.Lock()
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    def read(self, paths: JobPaths, *, whole: bool) -> wire.WireCurves:
-        """The numbers that its user wants drawn, over the whole run or of late, and its memory."""
+    def read(self, paths: JobPaths, *, whole: bool, names: Collection[str] = (), most: int = MOST) -> wire.WireCurves:
+        """These numbers, or those that its user wants drawn, over the whole run or of late, and its memory.
+
+        Of each at most so many points.
+        """
         known = self._of(paths)
         with known.guard:
             known.catch_up(paths)
             curves = known.curves.metrics
-            names = shown(curves, picked(paths))
+            chosen = [name for name in curves if name in names] if names else shown(curves, picked(paths))
             return wire.WireCurves(
                 names=tuple(curves),
-                curves=tuple(wire.WireCurve(name=name, points=_drawn(curves[name], whole)) for name in names),
-                memory=_drawn(known.curves.memory, whole),
+                curves=tuple(
+                    wire.WireCurve(name=name, points=_drawn(curves[name].points(whole=whole), most)) for name in chosen
+                ),
+                memory=_drawn(known.curves.memory.points(whole=whole), most),
+                clock=_drawn(known.curves.clock.points(), TICKS),
                 breaks=tuple(known.curves.breaks),
                 older=known.curves.older,
             )
@@ -65,13 +73,30 @@ class CurveReader:
         with self._guard:
             known = self._known.setdefault(str(paths.root), _Known())
             self._known.move_to_end(str(paths.root))
-            while len(self._known) > MOST_JOBS:
-                self._known.popitem(last=False)
+            kept = sum(one.curves.size for one in self._known.values())
+            while kept > MOST_KEPT and len(self._known) > 1:
+                kept -= self._known.popitem(last=False)[1].curves.size
             return known
 
 
-def _drawn(curve: Curve, whole: bool) -> tuple[Point, ...]:
-    few = thinned(curve.points(whole=whole))
+def read_stretch(paths: JobPaths, names: Collection[str], start: float, stop: float, most: int) -> wire.WireCurves:
+    """All that the journal has of these numbers between two steps, for somebody who looks closely."""
+    found: dict[str, dict[float, float | None]] = {name: {} for name in names}
+    reader = journal.JournalReader(paths.journal, 0, frozenset({Metrics.kind}))
+    try:
+        for entry in reader.read():
+            assert isinstance(entry.event, Metrics)
+            if start <= entry.event.step <= stop:
+                for name in found.keys() & entry.event.values.keys():
+                    found[name][float(entry.event.step)] = entry.event.values[name]  # what came later is drawn over
+    finally:
+        reader.close()
+    curves = (wire.WireCurve(name=name, points=_drawn(sorted(points.items()), most)) for name, points in found.items())
+    return wire.WireCurves(names=tuple(names), curves=tuple(curves))
+
+
+def _drawn(points: Sequence[Point], most: int) -> tuple[Point, ...]:
+    few = thinned(points, most)
     return tuple((_short(at), None if value is None else _short(value)) for at, value in few)
 
 

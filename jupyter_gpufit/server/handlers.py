@@ -15,12 +15,15 @@ from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
 
 from ..actions.buttons import find_mine
+from ..actions.facts import RunFacts, read_facts
 from ..errors import GpufitError, NoSuchHold, NoSuchJob, NotYourJob
-from ..jobs.picked import pick
+from ..jobs.curves import MOST as MOST_POINTS
+from ..jobs.picked import MOST, pick
 from ..jobs.verbs import VERBS
 from ..system.background import aside
 from ..system.version import version
 from . import schema, wire
+from .curves import read_stretch as read_stretch_of_curves
 from .encode import to_json
 from .journals import MOST_ENTRIES, read_stretch
 from .service import Service
@@ -59,6 +62,17 @@ class Handler(APIHandler):
             status, found = 409, wire.Refused(message=str(error))
         self.set_status(status)
         self.finish(to_json(found))
+
+    def number(self, name: str, default: int) -> int:
+        """A whole number of the query."""
+        text = self.get_query_argument(name, str(default))
+        try:
+            number = int(text) if len(text) < 20 else None  # a long one takes long to read
+        except ValueError:
+            number = None
+        if number is None or abs(number) > schema.LARGEST:
+            raise Unreadable(f"{name} is {text[:40]!r}; it must be a whole number.")
+        return number
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         if status_code == 405:
@@ -127,7 +141,7 @@ class JournalHandler(Handler):
     @authorized
     async def get(self, id: str) -> None:
         async def find() -> wire.WireJournal:
-            after, limit = self._number("after", 0), self._number("limit", MOST_ENTRIES)
+            after, limit = self.number("after", 0), self.number("limit", MOST_ENTRIES)
             if limit < 1:
                 raise Unreadable(f"limit is {limit}; it must be 1 at least.")
 
@@ -137,16 +151,6 @@ class JournalHandler(Handler):
             return await aside(read, self.service.threads)
 
         await self.answer(find)
-
-    def _number(self, name: str, default: int) -> int:
-        text = self.get_query_argument(name, str(default))
-        try:
-            number = int(text) if len(text) < 20 else None  # a long one takes long to read
-        except ValueError:
-            number = None
-        if number is None or abs(number) > schema.LARGEST:
-            raise Unreadable(f"{name} is {text[:40]!r}; it must be a whole number.")
-        return number
 
 
 class CurvesHandler(Handler):
@@ -169,14 +173,33 @@ class CurvesHandler(Handler):
         span = self.get_query_argument("span", "whole")
         if span not in ("whole", "latest"):
             raise Unreadable(f"span is {span[:40]!r}; it must be whole or latest.")
+        names = self.get_query_arguments("name", strip=False)[:MOST]
+        most = self.number("points", MOST_POINTS)
+        if not 10 <= most <= schema.MOST_POINTS:
+            raise Unreadable(f"points is {most}; it must be 10 to {schema.MOST_POINTS}.")
+        start, stop = self.number("start", -1), self.number("stop", -1)
 
         def read() -> wire.WireCurves:
             paths = find_mine(self.service.settings(), id)[1]
             if picks is not None:
                 pick(paths, picks.names)
-            return self.service.curves.read(paths, whole=span == "whole")
+            if stop >= 0:
+                return read_stretch_of_curves(paths, names, start, stop, most)
+            return self.service.curves.read(paths, whole=span == "whole", names=names, most=most)
 
         return await aside(read, self.service.threads)
+
+
+class FactsHandler(Handler):
+    """GET jobs/{id}/facts."""
+
+    @authenticated
+    @authorized
+    async def get(self, id: str) -> None:
+        async def find() -> RunFacts:
+            return await aside(lambda: read_facts(*find_mine(self.service.settings(), id)), self.service.threads)
+
+        await self.answer(find)
 
 
 class DescriptionHandler(Handler):
@@ -231,6 +254,7 @@ def routes() -> list[tuple[str, type[Handler]]]:
         (r"jobs/remove", RemoveHandler),
         (r"jobs/([^/]+)/journal", JournalHandler),
         (r"jobs/([^/]+)/curves", CurvesHandler),
+        (r"jobs/([^/]+)/facts", FactsHandler),
         (r"jobs/([^/]+)/([^/]+)", ActionHandler),
         (r"claims/([^/]+)/ask", AskHandler),
     ]

@@ -16,6 +16,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from ..actions.facts import RunFacts
 from ..actions.possible import Can, Target
 from ..actions.status import ClaimView, RoomView, TicketView
 from ..jobs import live
@@ -26,6 +27,7 @@ from . import wire
 
 TARGET = Path(__file__).parents[2] / "labextension" / "src" / "words" / "schema.ts"
 LARGEST = 2**53  # an integer that JavaScript tells from its neighbours
+MOST_POINTS = 4000  # of a curve, in one answer
 WIDTH = 80  # of a line of TypeScript
 
 # Where a class's own name would be another's, or says how it came about rather than what it is.
@@ -49,7 +51,7 @@ _TOP = (
         wire.Refused,
     ),
     *MESSAGES,
-    *(wire.FollowFrom, Can, Target),
+    *(wire.FollowFrom, Can, Target, RunFacts),
 )
 
 _SETS: Mapping[str, tuple[frozenset[State], str]] = {
@@ -133,6 +135,14 @@ def _paths() -> dict[str, Any]:
     ]
     span = {"name": "span", "in": "query", "required": False, "description": "The whole run, or its latest thousand."}
     span["schema"] = {"enum": ["whole", "latest"], "default": "whole"}
+    name = {"name": "name", "in": "query", "required": False, "description": "A number of the loop; may come often."}
+    name["schema"] = {"type": "array", "items": {"type": "string"}, "default": []}
+    closer = [
+        name,
+        _query("points", 400, "At most so many of each.", minimum=10, maximum=MOST_POINTS),
+        _query("start", -1, "With `stop`: all that the journal has from this step on, of the numbers that are named."),
+        _query("stop", -1, "To this step; -1: the whole run."),
+    ]
     picks = {"required": True, "content": _content(wire.PickBody)}
     body = {"required": False, "content": _content(wire.ActionBody)}
     return {
@@ -142,13 +152,16 @@ def _paths() -> dict[str, Any]:
             "get": _route("A stretch of a job's journal.", 200, wire.WireJournal, 404, 422, parameters=[id, *stretch])
         },
         "/jobs/{id}/curves": {
-            "get": _route("What a job's numbers did.", 200, wire.WireCurves, 404, 422, parameters=[id, span]),
+            "get": _route("What a job's numbers did.", 200, wire.WireCurves, 404, 422, parameters=[id, span, *closer]),
             "post": _route(
                 "Pick which of them are drawn.",
                 *(200, wire.WireCurves, 404, 409, 422),
                 parameters=[id, span],
                 requestBody=picks,
             ),
+        },
+        "/jobs/{id}/facts": {
+            "get": _route("A run's text, how it was started, its checkpoints.", 200, RunFacts, 404, parameters=[id])
         },
         "/jobs/remove": {
             "post": _route(
@@ -200,7 +213,7 @@ def _content(cls: type | None) -> dict[str, Any]:
 
 
 def _query(name: str, default: int, text: str, **limits: int) -> dict[str, Any]:
-    schema = {"type": "integer", "default": default, "maximum": LARGEST, **({"minimum": -LARGEST} | limits)}
+    schema = {"type": "integer", "default": default, "maximum": LARGEST, "minimum": -LARGEST} | limits
     return {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
 
 

@@ -98,9 +98,10 @@ class WireCurves:
 
     names: tuple[str, ...]  # of all that there are
     curves: tuple[WireCurve, ...]  # of those that its user wants drawn
-    memory: tuple[tuple[float, float | None], ...]  # seconds since 1970, bytes on the device
-    breaks: tuple[Break, ...]  # where no line goes
-    older: bool  # the whole run has more than its latest thousand points
+    memory: tuple[tuple[float, float | None], ...] = ()  # seconds since 1970, bytes on the device
+    clock: tuple[tuple[float, float | None], ...] = ()  # step, seconds since 1970
+    breaks: tuple[Break, ...] = ()  # where no line goes
+    older: bool = False  # the whole run has more than its latest thousand points
 
 
 @dataclass(frozen=True, kw_only=True)

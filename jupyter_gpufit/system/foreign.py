@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 _SIMPLE: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
@@ -33,12 +34,19 @@ def known(cls: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass that the record has, those of a simple type being of it; unknown keys are ignored."""
     if not isinstance(record, Mapping):
         raise ValueError("it is not an object")
-    found = {field.name: record[field.name] for field in fields(cls) if field.name in record}
-    for field in fields(cls):
-        wanted = _SIMPLE.get(str(field.type))
-        if wanted is not None and field.name in found and not _is(found[field.name], wanted):
-            raise ValueError(f"{field.name} is not of type {field.type}")
+    found = {}
+    for name, kind in _fields(cls):  # type: ignore[arg-type] # a class is hashable
+        if name in record:
+            found[name] = value = record[name]
+            wanted = _SIMPLE.get(kind)
+            if wanted is not None and not _is(value, wanted):
+                raise ValueError(f"{name} is not of type {kind}")
     return found
+
+
+@cache  # asked for each line of a journal
+def _fields(cls: type[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, str(field.type)) for field in fields(cls))
 
 
 def _is(value: object, wanted: tuple[type, ...]) -> bool:

@@ -51,6 +51,8 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
     match options.verb:
         case "run":
             return _run_command(options, settings)
+        case "completion":
+            _complete(options)
         case "estimate":
             _estimate(options, settings)
         case "status" if options.watch:
@@ -66,6 +68,12 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
         case verb:
             return _interruptible(WISHES[verb](options, settings))
     return 0
+
+
+def _complete(options: argparse.Namespace) -> None:
+    from . import completion  # the other verbs start faster without
+
+    _print("\n".join(completion.at(options.words)) if options.shell == "at" else completion.SCRIPTS[options.shell])
 
 
 def _estimate(options: argparse.Namespace, settings: Settings) -> None:

@@ -21,6 +21,7 @@ import { addCommands } from './panel/commands';
 import { Notices } from './panel/notices';
 import { GpufitPanel } from './panel/panel';
 import { StatusItem } from './panel/statusbar';
+import { RunTab } from './runs/tabs';
 
 const ID = 'jupyter-gpufit:panel';
 
@@ -58,7 +59,18 @@ const plugin: JupyterFrontEndPlugin<void> = {
       }
       app.shell.activateById(tab.id);
     };
-    addCommands({ app, model, palette, openLog, show });
+    const runs = new WidgetTracker<RunTab>({ namespace: 'gpufit-run' });
+    const openRun = ({ id, name }: { id: string; name: string }) => {
+      const open = runs.find(tab => tab.job === id);
+      const tab = open ?? new RunTab({ id, name, model, commands: app.commands });
+      if (!open) {
+        tab.title.icon = icon;
+        void runs.add(tab);
+        app.shell.add(tab, 'main', { mode: 'tab-after' });
+      }
+      app.shell.activateById(tab.id);
+    };
+    addCommands({ app, model, palette, openLog, openRun, show });
 
     app.shell.add(panel, 'right', { rank: 600 });
     restorer?.add(panel, panel.id);
@@ -66,6 +78,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
       command: 'gpufit:log',
       args: tab => ({ job: tab.job, name: tab.title.label }),
       name: tab => tab.job
+    });
+    void restorer?.restore(runs, {
+      command: 'gpufit:run',
+      args: tab => ({ job: tab.job, name: tab.title.label, table: !tab.job }),
+      name: tab => tab.job || 'all'
     });
     statusBar?.registerStatusItem(`${ID}-status`, {
       item: new StatusItem(model, show),

@@ -13,7 +13,8 @@ const KNOWS = {
   log: ['words', 'model', 'log'],
   panel: ['words', 'model', 'panel'],
   cells: ['words', 'model', 'cells'],
-  '': ['words', 'model', 'log', 'panel', 'cells', ''] // index.ts
+  runs: ['words', 'model', 'runs'],
+  '': ['words', 'model', 'log', 'panel', 'cells', 'runs', ''] // index.ts
 };
 const SOURCES = readdirSync(SRC, { recursive: true })
   .map(path => path.replaceAll('\\', '/'))
@@ -29,7 +30,7 @@ function imported({ text }) {
   return [...text.matchAll(/\b(?:from|import)\b\s*\(?\s*['"]([^'"]+)['"]/g)].map(([, name]) => name);
 }
 
-test('imports point one way: words <- model <- log, panel and cells <- index', () => {
+test('imports point one way: words <- model <- log, panel, runs and cells <- index', () => {
   const arrows = SOURCES.flatMap(source =>
     imported(source)
       .filter(name => name.startsWith('.'))

@@ -80,4 +80,15 @@ def test_no_verb_shows_them_all() -> None:
     ],
 )
 def test_completes_what_may_stand_there(words: list[str], fragment: str, cell: bool, expected: list[str]) -> None:
-    assert completions(words, fragment, cell=cell, devices=["0", "1"], jobs=["bert", "k3f9a2"]) == expected
+    assert (
+        completions(words, fragment, place="cell" if cell else "line", devices=["0", "1"], jobs=["bert", "k3f9a2"])
+        == expected
+    )
+
+
+def test_help_is_a_verb_too() -> None:
+    for words, text in ((["help"], "VERB"), (["help", "move"], "--to")):
+        with pytest.raises(HelpAsked, match=text):
+            parse(words)
+    with pytest.raises(BadOption, match="Did you mean move"):
+        parse(["help", "mov"])

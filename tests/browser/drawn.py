@@ -14,6 +14,29 @@ from .stage import API, GIB, NOW
 
 POINTS = 200
 LAST = POINTS - 1
+FACTS = {
+    "source": "for epoch in range(2):\n    for texts, labels in train:\n        ...",
+    "magic_line": "%%gpufit train --name bert-run",
+    "cwd": "/home/lin",
+    "claimed": 40 * GIB,
+    "foreseen": 36 * GIB,
+    "versions": [{"name": "Python", "version": "3.12.1"}, {"name": "torch", "version": "2.6.0"}],
+    "checkpoints": [
+        {
+            "name": f"0000000{step}",
+            "step": step,
+            "time": NOW - 48 - 600 * i,
+            "bytes": 4 * GIB,
+            "where": "line 4 of the cell",
+            "device": "1",
+            "automatic": i == 1,
+            "exact": True,
+            "resumed": i == 0,
+        }
+        for i, step in enumerate((3000, 2400))
+    ],
+    "broken": [],
+}
 
 
 @dataclass
@@ -26,16 +49,21 @@ class Drawn:
     breaks: list[dict[str, float]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)  # for which job
     spans: list[str] = field(default_factory=list)
+    stretches: list[tuple[int, int]] = field(default_factory=list)  # steps that were looked at closely
     refusal: str = ""
+    facts: dict[str, Any] = field(default_factory=lambda: dict(FACTS))
 
     def open(self, page: Page) -> Drawn:
         page.route(f"{API}jobs/*/curves*", self._answer)
+        page.route(f"{API}jobs/*/facts*", lambda route: route.fulfill(json=self.facts))
         return self
 
     def close(self, page: Page) -> None:
         page.unroute(f"{API}jobs/*/curves*")
+        page.unroute(f"{API}jobs/*/facts*")
 
     def _answer(self, route: Route) -> None:
+        names: list[str] = []
         if route.request.method == "POST":
             if self.refusal:
                 route.fulfill(status=409, json={"message": self.refusal})
@@ -44,14 +72,26 @@ class Drawn:
             self.shown = [name for name in self.names if name in picked]
         else:
             self.asked.append(route.request.url.split("/jobs/")[1].split("/")[0])
-            self.spans += parse_qs(urlsplit(route.request.url).query)["span"]
-        route.fulfill(json=self._said())
+            query = parse_qs(urlsplit(route.request.url).query)
+            self.spans += query.get("span", [])
+            self.stretches += [(int(query["start"][0]), int(query["stop"][0]))] if "stop" in query else []
+            names = query.get("name", [])
+        route.fulfill(json=self._said(names))
 
-    def _said(self) -> dict[str, Any]:
+    def _said(self, names: list[str]) -> dict[str, Any]:
         places = range(POINTS)
-        curves = [{"name": name, "points": [[16 * at, _value(name, at)] for at in places]} for name in self.shown]
+        shown = names or self.shown
+        curves = [{"name": name, "points": [[16 * at, _value(name, at)] for at in places]} for name in shown]
         memory = [[NOW - 7440 + 37 * at, (30.4 + 1.6 * (_wave(at / 9) - _wave(LAST / 9))) * GIB] for at in places]
-        return {"names": self.names, "curves": curves, "memory": memory, "breaks": self.breaks, "older": self.older}
+        clock = [[16 * at, NOW - 7440 + 37 * at] for at in places]
+        return {
+            "names": self.names,
+            "curves": curves,
+            "memory": memory,
+            "clock": clock,
+            "breaks": self.breaks,
+            "older": self.older,
+        }
 
 
 def _value(name: str, at: int) -> float:

@@ -74,7 +74,7 @@ def a_job(name: str, **said: Any) -> dict[str, Any]:
     """A running job, but for what is said of it."""
     job = {"id": f"id-of-{name}", "name": name, "state": "running", "reason": "", "since": NOW, "created": NOW}
     job |= {
-        "began": NOW,
+        "began": None if said.get("state") in ("estimating", "queued", "starting") else NOW,
         "ran": 0.0,
         "device": "",
         "epoch": 1,

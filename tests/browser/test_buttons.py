@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from .screen import button, job_card, panel_of
+from .screen import button, fold, job_card, panel_of
 from .stage import CAN, GIB, NOW, Stage, a_claim, a_gpu, a_job
 
 TARGETS = [
@@ -157,6 +157,7 @@ def test_what_the_server_is_about_shows_as_state_to_every_page(stage: Stage) -> 
 
     stopped = CAN | {"resume": ""}
     stage.show(jobs=[a_job("digits", state="stopped", can=stopped, under_way=["stop"])])
+    fold(stage.page, "Ended").click()
     expect(card).to_contain_text("stopped")
     stage.show(jobs=[a_job("digits", state="stopped", can=stopped, under_way=["resume"])])
     expect(card).to_contain_text("resuming")
@@ -178,6 +179,7 @@ def test_resumes_what_was_released(stage: Stage) -> None:
 def test_asks_somebody_to_release_once(stage: Stage) -> None:
     stage.show(devices=[a_gpu(0)], claims=[a_claim("ada", "gnn", "0"), a_claim("me", "digits", "0", mine=True)])
 
+    button(stage.page, "Details of GPU 0").click()
     button(stage.page, "Ask ada to release gnn").click()
 
     expect(panel_of(stage.page)).to_contain_text("Asked")
@@ -198,7 +200,7 @@ def test_the_palette_asks_which_job(stage: Stage) -> None:
     can_not = CAN | {"checkpoint": "It is done."}
     jobs = [running(), a_job("letters"), a_job("words", state="done", can=can_not)]
     stage.show(jobs=jobs)
-    expect(job_card(stage.page, "words")).to_be_visible()
+    expect(fold(stage.page, "Ended")).to_be_visible()
 
     stage.page.evaluate("void jupyterapp.commands.execute('gpufit:checkpoint')")
     dialog = stage.page.locator(".jp-Dialog")

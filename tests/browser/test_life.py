@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from .conftest import HANGS, SIZE, Lab, running_lab
-from .screen import button, job_card, open_panel, panel_of
+from .screen import button, fold, job_card, open_panel, panel_of
 from .training import KERNEL_IS_READY, blocking, end, run_all, runs, write_notebook
 
 
@@ -61,6 +61,7 @@ def test_a_reload_and_a_second_tab_see_the_same(browser: Browser, page: Page, la
     other.locator(".jp-Dialog").get_by_role("button", name="Stop", exact=True).click()
 
     for one in (other, page):
+        fold(one, "Ended").click()
         expect(job_card(one, training)).to_contain_text("stopped")
     expect(page.get_by_role("log")).to_contain_text("KeyboardInterrupt")
     other.close()

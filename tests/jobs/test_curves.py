@@ -24,10 +24,14 @@ def test_the_latest_as_they_are_and_the_whole_thinned(count: int) -> None:
     assert not points or points[0] == (0.0, 0.0)
 
 
-def test_what_is_thinned_stays_even() -> None:
-    older = [at for at, _ in curve(100 * LATEST).older]
-    gaps = {b - a for a, b in zip(older, older[1:], strict=False)}
-    assert len(gaps) == 1 and len(older) >= OLDER / 3
+def test_of_what_is_thinned_the_spikes_stay() -> None:
+    made = Curve()
+    for at in range(200 * LATEST):
+        made.add(float(at), {777: 9.0, 123_456: -9.0}.get(at, (at % 10) / 10))
+    older = made.older
+    assert (777.0, 9.0) in older and (123_456.0, -9.0) in older and OLDER / 3 <= len(older) <= OLDER
+    gaps = [b - a for (a, _), (b, _) in zip(older, older[1:], strict=False)]
+    assert max(gaps) < 8 * 200 * LATEST / OLDER, "it stays even"
 
 
 def test_a_job_that_goes_on_from_a_checkpoint_draws_over_what_is_lost() -> None:

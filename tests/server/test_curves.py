@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.jobs.curves import MOST, Curves
-from jupyter_gpufit.jobs.events import Event, Metrics, ProgressMark, Text
+from jupyter_gpufit.jobs.events import Event, Metrics, ProgressMark, StateChange, Text
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.journal import Journal
 from jupyter_gpufit.jobs.paths import JobPaths
@@ -65,14 +65,25 @@ def test_a_long_run_whole_and_its_latest_part(tmp_path: Path) -> None:
         assert points[0][0] == first and points[-1][0] == 3999.0 and len(points) <= MOST
 
 
-def test_keeps_no_more_jobs_than_it_may_and_no_file_open(tmp_path: Path) -> None:
+def test_keeps_no_more_points_than_it_may_and_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = CurveReader()
-    for number in range(2 * curves.MOST_JOBS):
+    monkeypatch.setattr(curves, "MOST_KEPT", 20)
+    for number in range(12):
         paths = job(tmp_path, f"j{number}")
         write(paths, point(number))
         assert [at for at, _ in reader.read(paths, whole=True).curves[0].points] == [number]
-    assert len(reader._known) == curves.MOST_JOBS
+    assert 3 <= len(reader._known) <= 6  # of four points each
     assert not [one for one in Path("/proc/self/fd").iterdir() if str(tmp_path) in str(one.resolve())]
+
+
+def test_for_a_large_picture_by_name_and_for_a_close_look_all_there_is(tmp_path: Path) -> None:
+    paths, reader = job(tmp_path), CurveReader()
+    write(paths, *map(point, range(6000)), StateChange("released"), point(6000))
+    few = reader.read(paths, whole=True, names=["lr", "none"], most=1000)
+    assert [curve.name for curve in few.curves] == ["lr"] and MOST < len(few.curves[0].points) <= 1000
+    assert [one.step for one in few.breaks] == [5999.0] and few.clock[-1][0] == 6000.0
+    close = curves.read_stretch(paths, ["loss"], 100, 300, 1000)
+    assert [at for at, _ in close.curves[0].points] == list(range(100, 301))
 
 
 def test_of_a_job_that_has_written_nothing(tmp_path: Path) -> None:
@@ -88,6 +99,10 @@ def test_over_http_what_is_picked_is_kept(server: Server, home: Path) -> None:
     answer = server.ask("POST", "jobs/drawn/curves?span=latest", json.dumps({"names": ["acc", "lr", "none"]}))
     assert answer.status == 200 and [curve["name"] for curve in answer.body["curves"]] == ["lr", "acc"]
     assert answer.body["curves"][1]["points"][0] == [0, None]
+    [near] = server.get("jobs/drawn/curves?name=loss&start=1&stop=3&points=100")["curves"]
+    assert [at for at, _ in near["points"]] == [1, 2, 3]
+    facts = server.get("jobs/drawn/facts")
+    assert (facts["cwd"], facts["checkpoints"], facts["claimed"]) == ("/", [], None)
     assert [curve["name"] for curve in server.get("jobs/drawn/curves")["curves"]] == ["lr", "acc"]
     for method, path, body, status in (
         ("GET", "jobs/nobody/curves", None, 404),

@@ -10,6 +10,7 @@ import { Follower } from '../model/journal';
 import { Entry } from '../words/schema';
 import { stateWords } from '../words/states';
 import { clock, Output } from './output';
+import { copyItem, downloadItem, findItem } from './tools';
 
 const LATEST = -5000; // entries that are read at first
 
@@ -40,6 +41,9 @@ export class LogTab extends MainAreaWidget<Panel> {
     this.toolbar.addItem('state', this._state);
     this.toolbar.addItem('moments', this._momentsItem());
     this.toolbar.addItem('follow', this._followItem());
+    this.toolbar.addItem('find', findItem(this._output.node, () => (this._output.following = false)));
+    this.toolbar.addItem('copy', copyItem(this._output.node));
+    this.toolbar.addItem('download', downloadItem(settings, job, name));
     this._follow = after => {
       this._follower?.dispose();
       this._follower = new Follower(settings, events, job, after);

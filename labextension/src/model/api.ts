@@ -3,7 +3,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { Curves, Journal, Status, Verb } from '../words/schema';
+import { Curves, RunFacts, Journal, Status, Verb } from '../words/schema';
 
 export type Span = 'whole' | 'latest';
 
@@ -43,6 +43,31 @@ export async function fetchCurves(
 ): Promise<Curves> {
   const path = ['jobs', job, 'curves'];
   return (await ask(settings, path, `?span=${span}`)) as Curves;
+}
+
+/** These of a job's numbers, of all that there are; closer: all that is known between two steps. */
+export async function fetchRun(
+  settings: ServerConnection.ISettings,
+  job: string,
+  names: string[],
+  points: number,
+  closer: { from: number; to: number } | null
+): Promise<Curves> {
+  const query = new URLSearchParams(names.map(name => ['name', name]));
+  query.set('points', String(points));
+  if (closer) {
+    query.set('start', String(Math.max(0, Math.floor(closer.from))));
+    query.set('stop', String(Math.max(0, Math.ceil(closer.to))));
+  }
+  return (await ask(settings, ['jobs', job, 'curves'], `?${query}`)) as Curves;
+}
+
+/** A run's text, how it was started, its checkpoints. */
+export async function fetchFacts(
+  settings: ServerConnection.ISettings,
+  job: string
+): Promise<RunFacts> {
+  return (await ask(settings, ['jobs', job, 'facts'])) as RunFacts;
 }
 
 /** Pick which of them are drawn. */

@@ -2,12 +2,15 @@
 
 import { ServerConnection } from '@jupyterlab/services';
 import { VDomModel } from '@jupyterlab/ui-components';
+import { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { discreet, Others } from '../words/discreet';
-import { Curves, Job, Message, SaidMessage, Status, Verb } from '../words/schema';
+import { Curves, RunFacts, Job, Message, SaidMessage, Status, Verb } from '../words/schema';
 import {
   fetchCurves,
+  fetchFacts,
+  fetchRun,
   fetchStatus,
   postAction,
   postAsk,
@@ -87,6 +90,11 @@ export class GpufitModel extends VDomModel {
     }
   }
 
+  /** Have readings come as they change until what this returns is disposed. */
+  watch(): IDisposable {
+    return this.events.hold();
+  }
+
   /** Press a button of one of my jobs. */
   async act(job: Job, action: Verb, to = ''): Promise<void> {
     const send = () => postAction(this.settings, job.id, action, to);
@@ -107,6 +115,16 @@ export class GpufitModel extends VDomModel {
   /** What a job's numbers did. */
   curves(job: Job, span: Span): Promise<Curves> {
     return fetchCurves(this.settings, job.id, span);
+  }
+
+  /** These of a run's numbers, as many points of each as a large picture shows. */
+  run(job: string, names: string[], points: number, closer: { from: number; to: number } | null): Promise<Curves> {
+    return fetchRun(this.settings, job, names, points, closer);
+  }
+
+  /** What else there is to know of a run. */
+  facts(job: string): Promise<RunFacts> {
+    return fetchFacts(this.settings, job);
   }
 
   /** Have these of a job's numbers drawn from now on, here and in its notebook. */

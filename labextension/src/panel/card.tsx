@@ -35,8 +35,15 @@ export const Card = memo(
         data-here={here}
       >
         <div className="jp-gpufit-line">
-          <span className="jp-gpufit-name jp-gpufit-label" title={job.id}>
-            {job.name}
+          <span className="jp-gpufit-name jp-gpufit-label">
+            <button
+              type="button"
+              className="jp-gpufit-link"
+              title={`Open the page of this run (${job.id})`}
+              onClick={() => void commands.execute('gpufit:run', { job: job.id, name: job.name })}
+            >
+              {job.name}
+            </button>
           </span>
           <State job={job} />
         </div>

@@ -19,9 +19,12 @@ import { deviceWords, formatDuration, stepWords } from '../words/units';
 const CATEGORY = 'GPUs and jobs';
 type Arguments = ReadonlyPartialJSONObject; // {job: its id, to: a device}; without a job, the user is asked
 
+type Opened = 'log' | 'run';
+
 const LABELS: Record<string, string> = Object.fromEntries([
   ...VERBS.map(verb => [verb, WORDS[verb].command]),
-  ['log', 'Open the Log of a Job']
+  ['log', 'Open the Log of a Job'],
+  ['run', 'Open the Page of a Run']
 ]);
 
 export function addCommands(options: {
@@ -29,9 +32,10 @@ export function addCommands(options: {
   model: GpufitModel;
   palette: ICommandPalette | null;
   openLog: (job: Pick<Job, 'id' | 'name'>) => void;
+  openRun: (job: Pick<Job, 'id' | 'name'>) => void; // without an id, the table of all
   show: () => void;
 }): void {
-  const { app, model, palette, openLog, show } = options;
+  const { app, model, palette, openLog, openRun, show } = options;
   const { commands } = app;
   commands.addCommand('gpufit:show', {
     label: 'Show GPUs and Jobs',
@@ -60,30 +64,40 @@ export function addCommands(options: {
   });
   palette?.addItem({ command: 'gpufit:remove', category: CATEGORY });
   for (const [word, label] of Object.entries(LABELS)) {
-    const verb = word as Verb | 'log';
+    const verb = word as Verb | Opened;
     commands.addCommand(`gpufit:${verb}`, {
       label,
       isEnabled: ({ job }) => !!job || candidates(model, verb).length > 0,
       execute: async args => {
-        if (verb === 'log' && args.job && args.name) {
+        if (args.table) {
+          openRun({ id: '', name: '' });
+          return;
+        }
+        const opens = { log: openLog, run: openRun }[word];
+        if (opens && args.job && args.name) {
           // When tabs are restored, nothing has been read yet.
-          openLog({ id: String(args.job), name: String(args.name) });
+          opens({ id: String(args.job), name: String(args.name) });
           return;
         }
         const job = await chosen(model, verb, label, args);
-        if (job && verb === 'log') {
-          openLog(job);
-        } else if (job && verb !== 'log') {
-          await act(model, job, verb, String(args.to ?? ''));
+        if (job && opens) {
+          opens(job);
+        } else if (job) {
+          await act(model, job, verb as Verb, String(args.to ?? ''));
         }
       }
     });
     palette?.addItem({ command: `gpufit:${verb}`, category: CATEGORY });
   }
+  commands.addCommand('gpufit:runs', {
+    label: 'Show the Table of Runs',
+    execute: () => openRun({ id: '', name: '' })
+  });
   palette?.addItem({ command: 'gpufit:show', category: CATEGORY });
+  palette?.addItem({ command: 'gpufit:runs', category: CATEGORY });
   model.stateChanged.connect(() => {
     const known = Object.keys(LABELS)
-      .map(verb => candidates(model, verb as Verb | 'log').length > 0)
+      .map(verb => candidates(model, verb as Verb | Opened).length > 0)
       .join();
     // The palette draws all of itself again each time.
     if (known !== enabled) {
@@ -110,7 +124,7 @@ async function act(
 /** The job that is meant, or the only one with which it can be done, or the one that the user picks. */
 async function chosen(
   model: GpufitModel,
-  verb: Verb | 'log',
+  verb: Verb | Opened,
   label: string,
   args: Arguments
 ): Promise<Job | null> {
@@ -126,10 +140,11 @@ async function chosen(
   return possible[await picked(label, 'Which job?', lines)] ?? null;
 }
 
-function candidates(model: GpufitModel, verb: Verb | 'log'): Job[] {
+function candidates(model: GpufitModel, verb: Verb | Opened): Job[] {
   const jobs = [...(model.status?.jobs ?? [])].reverse();
   switch (verb) {
     case 'log':
+    case 'run':
       return jobs;
     case 'move':
       return jobs.filter(({ can }) => can.move.some(({ ok }) => ok));

@@ -28,10 +28,12 @@ export function Details(props: {
       <div className="jp-gpufit-line jp-gpufit-quiet">
         <span className="jp-gpufit-name" title={`${device.name}, ${device.uuid}`}>
           {shortName(device.name)}
-          {!device.problem && `, ${outOf(freeBytes(device), device.total)} free`}
         </span>
         {!device.problem && <Activity device={device} />}
       </div>
+      {!device.problem && (
+        <p className="jp-gpufit-quiet">{outOf(freeBytes(device), device.total)} free for jobs</p>
+      )}
       {device.problem && (
         <p className="jp-gpufit-problem">
           <Sentence text={device.problem} />

@@ -54,7 +54,7 @@ export function Figures({ job }: { job: Job }): JSX.Element {
 function Ran({ job }: { job: Job }): JSX.Element {
   const now = React.useContext(Now);
   const since = job.began === null ? '' : `since ${formatMoment(job.began, now)}`;
-  const words = formatDuration(ranFor(job, now)).split(' ', 2).join(' ');
+  const words = formatDuration(ranFor(job, now));
   return <span title={since}>{words}</span>;
 }
 

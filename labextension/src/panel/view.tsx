@@ -24,10 +24,10 @@ export class StatusView extends VDomRenderer<GpufitModel> {
     const { status, trouble } = model;
     return (
       <>
-        <header className="jp-gpufit-header">
+        <div className="jp-gpufit-header">
           <h2>jupyter_gpufit</h2>
           <span className="jp-gpufit-quiet">{status?.version}</span>
-        </header>
+        </div>
         <Notice text={trouble} />
         {status && (
           <Reading

@@ -218,6 +218,7 @@ export interface Curves {
   names: string[]; // of all that there are
   curves: Curve[]; // of those that its user wants drawn
   memory: [number, number | null][]; // seconds since 1970, bytes on the device
+  clock: [number, number | null][]; // step, seconds since 1970
   breaks: Break[]; // where no line goes
   older: boolean; // the whole run has more than its latest thousand points
 }
@@ -280,6 +281,37 @@ export interface ProblemMessage {
 export interface FollowFrom {
   job: string; // its id
   after: number; // a number of entry; -1000: the last thousand
+}
+
+/** What a run was made with. */
+export interface Version {
+  name: string;
+  version: string;
+}
+
+/** One of a run's checkpoints. */
+export interface KeptCheckpoint {
+  name: string; // of its directory
+  step: number;
+  time: number; // seconds since 1970
+  bytes: number;
+  where: string; // "line 12 of the cell, in train()"
+  device: string;
+  automatic: boolean;
+  exact: boolean; // goes on to the bit; else by a library's own resume
+  resumed: boolean; // from this one a resume goes on: it is the newest that is whole
+}
+
+/** Of one run. */
+export interface RunFacts {
+  source: string; // the cell's text below the magic line
+  magic_line: string;
+  cwd: string;
+  claimed: number | null; // bytes that it asked for; null: a whole device, or nobody knows
+  foreseen: number | null; // bytes that it was estimated to need
+  versions: Version[];
+  checkpoints: KeptCheckpoint[]; // newest first
+  broken: string[]; // why a checkpoint cannot be used
 }
 
 /** What comes over the WebSocket. */

@@ -21,8 +21,8 @@ export function ranFor({ state, since, ran }: Job, now: number): number {
 
 /** What is left to say of a job that has ended: when, how long, how far, how much. */
 export function endWords(job: Job, now: number): string {
-  const { began, created, ran, memory, progress } = job;
-  const took = began === null ? 'it never ran' : `ran ${formatDuration(ran)}`;
+  const { began, created, memory, progress } = job;
+  const took = began === null ? 'it never ran' : `ran ${formatDuration(ranFor(job, now))}`;
   const steps = progress.step ? `${formatCount(progress.step)} steps` : '';
   const peak = memory?.peak ? `peak ${formatBytes(memory.peak)}` : '';
   return [formatMoment(began ?? created, now), took, steps, peak].filter(Boolean).join(', ');
@@ -33,9 +33,11 @@ export function inOrder(jobs: Job[], isHere: (job: Job) => boolean): { here: Job
   const newest = [...jobs].reverse();
   const here = newest.find(isHere) ?? null;
   const others = newest.filter(job => job !== here);
+  // One that is being resumed goes on soon: it is looked for at the top.
+  const rests = (job: Job) => hasEnded(job) && !job.under_way.includes('resume');
   const rank = ({ state }: Job) => (GOING.has(state) ? 0 : OVER.has(state) ? 2 : 1);
-  const going = others.filter(job => !hasEnded(job)).sort((a, b) => rank(a) - rank(b));
-  return { here, mine: here ? [here, ...going] : going, ended: others.filter(hasEnded) };
+  const going = others.filter(job => !rests(job)).sort((a, b) => rank(a) - rank(b));
+  return { here, mine: here ? [here, ...going] : going, ended: others.filter(rests) };
 }
 
 /** The verbs that have a button at all; whether one can be pressed now, the server says. */

@@ -1,0 +1,53 @@
+/** The tabs in the main area: one for each run, and one with the table of all. */
+
+import { MainAreaWidget } from '@jupyterlab/apputils';
+import { VDomRenderer } from '@jupyterlab/ui-components';
+import { CommandRegistry } from '@lumino/commands';
+import { IDisposable } from '@lumino/disposable';
+import * as React from 'react';
+
+import { GpufitModel } from '../model/model';
+import { RunPage } from './page';
+import { RunsTable } from './table';
+
+class View extends VDomRenderer<GpufitModel> {
+  constructor(
+    model: GpufitModel,
+    private draw: () => JSX.Element
+  ) {
+    super(model);
+    this.addClass('jp-gpufit-run');
+  }
+
+  protected render(): JSX.Element {
+    return this.draw();
+  }
+}
+
+export class RunTab extends MainAreaWidget<View> {
+  /** Of one run; without an id, the table of all. */
+  constructor(options: { id: string; name: string; model: GpufitModel; commands: CommandRegistry }) {
+    const { id, name, model, commands } = options;
+    super({
+      content: new View(model, () =>
+        id ? <RunPage id={id} model={model} commands={commands} /> : <RunsTable model={model} commands={commands} />
+      )
+    });
+    this.job = id;
+    this.id = `jupyter-gpufit-run-${id || 'all'}`;
+    this.title.label = id ? name : 'Runs';
+    this.title.caption = id ? `Run ${name} (${id})` : 'All my runs';
+    this.title.closable = true;
+    this.toolbar.hide();
+    this._watch = model.watch(); // also while the panel is closed
+  }
+
+  readonly job: string;
+
+  override dispose(): void {
+    this._watch.dispose();
+    super.dispose();
+  }
+
+  private _watch: IDisposable;
+}

@@ -1,0 +1,80 @@
+"""The page of a run, and the table of all: large pictures, others over them, a close look, what leaves as CSV."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from .drawn import Drawn
+from .screen import button, command
+from .stage import Stage
+from .worlds import a_lab
+
+
+@pytest.fixture
+def drawn(stage: Stage) -> Iterator[Drawn]:
+    drawn = Drawn().open(stage.page)
+    yield drawn
+    drawn.close(stage.page)
+
+
+def test_the_page_of_a_run(stage: Stage, drawn: Drawn) -> None:
+    stage.show(**{**a_lab(), "time": stage.status["time"] + 0.01})
+    page = stage.page
+
+    button(page, "bert-run").click()
+    run = page.locator(".jp-gpufit-run")
+    loss = run.get_by_role("img", name=re.compile(r"^loss: bert-run 0\.4312 at step 3,184"))
+    expect(loss.locator("canvas")).to_be_visible()
+    expect(run.get_by_role("img", name="memory: peak 32.8 GiB")).to_be_visible()
+    expect(run.get_by_role("img", name="GPU 1 computes 88 % of the time now")).to_be_visible()
+    expect(run.locator(".jp-gpufit-table").first).to_contain_text("bert-runloss0.35963,0880.4312")  # the best of it
+    for text in ("%%gpufit train --name bert-run", "torch2.6.0", "claimed40.0 GiB", "step 2,400", "line 4 of the cell"):
+        expect(run).to_contain_text(text)
+    expect(run.get_by_role("button", name=re.compile("^Resume from here: "))).to_have_count(1)  # the newest, not now
+
+    loss.press("+")  # what is looked at closely is asked for
+    expect(run.get_by_role("button", name="Whole run")).to_have_attribute("aria-disabled", "false")
+    with page.expect_response(re.compile("stop=")):
+        pass
+    assert drawn.stretches[0] == (796, 2388)
+    loss.press("0")
+
+    run.get_by_label("Draw over it").select_option(index=1)
+    expect(loss.locator(".u-legend")).to_contain_text(re.compile("bert-run.*distil"))
+    run.get_by_label(re.compile("^Over")).select_option("time")
+    loss.hover(position={"x": 300, "y": 90})
+    expect(loss.locator(".u-legend")).to_contain_text(re.compile(r"^at.* min"))
+
+
+def test_the_table_of_runs(stage: Stage, drawn: Drawn, tmp_path: Path) -> None:
+    stage.show(**{**a_lab(), "time": stage.status["time"] + 0.01})
+    page = stage.page
+    command(page, "gpufit:runs")
+    table = page.get_by_role("region", name="Table of runs")
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(4)
+
+    table.get_by_role("button", name="Steps").press("Enter")
+    table.get_by_role("button", name="Steps").press("Enter")
+    expect(rows.first).to_contain_text("12,000")
+    expect(table.get_by_role("columnheader", name="Steps")).to_have_attribute("aria-sort", "descending")
+
+    with page.expect_download() as found:
+        page.get_by_role("button", name="Download as CSV").click()
+    found.value.save_as(tmp_path / "runs.csv")
+    with (tmp_path / "runs.csv").open(newline="") as file:
+        kept = list(csv.DictReader(file))
+    assert [row["name"] for row in kept][0] == "words" and kept[0]["steps"] == "12000"
+
+    for name in ("words", "bert-run"):
+        table.get_by_role("checkbox", name=f"Draw {name}").check()
+    loss = page.get_by_role("img", name=re.compile("^loss: words .*; bert-run "))
+    expect(loss.locator("canvas")).to_be_visible()
+    table.get_by_role("button", name="bert-run", exact=True).click()
+    expect(page.get_by_role("heading", name="bert-run", level=2)).to_be_visible()
