@@ -81,6 +81,7 @@ _FAMILIES = (
     "kinds.exceptions",
     "kinds.iterations",
     "kinds.odd",
+    "kinds.opened_archives",
     "kinds.directories",
     "kinds.archived",
     "kinds.instances",

@@ -349,6 +349,11 @@ def consume(queue):
         queue.get()
 def square(x):
     return x * x
+def answer(end, other):
+    other.close()
+    while (asked := end.recv()) != "close":
+        end.send([asked] * 100_000)
+    end.close()
 """
 PROCESSES = {
     "spawn": "mp.spawn(train, args=(model,), nprocs=2, join=True)",
@@ -377,6 +382,18 @@ PROCESSES = {
         queue.put(1)
         train(0, model)
         consumer.terminate()
+    """,
+    "those that answer, as environments do": """
+        pipes = [mp.Pipe() for _ in range(2)]
+        workers = [mp.Process(target=answer, args=(theirs, ours), daemon=True) for ours, theirs in pipes]
+        for worker in workers: worker.start()
+        for _, theirs in pipes: theirs.close()
+        for number, (ours, _) in enumerate(pipes): ours.send(number)
+        assert [ours.recv()[-1] for ours, _ in pipes] == [0, 1] and workers[0].is_alive()
+        for ours, _ in pipes: ours.send("close")
+        for worker in workers: worker.join()
+        assert not workers[0].is_alive() and workers[0].exitcode == 0
+        train(0, model)
     """,
     "pools": """
         from concurrent.futures import ProcessPoolExecutor

@@ -117,6 +117,7 @@ def test_all_are_named_at_once() -> None:
         "it = (n for n in range(3)); next(it)",
         "import torch; f = [torch.sum, torch.softmax, len, [].append, dict.fromkeys, torch.Tensor.add_]",
         "import sys; w, f = sys.stdout.write, sys.stderr.flush",
+        "import tempfile, numpy; p = tempfile.mkdtemp() + '/a.npz'; numpy.savez(p); d = numpy.load(p)",
         TORCH + "nodecay = {'ids': {id(p) for p in model.parameters()}}",
         TORCH + "scalers = [torch.amp.GradScaler('cpu', enabled=e) for e in (True, False)]",
         TORCH + "loss = model(torch.ones(2)).sum(); loss.backward(); total = 0.0 + loss",

@@ -29,7 +29,8 @@ def report(told: Told) -> str:
     remark = [told.target.remark] * bool(told.target.remark)
     estimate = told.answer.estimate
     ladder = text.ladder(told.answer.climbed) if told.answer.climbed else ""
-    parts = ["\n".join([one_line(told), *remark]), ladder, text.table(estimate), text.details(estimate)]
+    table = "" if estimate.uses_no_gpu else text.table(estimate)
+    parts = ["\n".join([one_line(told), *remark]), ladder, table, text.details(estimate)]
     return "\n\n".join(part for part in parts if part)
 
 

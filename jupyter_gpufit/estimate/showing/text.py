@@ -14,6 +14,8 @@ MOST_REASONS, MOST_SAVINGS = 6, 4
 
 def line(estimate: Estimate) -> str:
     """One line: the number, its band and the card."""
+    if estimate.uses_no_gpu:
+        return estimate.reasons[0]
     if estimate.need is None:
         least = f"at least {format_bytes(estimate.low)}" if estimate.closed_form else "cannot tell how much memory"
         return f"{least} on {estimate.card}, and nobody knows how much more: {estimate.reasons[0]}"
@@ -113,7 +115,8 @@ def _samples(estimate: Estimate) -> str:
 
 
 def _reasons(estimate: Estimate) -> list[str]:
-    return [f"- {reason}" for reason in estimate.reasons[:MOST_REASONS]]
+    said = estimate.reasons[1:] if estimate.uses_no_gpu else estimate.reasons  # the first is the line above
+    return [f"- {reason}" for reason in said[:MOST_REASONS]]
 
 
 def _savings(estimate: Estimate) -> list[str]:

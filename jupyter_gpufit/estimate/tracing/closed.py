@@ -58,6 +58,7 @@ def estimate_without_trace(
     known |= {"optimizer state": counted.trainable * counted.states}
     if not counted.least:
         known = {}
+    why = why_no_trace(trace)
     doubt = (trace.doubt,) if trace.doubt and not trace.cut_short else ()
     if trace.cut_short and trace.trained:
         doubt = (how_cut_short(trace),)
@@ -70,7 +71,7 @@ def estimate_without_trace(
         by_kind=_nonzero(known | {"context": context.bytes}),
         closed_form=counted.least,
         confidence="low",
-        reasons=(why_no_trace(trace), *doubt, *_what_is_missing(counted), *_what_was_seen(seen, counted)),
+        reasons=(why, *doubt, *(() if why == NO_GPU else _what_is_missing(counted)), *_what_was_seen(seen, counted)),
         steps=trace.steps,
         seconds=trace.seconds,
         needs_none=not trace.cut_short and not trace.doubt,

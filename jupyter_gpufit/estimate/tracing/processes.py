@@ -1,5 +1,7 @@
 """Other processes of a traced cell run in this one, one after the other: only here is there a device that counts.
 
+Those that answer through a pipe run in threads, by turns (see serving.py).
+
 What a process waits for can then never come, so a wait that nobody can end ends the process. Not modelled: that each
 would have a context of its own on the device; a note says how many there were.
 """
@@ -23,6 +25,8 @@ from typing import Any
 
 import torch
 
+from ...cuda.stand_in.shim import CudaShim
+from . import recurrent, serving
 from .books import Books
 
 _PATIENCE = 1.0  # seconds in which a thread of this process may still put something into a queue
@@ -35,6 +39,7 @@ class Waits(BaseException):
 
 def begin(books: Books) -> None:
     _run_in_place(books)
+    serving.begin()
     _without_semaphores()
     _without_shared_memory()
     multiprocessing.queues.Queue.get = _impatient(multiprocessing.queues.Queue.get)  # type: ignore[method-assign]
@@ -47,13 +52,28 @@ def begin(books: Books) -> None:
 def _run_in_place(books: Books) -> None:
     def start(self: Any) -> None:
         books.notes["other processes run one after the other in this one"] += 1
-        self._popen, self._closed = _Ended(), False
+        self._closed = False
+        if serving.serves(self):
+            serving.give_own_ends(self)
+            self._popen = serving.Serving(lambda: in_a_thread(self))
+        else:
+            self._popen = _Ended()
+            run(self)
+
+    def run(process: Any) -> None:
         try:
-            self.run()
+            process.run()
         except Waits:
             books.notes["another process left where it waits"] += 1
         except SystemExit:
             pass
+
+    def in_a_thread(process: Any) -> None:
+        try:
+            with CudaShim(books.card, recurrent.KERNELS), books:
+                run(process)
+        except Exception as error:  # whoever waits for it finds its pipe closed
+            books.notes[f"another process failed: {type(error).__name__}"] += 1
 
     def spawn(fn: Callable[..., Any], args: Any = (), nprocs: int = 1, *rest: Any, **options: Any) -> Any:
         """The first of them; the others would be on other devices, or do the same on this one."""

@@ -179,10 +179,19 @@ def test_without_a_trace_only_the_lower_bound_is_said() -> None:
 
 
 def test_without_trace_and_models_it_says_that_it_cannot_tell() -> None:
-    estimate = estimate_without_trace(CountedBytes(), Trace("completed"), CARD, CONTEXT)
+    estimate = estimate_without_trace(CountedBytes(), Trace("died"), CARD, CONTEXT)
 
     assert estimate.how == "nothing"
     assert "cannot tell" in text.line(estimate)
+
+
+def test_of_a_cell_without_a_gpu_it_says_that_and_what_was_not_seen() -> None:
+    trace = Trace("failed", "Traceback (most recent call last):\nIndexError: empty", steps=2)
+    estimate = estimate_without_trace(CountedBytes(), trace, CARD, CONTEXT)
+
+    assert text.line(estimate) == "this cell uses no GPU"
+    assert "the trial run ended: IndexError: empty" in text.details(estimate)
+    assert "no model" not in text.details(estimate) and "uses no GPU" not in text.details(estimate)
 
 
 def test_survives_the_way_between_processes() -> None:
