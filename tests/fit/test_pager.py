@@ -15,8 +15,10 @@ from torch import nn
 
 from jupyter_gpufit.cuda.slot.budget import give_back
 from jupyter_gpufit.devices import sides
+from jupyter_gpufit.fit.rungs import recompute
 from jupyter_gpufit.fit.rungs.host import PAGE
 from jupyter_gpufit.fit.rungs.pager import Pager, paged
+from jupyter_gpufit.fit.units import looks_of
 from jupyter_gpufit.units import MiB
 
 from .models import GPT, MODELS, OPTIMIZERS, Dense, Encoder, Pictures
@@ -69,6 +71,14 @@ def test_each_optimizer(optimizer: str) -> None:
 
     assert differ(usual, trained(Encoder, pager(), optimizer=optimizer, steps=2)) == []
     assert differ(usual, trained(Encoder, pager(4_000, states_only=True), optimizer=optimizer, steps=2)) == []
+
+
+def test_on_top_of_recomputing() -> None:
+    blocks = [path for path, one in Encoder().named_modules() if path and next(one.children(), None) is not None]
+    with recompute.around({looks_of(Encoder()): blocks}):
+        recomputed = trained(Encoder, pager())
+
+    assert differ(trained(Encoder, None), recomputed) == []
 
 
 def test_the_kernels_for_all_parameters_at_once() -> None:
