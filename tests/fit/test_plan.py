@@ -158,3 +158,50 @@ def test_one_that_must_not_run_twice_bars_all_around_it_and_nothing_beside_it() 
     ]
 
     assert [block.path for block in blocks_of(parts)] == ["blocks.0", "blocks.2"]
+
+
+def test_a_rung_takes_back_those_whose_work_it_does() -> None:
+    trials = Trials(room=55)
+    much, replaced = Saves("recompute", 2), Saves("states", 2)
+    whole = Saves("spill", 3, REPLACES=("states",))
+
+    found = trials.through(much, replaced, whole)
+
+    assert found.plan is not None and found.plan.words == "recompute 2 of 2 and spill 3 of 3"
+    assert "recompute 2 of 2 and states 2 of 2" in trials.asked
+
+
+def test_a_rung_that_did_little_is_left_out_of_what_follows() -> None:
+    found = Trials(room=965).through(Saves("little", 1), Saves("spill", 4), plain=1000)
+
+    assert found.plan is not None and found.plan.words == "spill 4 of 4"
+
+
+def test_what_is_left_under_a_plan_holds_what_the_plan_has_and_nothing_that_it_left_out() -> None:
+    rungs: list[Rung] = [Saves("recompute", 2), Saves("states", 2), Saves("spill", 2, REPLACES=("states",))]
+    states = Plan().under(rungs[1], rungs[1].notches(FACTS)[0])
+
+    assert [plan.words for plan in lower(FACTS, states, rungs)] == [
+        "states 2 of 2",
+        "spill 1 of 2",
+        "spill 2 of 2",
+    ]
+    assert [plan.words for plan in lower(FACTS, Plan(), rungs)][-1] == "recompute 2 of 2 and spill 2 of 2"
+
+
+def test_a_plan_that_takes_more_of_the_host_than_there_is_does_not_fit() -> None:
+    limits = FitLimits(50, 50, host=10)
+
+    assert limits.fits(TriedPlan(40, 40, host=10)) and not limits.fits(TriedPlan(40, 40, host=11))
+    assert not limits.may_fit(TriedPlan(40, None, host=11))
+
+
+def test_what_a_trial_run_took_of_the_host_is_reserved_for_the_run() -> None:
+    plan = Plan({"spill": {"room": 3, "host": 0}, "recompute": {"model": ["a"]}}, "spilling")
+
+    priced = plan.priced(TriedPlan(1, 1, 1.1, moves=20, host=7))
+
+    assert priced.parts == {"spill": {"room": 3, "host": 7}, "recompute": {"model": ["a"]}}
+    assert Plan.from_record(priced.to_record()) == priced
+    said = "1.1x the operations, 20 B a step to the host and back, 7 B of the host's memory, the same result to the bit"
+    assert priced.cost == said

@@ -59,6 +59,7 @@ class HostMemory:
         self.taken = 0  # bytes, which only grow
         self.reserved = reserved  # bytes that nobody else can have
         self._spare = spare
+        self._granted = 0  # bytes that were there at the last look
         self._free: dict[int, list[HostCopy]] = defaultdict(list)
         self._ahead = _Ahead(reserved, spare) if reserved else None
 
@@ -66,10 +67,19 @@ class HostMemory:
         size = -(-nbytes // PAGE) * PAGE
         if self._free[size]:
             return self._free[size].pop()
-        if real and (self._ahead is None or not self._ahead.give(size)) and size > self._spare():
-            raise HostIsFull(size, self._spare())
+        if real and (self._ahead is None or not self._ahead.give(size)):
+            self._take_unforeseen(size)
         self.taken += size
         return HostCopy(size, real=real)
+
+    def _take_unforeseen(self, size: int) -> None:
+        """More than was predicted; to look what the host has takes longer than a small copy."""
+        if size > self._granted:
+            spare = self._spare()
+            if size > spare:
+                raise HostIsFull(size, spare)
+            self._granted = min(spare, size + _STEP)
+        self._granted -= size
 
     def give(self, copy: HostCopy) -> None:
         copy.spent()

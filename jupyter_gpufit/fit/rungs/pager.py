@@ -10,6 +10,7 @@ The same runs around a trial run, whose storages have no bytes; who counts those
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -77,6 +78,7 @@ class Pager(TorchDispatchMode):
         self._now = 0  # bytes of these
         self._new: list[Any] = []  # weak references to storages of which it is not known yet on which side they are
         self._lock = threading.RLock()
+        self._process = os.getpid()
 
     # Operations
 
@@ -152,9 +154,9 @@ class Pager(TorchDispatchMode):
         page = self._known(storage)
         if page is None:
             return self._adopt(storage) if storage.nbytes() >= self.least and _on_device(t, storage) else None
-        if page.moves and not is_fake(storage) and getattr(storage, sides.NOTE, None) == "host":
+        if page.moves and _is_hosts(storage):
             self.bring([page])
-            self._stays(page)  # what came of it was noted as the host's
+            self._stays(page)
         return page
 
     def _known(self, storage: torch.UntypedStorage) -> PagedStorage | None:
@@ -226,10 +228,12 @@ class Pager(TorchDispatchMode):
     # There and back
 
     def _make_room(self, wanted: int, but: set[int]) -> None:
-        if self._now + wanted <= self.room:
-            return
+        if self._now + wanted <= self.room or os.getpid() != self._process:
+            return  # a process that was forked from this one must not write to the memory that they share
         for page in list(self._here.values()):
-            if id(page) not in but:
+            if _is_hosts(page.ref()):
+                self._stays(page)
+            elif id(page) not in but:
                 self._send(page)
                 if self._now + wanted <= self.room:
                     return
@@ -354,6 +358,11 @@ def _on_device(t: torch.Tensor, storage: torch.UntypedStorage) -> bool:
         fake_device = getattr(t, "fake_device", None)  # its class takes a second to import
         return fake_device is not None and fake_device.type not in ("cpu", "meta")
     return sides.on_device(storage)
+
+
+def _is_hosts(storage: torch.UntypedStorage | None) -> bool:
+    """On a slot, what came of a tensor there, and was noted as the host's when the function had returned."""
+    return storage is not None and getattr(storage, sides.NOTE, None) == "host"
 
 
 def _can_leave(storage: torch.UntypedStorage) -> bool:
