@@ -25,6 +25,8 @@ _LARGE = 50_000  # entries of a container that is not even compared
 _CONTAINERS = (dict, list, set, deque)
 _CODE = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, property, classmethod, staticmethod)
 _KEYS = (str, int, float, bool, bytes, type(None))
+_VALUES = (tuple, str, bytes, int, float, complex, frozenset)
+_ARRAYS = frozenset({"numpy", "torch"})  # values, as numbers are
 _STANDARD = frozenset({*sys.stdlib_module_names, "builtins"})
 _MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _PLAIN = 96  # bytes of an object that is its attributes and nothing else, a few slots included
@@ -91,6 +93,22 @@ def own_names(holder: Any) -> dict[str, Any] | None:
     except (AttributeError, TypeError):
         return None
     return found if type(found) is dict else None
+
+
+def keeps_more(holder: Any, then: Any) -> bool:
+    """Whether an object has always kept a part of its state in one without attributes, where nobody sees it change.
+
+    Half of a change would travel: plum's functions note in themselves what they have registered in such a table.
+    """
+    own = None if isinstance(holder, (type, ModuleType, *_CONTAINERS)) else own_names(holder)
+    return own is not None and any(then.get(name) is value and _is_shut(value) for name, value in own.items())
+
+
+def _is_shut(value: Any) -> bool:
+    cls = type(value)
+    if issubclass(cls, (type, weakref.ref, *_CODE, *_CONTAINERS, *_VALUES)) or own_names(value) is not None:
+        return False
+    return root(str(cls.__module__)) not in _STANDARD | _ARRAYS
 
 
 def at(place: Place, *, load: bool = True) -> Any:

@@ -16,13 +16,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from threading import Thread
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import start
 from .assignments import assigned
 from .changes import Change, Difference, put, put_object, same, values_of, without
-from .holders import Place, here_or_new, in_words, root
+from .holders import Place, here_or_new, in_words, keeps_more, root
 from .imports import Watch
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ NAME = "_gpufit_surroundings"  # among the variables that travel, and never amon
 watch = Watch()  # of this process
 _CHAIN = re.compile(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+)+)")  # a name and its attributes
 _PATIENCE = 0.5  # seconds to try out what can travel of what libraries keep
+_WIDE = 200  # entries of a list that is looked through
 _MOST = 2000  # changes; whoever has more keeps books in a module, not settings
 
 Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how another process finds its own
@@ -90,6 +92,8 @@ class SurroundingsOut:
                 continue  # it is filled again, and may be large
             if self.came is not None and same(difference, self.came.differences.get(number)):
                 continue
+            if keeps_more(holder.obj, holder.picture) and not _of_the_notebook(difference):
+                continue
             candidates.append(((holder.place, difference), False))
         for place, name, value in assigned(self.texts, pickler.namespace):
             if mentioned(root(place[0])) or root(place[0]) in needed:
@@ -115,7 +119,8 @@ class SurroundingsOut:
             why = trial.why_not((name, value))
             if why:
                 refused.add(id(value))
-                if by_cell or not _private(place, name):
+                # A thread that watches for a library is its own affair: tqdm starts one with its first bar.
+                if by_cell or not (_private(place, name) or isinstance(value, Thread)):
                     where = in_words(
                         (place[0], (*place[1], *([(".", name)] if isinstance(name, str) and name else [])))
                     )
@@ -140,6 +145,17 @@ def _less_lazy(place: Place, difference: Difference) -> Difference | None:
 
     kept = {name: value for name, value in anew.items() if not is_lazy(name, value)}
     return ("names", (kept, gone)) if kept or gone else None
+
+
+def _of_the_notebook(difference: Difference) -> bool:
+    """Whether it brings code of the notebook, which no import brings."""
+    todo = [value for _, value in values_of(difference)]
+    for value in todo:
+        if isinstance(value, (list, tuple, set)):
+            todo += list(value)[:_WIDE] if len(todo) < _MOST else []
+        elif getattr(value, "__module__", "") == "__main__":
+            return True
+    return False
 
 
 def _private(place: Place, name: Any) -> bool:
