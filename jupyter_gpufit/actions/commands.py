@@ -233,6 +233,9 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="NAME",
         help="of a module: the variable with what it is called with, a tensor, or a tuple or dict of them",
     )
+    deploy.add_argument(
+        "--weights", default="", metavar="FILE", help="of a module: a .safetensors file with the weights to deploy"
+    )
     deploy.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
     deploy.add_argument("--memory", type=_bytes, metavar="BYTES", help="claim this much (default: the estimate)")
     deploy.add_argument("--exclusive", action="store_true", help="share the device with nobody")

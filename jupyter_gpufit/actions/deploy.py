@@ -100,8 +100,9 @@ async def deploy(settings: Settings, options: argparse.Namespace) -> AsyncIterat
 
 def files_of(options: argparse.Namespace) -> list[ModelOrigin]:
     """The models' files; a variable's name has a meaning in a notebook only."""
-    if options.example:
-        raise BadOption("--example goes with one module of a notebook: net = %gpufit deploy model --example x")
+    for option in ("example", "weights"):
+        if getattr(options, option):
+            raise BadOption(f"--{option} goes with one module of a notebook: net = %gpufit deploy model --example x")
     found: dict[str, ModelOrigin] = {}
     for word in options.models:
         path = Path(word).expanduser()

@@ -32,7 +32,7 @@ from ..errors import BadCall
 from ..models.signature import Signature, check_call
 from ..system.foreign import parsed_record
 from .figures import Figures
-from .profile import Profile
+from .profile import Profile, Span
 from .residents import Residents
 from .standing import StandingInstance
 from .waiting import Batch, QueueIsFull, WaitingCall, WaitingCalls, WouldBeLate
@@ -61,7 +61,10 @@ class Desk:
         self.batches: Counter[int] = Counter()  # by their rows
         self._signatures = signatures
         self._rows = rows
-        self._queue = WaitingCalls(waiting, [Profile() for _ in signatures], Residents([0 for _ in signatures]))
+        each = len(signatures)
+        self._queue = WaitingCalls(
+            waiting, rows, [Profile() for _ in signatures], Residents([0] * each), together=[False] * each
+        )
         self._died = died
         self._clients: dict[int, _Client] = {}
         self._instance: StandingInstance | None = None
@@ -247,7 +250,9 @@ class Desk:
             return
         now = time.monotonic()
         rows = call.inputs[0].shape[0] if self._signatures[call.model].may_batch else 1
-        refused = self._queue.add(WaitingCall(call, client.number, now, rows), now, self._began + self._running.seconds)
+        running = self._running.span
+        free = Span(self._began + running.usual, self._began + running.most)
+        refused = self._queue.add(WaitingCall(call, client.number, now, rows), now, free)
         match refused:
             case QueueIsFull(waiting):
                 self.refused += 1
@@ -270,8 +275,8 @@ class Desk:
         if instance is None or instance.loaded is None:
             return
         now = time.monotonic()
-        batch = self._queue.next(now, self._rows, [one.batches for one in instance.loaded.models])
-        self._are_late(batch.late, batch.seconds)
+        batch = self._queue.next(now)
+        self._are_late(batch.late, batch.span.most)
         if not batch.calls:
             return
         self._running, self._began = batch, now
@@ -288,7 +293,7 @@ class Desk:
         for one in calls:
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
-                cost = self._queue.profiles[one.model].run(one.rows)
+                cost = self._queue.profiles[one.model].run(one.rows).most
                 self._reply(client, CallReply(late=True, taken=True, seconds=seconds + cost))
 
     def _make_known(self, client: _Client, instance: StandingInstance) -> None:
@@ -305,7 +310,8 @@ class Desk:
         if instance is not None:
             self._selector.register(instance.channel, selectors.EVENT_READ, self._hear_instance)
             assert instance.loaded is not None
-            self._queue.begin(instance.loaded.profiles, instance.loaded.residents)
+            loaded = instance.loaded
+            self._queue.begin(loaded.profiles, loaded.residents, [one.batches for one in loaded.models])
         changed.set_result(before)
 
     def _hear_instance(self) -> None:
@@ -326,7 +332,7 @@ class Desk:
             return
         if said.get("late"):
             self._queue.not_run(batch)
-            self._are_late(batch.calls, batch.seconds)
+            self._are_late(batch.calls, batch.span.most)
             return self._go_on()
         self.batches[min(sum(one.rows for one in batch.calls), self._rows)] += 1
         self._learn(batch, now - self._began, said["loading"])

@@ -9,13 +9,46 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from math import sqrt
+from statistics import fmean
 
 KEPT = 300  # times of each kind
 ENOUGH = 10  # of them, before what was measured at load counts no more
 FACTOR = 1.15  # on what 99 of 100 took
 RECOMPUTED = 20  # times, after which the quantile is looked for again
 LATELY = 16  # runs that say how fast the device is just now
+
+
+@dataclass(frozen=True)
+class Span:
+    """Seconds that something takes, or until when it does."""
+
+    usual: float = 0.0  # in the mean
+    most: float = 0.0  # but for one in a hundred
+
+    def slower(self, factor: float) -> Span:
+        """On a device that is so much slower just now; what is feared was measured at such times, too."""
+        usual = self.usual * factor
+        return Span(usual, max(self.most, FACTOR * usual))
+
+
+@dataclass(frozen=True)
+class Finish:
+    """When a row of things will have been done that are done one after the other.
+
+    What one takes longer another takes less: means add up, and what is feared beyond them as squares do. With the most
+    that each takes, one after the other, an hour would be foreseen for a minute's work.
+    """
+
+    usual: float  # by a clock
+    feared: float = 0.0  # square seconds
+
+    def after(self, span: Span) -> Finish:
+        return Finish(self.usual + span.usual, self.feared + (span.most - span.usual) ** 2)
+
+    @property
+    def most(self) -> float:
+        return self.usual + sqrt(self.feared)
 
 
 @dataclass
@@ -37,29 +70,23 @@ class Times:
 
     first: float = 0.0  # seconds, as measured when it was tried
     _last: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-    _foreseen: float = 0.0
-    _usual: float = 0.0
+    _span: Span = field(default_factory=Span)
     _since: int = 0
 
     @property
-    def known(self) -> bool:
-        return len(self._last) >= ENOUGH
-
-    @property
-    def foreseen(self) -> float:
-        """Seconds that it will take, but for one in a hundred."""
-        return self._foreseen if self.known else max(FACTOR * self.first, self._foreseen)
+    def span(self) -> Span:
+        tried = Span(self.first, FACTOR * self.first)
+        return tried if len(self._last) < ENOUGH and tried.most > self._span.most else self._span
 
     def add(self, seconds: float, pace: DevicePace) -> None:
-        if self.known and self._usual:
-            pace.saw(seconds, self._usual)
+        if len(self._last) >= ENOUGH:
+            pace.saw(seconds, self._span.usual)
         self._last.append(seconds)
         self._since += 1
-        if self._since >= RECOMPUTED or seconds > self._foreseen or not self.known:
+        if self._since >= RECOMPUTED or seconds > self._span.most or len(self._last) <= ENOUGH:
             self._since = 0
             ordered = sorted(self._last)
-            self._foreseen = FACTOR * ordered[int(0.99 * (len(ordered) - 1))]
-            self._usual = median(ordered)
+            self._span = Span(fmean(ordered), FACTOR * ordered[int(0.99 * (len(ordered) - 1))])
 
 
 class Profile:
@@ -73,16 +100,16 @@ class Profile:
         self._load = Times(load)
         self._pace = pace or DevicePace()
 
-    def run(self, rows: int) -> float:
-        """Seconds that a run of so many rows will take."""
-        return self._times(rows).foreseen * self._pace.factor
+    def run(self, rows: int) -> Span:
+        """What a run of so many rows will take."""
+        return self._times(rows).span.slower(self._pace.factor)
 
     def ran(self, rows: int, seconds: float) -> None:
         self._times(rows).add(seconds, self._pace)
 
     @property
-    def load(self) -> float:
-        return self._load.foreseen * self._pace.factor
+    def load(self) -> Span:
+        return self._load.span.slower(self._pace.factor)
 
     def loaded(self, seconds: float) -> None:
         self._load.add(seconds, self._pace)

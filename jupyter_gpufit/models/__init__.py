@@ -10,5 +10,6 @@ taken       what is known of a model that was taken, as JSON
 taking      the whole of an ONNX file, checked; in a process of its own (`python -m jupyter_gpufit.models`)
 shell       a model apart from its weights, for several on one device
 asking      the front's side of that process
+weighted    a module with the weights of a .safetensors file
 export      a torch module as an ONNX file; the only one here that imports torch
 """

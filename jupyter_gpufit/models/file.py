@@ -54,6 +54,11 @@ def check_file(path: Path) -> None:
 
 
 def _other(begin: bytes) -> str:
+    if begin[8:9] == b"{":  # behind the length of this JSON
+        return (
+            "a .safetensors file, weights without a module; to put them onto one: %gpufit deploy model --example x"
+            " --weights FILE"
+        )
     return next((words for magic, words in _OTHERS.items() if begin.startswith(magic)), "")
 
 

@@ -33,7 +33,8 @@ async def origins_of(
     if not more and _is_variable(shell, name):
         folder = Path(tempfile.mkdtemp(prefix="gpufit-export-"))
         try:
-            yield [_known(shell, _exported(shell, name, options.example, folder / f"{name}.onnx", say))]
+            path = folder / f"{name}.onnx"
+            yield [_known(shell, _exported(shell, name, options.example, options.weights, path, say))]
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     else:
@@ -57,10 +58,11 @@ def _known(shell: InteractiveShell, origin: ModelOrigin) -> ModelOrigin:
 
 
 def _exported(
-    shell: InteractiveShell, name: str, example: str | None, path: Path, say: Callable[[str], None]
+    shell: InteractiveShell, name: str, example: str, weights: str, path: Path, say: Callable[[str], None]
 ) -> ModelOrigin:
     """In the kernel's main thread, where its tensors are."""
     from ..models.export import export
+    from ..models.weighted import weighted
 
     if not example:
         raise BadOption(
@@ -69,5 +71,8 @@ def _exported(
     if example not in shell.user_ns:
         near = did_you_mean(example, [one for one in shell.user_ns if not one.startswith("_")])
         raise BadOption(f"There is no variable {example!r}.{near}")
-    say(export(shell.user_ns[name], shell.user_ns[example], path, name).words)
+    module = shell.user_ns[name]
+    if weights:
+        module = weighted(module, Path(weights).expanduser(), name)
+    say(export(module, shell.user_ns[example], path, name).words)
     return ModelOrigin(path=path, words=name, name=name)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from tests.models.conftest import MISSING
 
-collect_ignore = ["test_session.py", "test_life.py", "test_serve.py"] if MISSING else []
+collect_ignore = ["test_session.py", "test_life.py", "test_serve.py", "test_backend.py"] if MISSING else []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import inf
 
 from jupyter_gpufit.calls.protocol import Call, Lying
-from jupyter_gpufit.deploy.profile import Profile
+from jupyter_gpufit.deploy.profile import Finish, Profile, Span
 from jupyter_gpufit.deploy.residents import Residents
 from jupyter_gpufit.deploy.waiting import MOST_TOGETHER, QueueIsFull, WaitingCall, WaitingCalls, WouldBeLate
 
-TOGETHER = (True, True)
+NOW = Span()
 
 
 def call(client: int, rows: int, width: int = 4, *, model: int = 0, deadline: float = inf) -> WaitingCall:
@@ -17,50 +17,65 @@ def call(client: int, rows: int, width: int = 4, *, model: int = 0, deadline: fl
     return WaitingCall(Call(inputs, 0, model, None if deadline == inf else deadline), client, 0.0, rows)
 
 
-def queue(*calls: WaitingCall, most: int = 100) -> WaitingCalls:
-    found = WaitingCalls(most)
+def queue(*calls: WaitingCall, most: int = 100, rows: int = 8, together: bool = True) -> WaitingCalls:
+    found = WaitingCalls(most, rows, together=(together,))
     for one in calls:
-        assert found.add(one, 0.0, 0.0) is None
+        assert found.add(one, 0.0, NOW) is None
     return found
 
 
+class Steady(Profile):
+    """It takes so long for each row, neither more nor less."""
+
+    def __init__(self, seconds: float, load: float) -> None:
+        self._seconds = seconds
+        self._loading = load
+
+    def run(self, rows: int) -> Span:
+        return Span(rows * self._seconds, rows * self._seconds)
+
+    @property
+    def load(self) -> Span:
+        return Span(self._loading, self._loading)
+
+
 def two_models(*, room: int = 200, load: float = 0.0) -> WaitingCalls:
-    """Of which one takes a second for a row and the other one three, times the factor on it all."""
-    profiles = [Profile([(1, 1 / 1.15)], load / 1.15), Profile([(1, 3 / 1.15)], load / 1.15)]
-    return WaitingCalls(100, profiles, Residents([100, 100], room, {0: None, 1: None} if room == 200 else {0: None}))
+    """Of which one takes a second for a row and the other one three."""
+    residents = Residents([100, 100], room, {0: None, 1: None} if room == 200 else {0: None})
+    return WaitingCalls(100, 8, [Steady(1.0, load), Steady(3.0, load)], residents, (True, True))
 
 
 def test_alike_calls_go_together_as_far_as_the_rows_reach_and_the_others_keep_their_order() -> None:
     a, b, other, c, d = call(1, 2), call(2, 3), call(3, 1, width=9), call(4, 4), call(5, 1)
     waiting = queue(a, b, other, c, d)
-    assert waiting.next(0.0, 8, TOGETHER).calls == [a, b, d]  # c would be the ninth row
-    assert waiting.next(0.0, 8, TOGETHER).calls == [other]
-    assert waiting.next(0.0, 8, TOGETHER).calls == [c]
-    assert waiting.next(0.0, 8, TOGETHER).calls == []
+    assert waiting.next(0.0).calls == [a, b, d]  # c would be the ninth row
+    assert waiting.next(0.0).calls == [other]
+    assert waiting.next(0.0).calls == [c]
+    assert waiting.next(0.0).calls == []
 
 
 def test_what_may_not_go_together_goes_alone() -> None:
     a, b = call(1, 1), call(2, 1)
-    waiting = queue(a, b)
-    assert waiting.next(0.0, 8, [False]).calls == [a]
-    assert waiting.next(0.0, 8, [False]).calls == [b]
+    waiting = queue(a, b, together=False)
+    assert waiting.next(0.0).calls == [a]
+    assert waiting.next(0.0).calls == [b]
 
 
 def test_a_call_larger_than_a_batch_runs_alone() -> None:
     a, b = call(1, 20), call(2, 1)
-    assert queue(a, b).next(0.0, 8, TOGETHER).calls == [a]
+    assert queue(a, b).next(0.0).calls == [a]
 
 
 def test_a_batch_is_told_of_in_one_packet() -> None:
-    waiting = queue(*(call(number, 1) for number in range(100)))
-    assert len(waiting.next(0.0, 1000, TOGETHER).calls) == MOST_TOGETHER
+    waiting = queue(*(call(number, 1) for number in range(100)), rows=1000)
+    assert len(waiting.next(0.0).calls) == MOST_TOGETHER
 
 
 def test_a_full_queue_takes_no_more_until_there_is_room() -> None:
     waiting = queue(call(1, 1), call(2, 5), most=2)
-    assert waiting.add(call(3, 1), 0.0, 0.0) == QueueIsFull(2) and len(waiting) == 2 and waiting.rows == 6
-    waiting.next(0.0, 1, TOGETHER)
-    assert waiting.add(call(3, 1), 0.0, 0.0) is None
+    assert waiting.add(call(3, 1), 0.0, NOW) == QueueIsFull(2) and len(waiting) == 2 and waiting.rows == 6
+    waiting.next(0.0)
+    assert waiting.add(call(3, 1), 0.0, NOW) is None
 
 
 def test_who_is_gone_waits_no_more() -> None:
@@ -76,15 +91,15 @@ def test_who_is_gone_waits_no_more() -> None:
 
 def test_what_cannot_be_answered_in_time_is_refused_with_the_time_at_which_it_could() -> None:
     waiting = two_models()
-    assert waiting.add(call(1, 1, model=1, deadline=15.0), 10.0, 12.0) is None  # the device is free at 12
-    assert waiting.add(call(2, 1, model=1, deadline=17.0), 10.0, 12.0) == WouldBeLate(8.0)  # at 18
-    assert waiting.add(call(2, 1, model=1, deadline=18.0), 10.0, 12.0) is None
+    assert waiting.add(call(1, 1, model=1, deadline=15.0), 10.0, Span(12.0, 12.0)) is None  # the device is free at 12
+    assert waiting.add(call(2, 1, model=1, deadline=17.0), 10.0, Span(12.0, 12.0)) == WouldBeLate(8.0)  # at 18
+    assert waiting.add(call(2, 1, model=1, deadline=18.0), 10.0, Span(12.0, 12.0)) is None
 
 
 def test_nobody_is_taken_who_makes_another_one_late() -> None:
     waiting = two_models()
-    assert waiting.add(call(1, 1, model=1, deadline=3.5), 0.0, 0.0) is None
-    assert waiting.add(call(2, 1, model=0, deadline=2.0), 0.0, 0.0) == WouldBeLate(4.0)  # it would go first
+    assert waiting.add(call(1, 1, model=1, deadline=3.5), 0.0, NOW) is None
+    assert waiting.add(call(2, 1, model=0, deadline=2.0), 0.0, NOW) == WouldBeLate(4.0)  # it would go first
     assert len(waiting) == 1
 
 
@@ -92,18 +107,18 @@ def test_the_earliest_deadline_goes_first_and_calls_without_one_go_last() -> Non
     waiting = two_models()
     late, soon, never = call(1, 1, deadline=9.0), call(2, 1, deadline=5.0), call(3, 1)
     for one in (never, late, soon):
-        assert waiting.add(one, 0.0, 0.0) is None
+        assert waiting.add(one, 0.0, NOW) is None
     assert list(waiting) == [soon, late, never]
 
 
 def test_what_has_become_too_late_is_not_run_and_keeps_nobody_out() -> None:
     waiting = two_models()
     first = call(1, 1, deadline=2.0)
-    assert waiting.add(first, 0.0, 0.0) is None
+    assert waiting.add(first, 0.0, NOW) is None
     second = call(2, 1, model=1, deadline=5.0)
-    assert waiting.add(second, 1.5, 0.0) is None  # by now the first one cannot be in time any more
-    batch = waiting.next(1.5, 8, TOGETHER)
-    assert batch.late == [first] and batch.calls == [second] and batch.seconds == 3.0
+    assert waiting.add(second, 1.5, NOW) is None  # by now the first one cannot be in time any more
+    batch = waiting.next(1.5)
+    assert batch.late == [first] and batch.calls == [second] and batch.span == Span(3.0, 3.0)
 
 
 def test_calls_go_together_only_as_far_as_the_others_stay_in_time() -> None:
@@ -111,21 +126,21 @@ def test_calls_go_together_only_as_far_as_the_others_stay_in_time() -> None:
     between = call(9, 1, model=1, deadline=5.5)
     waiting = two_models()
     for one in (*calls, between):
-        assert waiting.add(one, 0.0, 0.0) is None
-    assert waiting.next(0.0, 8, TOGETHER).calls == [between]  # its deadline is the earliest
+        assert waiting.add(one, 0.0, NOW) is None
+    assert waiting.next(0.0).calls == [between]  # its deadline is the earliest
     waiting = two_models()
     for one in (call(7, 1, deadline=5.0), *calls, between):
-        assert waiting.add(one, 0.0, 0.0) is None
-    first = waiting.next(0.0, 8, TOGETHER)
+        assert waiting.add(one, 0.0, NOW) is None
+    first = waiting.next(0.0)
     assert [one.client for one in first.calls] == [7, 0]  # of four more, two seconds' worth: 3 s are the other's
 
 
 def test_a_load_counts_and_says_who_leaves() -> None:
     waiting = two_models(room=100, load=2.0)
-    assert waiting.add(call(1, 1, model=1, deadline=4.9), 0.0, 0.0) == WouldBeLate(5.0)
-    assert waiting.add(call(1, 1, model=1, deadline=5.1), 0.0, 0.0) is None
-    batch = waiting.next(0.0, 8, TOGETHER)
-    assert (batch.load, batch.leaving, batch.seconds) == (True, (0,), 5.0)
+    assert waiting.add(call(1, 1, model=1, deadline=4.9), 0.0, NOW) == WouldBeLate(5.0)
+    assert waiting.add(call(1, 1, model=1, deadline=5.1), 0.0, NOW) is None
+    batch = waiting.next(0.0)
+    assert (batch.load, batch.leaving, batch.span.most) == (True, (0,), 5.0)
     assert waiting.residents.inside == (1,)
     waiting.not_run(batch)
     assert waiting.residents.inside == (0,)
@@ -144,18 +159,25 @@ def test_who_is_wanted_soon_stays() -> None:
 
 def test_what_is_measured_takes_the_place_of_what_was_tried() -> None:
     profile = Profile([(1, 1.0), (16, 4.0)])
-    assert profile.run(1) == 1.15 and profile.run(16) == 4.6 and profile.run(8) == 1.15 * (1 + 3 * 7 / 15)
-    assert profile.run(32) == 9.2
+    assert profile.run(1) == Span(1.0, 1.15) and profile.run(16) == Span(4.0, 4.6)
+    assert profile.run(8).usual == 1 + 3 * 7 / 15 and profile.run(32).usual == 8.0
     for _ in range(100):
         profile.ran(1, 0.1)
-    assert abs(profile.run(1) - 0.115) < 1e-9 and profile.run(16) == 4.6
+    assert abs(profile.run(1).most - 0.115) < 1e-9 and profile.run(16).usual == 4.0
 
 
 def test_a_device_that_has_become_slower_is_known_for_it_at_once_and_by_all_models() -> None:
     profile = Profile([(1, 1.0), (16, 4.0)])
     for _ in range(100):
         profile.ran(1, 1.0)
-    before = profile.run(16)
+    before = profile.run(16).most
     for _ in range(8):
         profile.ran(1, 2.0)
-    assert profile.run(1) > 2.0 and profile.run(16) > 1.3 * before
+    assert profile.run(1).most > 2.0 and profile.run(16).most > 1.3 * before
+
+
+def test_what_is_feared_of_many_does_not_add_up() -> None:
+    finish = Finish(10.0)
+    for _ in range(4):
+        finish = finish.after(Span(1.0, 2.0))
+    assert finish.usual == 14.0 and finish.most == 16.0

@@ -36,6 +36,7 @@ def test_the_outermost_fields_to_the_last_byte_make_a_model(tmp_path: Path) -> N
     ("content", "why"),
     [
         (b"", "it is empty"),
+        (b"\x40" + bytes(7) + b'{"w":{}}', "weights without a module; to put them onto one: %gpufit deploy model"),
         (b"\0" * 64, "no ONNX file: what stands at byte 0"),
         (b"\xff" * 64, "no ONNX file: what stands at byte 0"),
         (SMALLEST[:-1], "it is cut off, or no ONNX file: it has 6 B"),
@@ -45,7 +46,7 @@ def test_the_outermost_fields_to_the_last_byte_make_a_model(tmp_path: Path) -> N
         (b"\x80\x04rest of a pickle", "it is a pickle; to deploy a module: %gpufit deploy model --example x"),
         (b"version https://git-lfs.github.com/spec/v1", "a pointer of Git LFS"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_anything_else_is_refused_with_the_reason(tmp_path: Path, content: bytes, why: str) -> None:
     assert why in refused(written(tmp_path, content))

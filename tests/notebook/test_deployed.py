@@ -21,6 +21,9 @@ x = torch.randn(1, 4, device="cuda")
 with torch.no_grad():
     wanted = model.eval()(x)
 model.train()
+from safetensors.torch import save_file
+save_file({name: tensor.cpu() for name, tensor in model.state_dict().items()}, "best.safetensors")
+torch.nn.init.zeros_(model[0].weight)
 """
 
 
@@ -35,10 +38,11 @@ def test_a_module_is_deployed_called_moved_and_found_again_after_a_restart(home_
     home = home_of_its_own
     with running_kernel(environment(home), home) as kernel:
         kernel.check(SETUP)
-        deployed = kernel.check("net = %gpufit deploy model --example x")
+        deployed = kernel.check("net = %gpufit deploy model --example x --weights best.safetensors")
         assert "for batches of any size. On the example it differs from the module by" in deployed.shown
         assert "model-1: input: float32 [batch, 4]" in deployed.shown and "model-1 answers on cpu:0." in deployed.shown
         kernel.check("y = net(x)\nassert torch.allclose(y, wanted, atol=1e-5), (y, wanted)")
+        kernel.check("assert not model[0].weight.any()  # the notebook's own stays what it is")
         kernel.check("assert y.device == x.device and model.training and net(torch.randn(9, 4)).shape == (9, 2)")
         assert "running on cpu:0" in str(kernel.check("net").result)
         assert "model-1 runs on cpu:1." in kernel.check("%gpufit move model-1").shown
@@ -58,6 +62,7 @@ def wrong(kernel: Kernel) -> None:
     for line, why in (
         ("net = %gpufit deploy model", "say what it is called with: net = %gpufit deploy model --example x"),
         ("net2 = %gpufit deploy model --example xx", "There is no variable 'xx'. Did you mean x?"),
+        ("net2 = %gpufit deploy best.safetensors", "weights without a module; to put them onto one"),
         ("%gpufit deploy nothing", "There is no file 'nothing'"),
         ("%gpufit deploy x --example x", "x cannot be made an ONNX model: it is a Tensor, and no torch.nn.Module"),
     ):
