@@ -48,8 +48,10 @@ def _copy(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     to_host = on_stand_in(t) and device is not None and device.type == "cpu"
     if not to_host or t.numel() * t.element_size() > _TO_HOST:
         return books.compute(func, args, kwargs)
-    books.notes["values guessed for a copy to the host"] += 1
     dtype = kwargs.get("dtype") or t.dtype
+    if (known := books.known.of(t)) is not None:
+        return known.to(dtype, copy=True)
+    books.notes["values guessed for a copy to the host"] += 1
     return (torch.zeros if dtype == torch.bool else torch.ones)(t.shape, dtype=dtype, device="cpu")
 
 

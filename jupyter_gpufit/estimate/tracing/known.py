@@ -1,8 +1,8 @@
 """Values that are known although they are on the stand-in: what came from the host, and what is computed of that alone.
 
 How many graphs a batch has, how long its longest sequence is, which rows a mask takes: shapes follow from these, and a
-guess would make the cell fail where it does not. Numbers with a fraction are left out: there are many, and no shape
-follows from them.
+guess would make the cell fail where it does not; so it is with labels, of which a metric wants more than one. Numbers
+with a fraction are left out: there are many, and no shape follows from them.
 
 Of some others it is known how many different values they can have: the classes of an `argmax`. That is kept through
 whatever gives each value one new one.
@@ -44,9 +44,11 @@ class KnownValues:
 
     def arrived(self, t: Any, out: Any) -> None:
         """A tensor of the host's was copied to the stand-in."""
-        if isinstance(t, FakeTensor) or t.is_floating_point() or t.is_complex() or t.numel() > MOST:
+        if isinstance(t, FakeTensor) or t.is_complex() or t.numel() > MOST:
             return
         with no_dispatch():
+            if t.is_floating_point() and not _are_whole(t):
+                return
             self.keep(out, t.to(out.dtype, copy=True))
 
     def kinds_of(self, t: torch.Tensor) -> int:
@@ -101,3 +103,9 @@ class KnownValues:
         if out._base is None:
             self._written.discard(out.untyped_storage()._cdata)  # another one's, that stood at this address
         out.__dict__[_NAME] = value
+
+
+def _are_whole(t: torch.Tensor) -> bool:
+    """Most that are not show it at once."""
+    few = t.flatten()[:16]
+    return bool((few == few.round()).all()) and bool((t == t.round()).all())

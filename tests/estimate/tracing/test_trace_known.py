@@ -77,3 +77,24 @@ def test_there_are_no_more_labels_than_classes() -> None:
     trace = traced(METRIC)
 
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+
+
+LABELS = """
+import torch
+net = torch.nn.Linear(8, 1).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+labels = (torch.arange(64) % 2).float()
+for step in range(2):
+    y = labels.cuda()
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(net(torch.randn(64, 8).cuda()).squeeze(1), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    assert set(y.long().cpu().numpy()) == {0, 1} and y.detach().cpu().sum() == 32, "as a metric needs both classes"
+"""
+
+
+def test_labels_that_come_back_to_the_host_are_what_they_were() -> None:
+    trace = traced(LABELS)
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
