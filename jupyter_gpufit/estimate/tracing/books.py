@@ -26,6 +26,7 @@ from .entries import BookEntry
 from .flops import flops_of
 from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes, is_grouped
 from .known import KnownValues
+from .subclasses import plain
 
 aten = torch.ops.aten
 _COPY = aten._to_copy.default
@@ -120,6 +121,8 @@ class Books(TorchDispatchMode):
         found = tree_leaves((args, kwargs))
         if not any(map(_concerns_us, found)):
             return func(*args, **kwargs)
+        if any(plain(leaf) is not leaf for leaf in found):
+            args, kwargs = tree_map(plain, (args, kwargs))
         if (answer := self._answers.get(func)) is not None:
             return answer(self, func, args, kwargs)
         return self.compute(func, args, kwargs)

@@ -29,7 +29,7 @@ from ...fit.seen import Modules
 from ...graph.kinds import generators
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
-from . import arrived, loading, processes, recurrent, sparse, surface, whole
+from . import arrived, loading, processes, recurrent, sparse, subclasses, surface, whole
 from .answers import ANSWERS
 from .books import Books
 from .contained import Contained
@@ -99,6 +99,7 @@ class Child:
         surface.begin(self.books)
         sparse.begin(self.books)
         processes.begin(self.books)
+        subclasses.begin()
         self.paths, self.modules = Paths(self.books, self.namespace), Modules()
         self.counted = Steps(self.books, self.paths, self.steps, lambda: self._finish("stopped"))
         self.counted.loops = self.loops = Loops(self.books, self.paths, self.counted, self._keep_so_far)
