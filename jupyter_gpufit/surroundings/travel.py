@@ -9,6 +9,8 @@ What cannot travel is left out, and named where a cell could have meant it.
 
 from __future__ import annotations
 
+import gc
+import pickle
 import re
 import sys
 import time
@@ -17,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from threading import Thread
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import start
@@ -240,16 +242,17 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
 
 def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
     """What a checkpoint holds of them: what has changed in the packages of which something came."""
-    changed: list[tuple[Place, Any]] = []
+    changed: list[tuple[Any, ...]] = []
     for number, difference in watch.differences().items():
         holder = watch.holder(number)
         if holder is None or difference is None or root(holder.place[0]) not in came.packages:
             continue
+        values = {id(value) for _, value in values_of(difference) if not can_be_saved(value)}
+        kept = without(difference, values)
         if isinstance(holder.obj, (type, ModuleType)):
-            values = {id(value) for _, value in values_of(difference) if not can_be_saved(value)}
-            changed.append((holder.place, without(difference, values)))
+            changed.append((holder.place, kept))
         elif can_be_saved(holder.obj):
-            changed.append((holder.place, holder.obj))
+            changed.append((holder.place, holder.obj, kept))
     return {
         "argv": list(sys.argv),
         "process": came.process,
@@ -267,14 +270,33 @@ def restored(found: dict[str, Any]) -> Came:
     watch.drew_before.update(found.get("drew", ()))
     _import_quietly(found.get("reached", ()))
     _import_causes(found["causes"], remarks)
-    for place, what in found["changed"]:
-        if isinstance(what, tuple):
-            remarks.append(put((place, what), load=True))
+    held = _held([entry for entry in found["changed"] if entry[2:]])
+    for place, what, *change in found["changed"]:
+        difference = what if isinstance(what, tuple) else None if id(what) in held else next(iter(change), None)
+        if difference is not None:
+            remarks.append(put((place, difference), load=True))
         elif what is not None:
             remarks.append(put_object(place, what))
     sys.argv[:] = found["argv"]
     said, reached = tuple(one for one in remarks if one), tuple(found.get("reached", ()))
     return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached)
+
+
+def _held(entries: list[tuple[Any, ...]]) -> set[int]:
+    """The id() of those that something of the training refers to, and that must therefore be what the module has.
+
+    The others stay as this process made them, and change: a module may have shown its dict to others when it was
+    imported, as fsspec does with its registry.
+    """
+    ours = {id(entry) for entry in entries}
+    wanted = {id(entry[1]) for entry in entries}
+    if not wanted:
+        return set()
+    found: set[int] = set()
+    for referrer in gc.get_referrers(*(entry[1] for entry in entries)):
+        if id(referrer) not in ours and not isinstance(referrer, (FrameType, pickle.Unpickler)):
+            found.update(id(one) for one in gc.get_referents(referrer) if id(one) in wanted)
+    return found
 
 
 def _reached(texts: Iterable[str], namespace: Mapping[str, Any]) -> set[str]:

@@ -36,7 +36,8 @@ def begin(note: Callable[[str], None]) -> None:
     # TorchScript neither compiles what a trace puts in place of torch's own functions, nor traces tensors without
     # values. Trackers trace each model that they draw.
     def as_written(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        note("torch.jit taken as eager")
+        if isinstance(obj, torch.nn.Module):  # libraries script their own functions
+            note("torch.jit taken as eager")
         return _answers_as_script(obj)
 
     for name in ("script", "trace", "trace_module", "freeze", "optimize_for_inference"):

@@ -23,11 +23,11 @@ from ...cuda.stand_in.device import STAND_IN, on_stand_in
 from ...devices import sides
 from ...devices.card import Card
 from ..reckoning.record import GROUPED, Kind, Phase
-from . import subclasses
 from .entries import BookEntry
 from .flops import flops_of
 from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes, is_grouped
 from .known import KnownValues
+from .subclasses import plain
 
 aten = torch.ops.aten
 _COPY = aten._to_copy.default
@@ -153,8 +153,8 @@ class Books(TorchDispatchMode):
         found = tree_leaves((args, kwargs))
         if not any(map(_concerns_us, found)):
             return func(*args, **kwargs)
-        if any(map(subclasses.is_one, found)):
-            args, kwargs = subclasses.made_plain((args, kwargs))
+        if any(plain(leaf) is not leaf for leaf in found):
+            args, kwargs = tree_map(plain, (args, kwargs))
         if (answer := self._answers.get(func)) is not None:
             return answer(self, func, args, kwargs)
         return self.compute(func, args, kwargs)

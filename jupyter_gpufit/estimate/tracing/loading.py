@@ -55,6 +55,9 @@ def _load_in_this_process(steps: Steps) -> None:
     base.__init__ = begin_plainly  # type: ignore[method-assign]
     base.__next__ = count  # type: ignore[method-assign]
     DataLoader._get_iterator = lambda self: loaders._SingleProcessDataLoaderIter(self)  # type: ignore[method-assign]
+    # fastai has loaders of its own, and makes this by its class.
+    many: Any = loaders._MultiProcessingDataLoaderIter
+    many.__new__ = lambda cls, loader: loaders._SingleProcessDataLoaderIter(loader)
 
 
 def _length(batch: Any) -> int:

@@ -31,7 +31,7 @@ def begin(books: Books) -> list[Any]:
 def _keep_modes_in_wrappers() -> None:
     """Torch's Python wrappers pop the function mode: attention modules and recomputation would escape it.
 
-    The price: a user's own tensor subclasses lose `__torch_function__`.
+    The price: results of torch's Python functions are not of a user's own tensor class.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("torch") and not name.startswith(_NOT_THERE):

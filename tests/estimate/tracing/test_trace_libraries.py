@@ -130,3 +130,53 @@ def test_eight_bit_adam() -> None:
 
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
     assert 2 * 1024**2 <= peak_by_kind(trace)["optimizer state"] < 2.1 * 1024**2
+
+
+def test_a_loader_that_makes_its_workers_by_their_class() -> None:
+    """As fastai does."""
+    trace = traced(
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+        loader = DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8, num_workers=2)
+        model = torch.nn.Linear(4, 1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for (x,) in _MultiProcessingDataLoaderIter(loader):
+            model(x.cuda()).sum().backward()
+            optimizer.step()
+        """
+    )
+
+    assert (trace.status, trace.error, trace.steps, trace.samples_per_step) == ("completed", "", 2, 8)
+
+
+def test_tensors_of_a_class_of_their_own() -> None:
+    """As fastai's and torchvision's: much is chosen by the class, and a result has the attributes of its origin."""
+    trace = traced(
+        """
+        import torch
+        class Picture(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                made = super().__torch_function__(func, (torch.Tensor,), args, kwargs or {})
+                if isinstance(made, Picture):
+                    made.__dict__ = dict(args[0].__dict__)
+                return made
+        model = torch.nn.Conv2d(3, 4, 3).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(2):
+            x = torch.zeros(4, 3, 8, 8, dtype=torch.uint8).as_subclass(Picture)
+            x.size_of = 8
+            x = x.to("cuda", non_blocking=True)
+            assert type(x).__name__ == "Picture" and isinstance(x, Picture) and x.size_of == 8
+            x = x.float().div_(255.0)
+            assert isinstance(x, Picture) and x.size_of == 8 and x.is_cuda
+            assert not isinstance(x.as_subclass(torch.Tensor), Picture)
+            model(x).mean().backward()
+            optimizer.step()
+        """
+    )
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert peak_by_kind(trace)["parameter"] == 4 * (4 * 27 + 4)
