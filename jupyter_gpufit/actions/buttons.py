@@ -59,6 +59,9 @@ async def remove(settings: Settings, ids: Sequence[str]) -> AsyncIterator[str]:
     """Remove these jobs of this user's, which have ended."""
     for id in ids:
         find_mine(settings, id)
+    if not ids:  # for `clean` that would be all
+        yield "No job was named, and none is removed."
+        return
     *_, told = clean(settings, ids)
     yield told
 

@@ -232,7 +232,7 @@ def _picks(sent: bytes) -> wire.PickBody:
 def _removed(sent: bytes) -> tuple[str, ...]:
     record = _json(sent, MANY_JOBS)
     ids = record.get("jobs") if isinstance(record, dict) else None
-    if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
+    if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
         raise Unreadable('The body must be an object such as {"jobs": ["k3x9qa"]}.')
     return tuple(ids)
 

@@ -117,7 +117,7 @@ def test_stop_in_the_middle_of_a_blocking_cell(server: Server, kernel: Kernel, c
         ("GET", "jobs/nope/journal?after=x", None, 422, "after is 'x'"),
         ("GET", "jobs/nope/journal?limit=0", None, 422, "limit is 0"),
         ("POST", "jobs/remove", '{"jobs": ["nope"]}', 404, "There is no job 'nope'"),
-        ("POST", "jobs/remove", '{"jobs": []}', 422, "must be an object"),
+        ("POST", "jobs/remove", '{"jobs": 3}', 422, "must be an object"),
         ("PUT", "status", "{}", 405, "Method Not Allowed"),
         ("GET", "jobs/nope/stop", None, 405, "Method Not Allowed"),
     ],
