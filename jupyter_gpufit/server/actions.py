@@ -16,6 +16,7 @@ from typing import Literal
 import anyio
 
 from ..actions.buttons import ask, on_job
+from ..actions.trying import try_it
 from ..errors import GpufitError, TooManyActions, first_of
 from ..jobs.verbs import Verb
 from ..settings import Settings
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 FIRST_WORD = 2.0  # seconds for which an answer waits for the verb to say what it will do, or why it cannot
 MOST = 32  # verbs under way at once
 
-Asked = Verb | Literal["ask"]
+Asked = Verb | Literal["ask", "try"]
 Steps = Callable[[], AsyncIterator[str]]
 Tell = Callable[[str, str, str, bool], None]  # id, verb, text, whether it failed: what came after the answer
 
@@ -57,12 +58,16 @@ class Actions:
         """Ask another user to release their claim."""
         return await self._do(claim, "ask", lambda: ask(self._settings(), claim))
 
+    async def try_it(self, id: str) -> str:
+        """Call one of this user's deployed models with made inputs."""
+        return await self._do(id, "try", lambda: try_it(self._settings(), id))
+
     @property
     def under_way(self) -> dict[str, tuple[Verb, ...]]:
         """What each job was asked for that is not done yet; by its id."""
         found: dict[str, tuple[Verb, ...]] = {}
         for id, verb in self._deeds:
-            if verb != "ask":
+            if verb != "ask" and verb != "try":
                 found[id] = (*found.get(id, ()), verb)
         return found
 

@@ -11,6 +11,7 @@ import {
   fetchStatus,
   postAction,
   postAsk,
+  postTry,
   postPick,
   Span
 } from './api';
@@ -20,7 +21,7 @@ import { shared } from './sharing';
 
 /** What became of a button: sent, heard by the server in its words, or refused with the reason. */
 export interface Deed {
-  action: string; // a Verb, or 'ask'
+  action: string; // a Verb, 'try' or 'ask'
   phase: 'sent' | 'heard' | 'refused';
   text: string;
   mark: string; // what the job looked like; when it looks different, the deed has become its state
@@ -89,6 +90,11 @@ export class GpufitModel extends VDomModel {
     await this._do(job.id, action, looks(job), send);
   }
 
+  /** Call one of my deployed models once. */
+  async tryIt(job: Job): Promise<void> {
+    await this._do(job.id, 'try', looks(job), () => postTry(this.settings, job.id));
+  }
+
   /** Ask another user to release their claim. */
   async ask(claim: string): Promise<void> {
     await this._do(claim, 'ask', '', () => postAsk(this.settings, claim));
@@ -106,7 +112,7 @@ export class GpufitModel extends VDomModel {
 
   private async _do(
     id: string,
-    action: Verb | 'ask',
+    action: Verb | 'try' | 'ask',
     mark: string,
     send: () => Promise<string>
   ): Promise<void> {

@@ -13,6 +13,7 @@ export function Buttons(props: {
   job: Job;
   deed: Deed | null;
   commands: CommandRegistry;
+  children?: React.ReactNode; // what only some jobs have
 }): JSX.Element {
   const { job, deed, commands } = props;
   const { can, id, name, under_way } = job;
@@ -45,6 +46,7 @@ export function Buttons(props: {
           button(verb)
         )
       )}
+      {props.children}
       <Button
         text="Log"
         name={`Open log of ${name}`}

@@ -18,7 +18,8 @@ import {
   stepWords
 } from '../words/units';
 import { Buttons } from './buttons';
-import { Arrow, memo, Outcome, Section, Sentence, Since } from './common';
+import { Calls, TryIt } from './calls';
+import { Arrow, Figure, memo, Outcome, Section, Sentence, Since } from './common';
 import { Curves } from './curves';
 
 const MOST_ENDED = 20; // shown; `gpufit jobs` lists all
@@ -109,14 +110,19 @@ const Card = memo(
             <Sentence text={reason} />
           </p>
         )}
-        {hasRun(job) && <Figures job={job} />}
-        {(hasRun(job) || job.memory) && (
+        {job.kind === 'model' && job.calls && (
+          <Calls job={job} calls={job.calls} />
+        )}
+        {job.kind !== 'model' && hasRun(job) && <Figures job={job} />}
+        {job.kind !== 'model' && (hasRun(job) || job.memory) && (
           <Drawn job={job} model={model} here={here} />
         )}
         {askers && (
           <p className="jp-gpufit-asked">{askers} would like this device.</p>
         )}
-        <Buttons job={job} deed={deed} commands={commands} />
+        <Buttons job={job} deed={deed} commands={commands}>
+          {job.kind === 'model' && <TryIt job={job} deed={deed} model={model} />}
+        </Buttons>
         <Outcome deed={deed} />
       </li>
     );
@@ -216,18 +222,6 @@ function Figures({ job }: { job: Job }): JSX.Element {
         <p className="jp-gpufit-quiet">{INEXACT}</p>
       )}
     </>
-  );
-}
-
-function Figure(props: {
-  name: string;
-  children: React.ReactNode;
-}): JSX.Element {
-  return (
-    <div>
-      <dt>{props.name}</dt>
-      <dd>{props.children || '–'}</dd>
-    </div>
   );
 }
 
