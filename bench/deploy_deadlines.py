@@ -33,8 +33,8 @@ from jupyter_gpufit.jobs.store import find_job  # noqa: E402
 from jupyter_gpufit.settings import load_settings  # noqa: E402
 from tests.models.zoo import affine, save  # noqa: E402
 
-DEADLINE = 0.1  # seconds
-SECONDS = 8.0  # of calls at one rate
+DEADLINE = 0.2  # seconds
+SECONDS = 6.0  # of calls at one rate
 LOADS = (0.7, 1.0, 1.5, 3.0)
 CALLERS = 32
 CYCLES = 1000

@@ -40,7 +40,7 @@ class DeployedModel:
         self.deadline = job.model.deadline  # seconds that a call has; None: as long as it takes
         self.signature: Signature = models_from_json(paths.model.read_text())[self.model].signature
         self._number = names.index(self.model)
-        self._called = f"{self.name}.{self.model}" if job.model.several else self.name
+        self.called = f"{self.name}.{self.model}" if job.model.several else self.name  # as HTTP knows it, too
         self._paths = paths
         self._address = str(calls_path(settings, job.id))
         self._idle: list[_Connection] = []
@@ -59,7 +59,7 @@ class DeployedModel:
     def __repr__(self) -> str:
         record = read_record(self._paths)
         where = f" on {record.device}" if record.device and record.state in GOING else ""
-        return f"<{self._called}: {record.state}{where}; {self.signature.words}>"
+        return f"<{self.called}: {record.state}{where}; {self.signature.words}>"
 
     def _call(self, arrays: list[np.ndarray[Any, Any]]) -> list[Any]:
         deadline = None if self.deadline is None else time.monotonic() + self.deadline
@@ -82,13 +82,13 @@ class DeployedModel:
         if reply.bad:
             raise BadCall(reply.bad)
         if reply.failed:
-            raise CallFailed(self._called, reply.failed)
+            raise CallFailed(self.called, reply.failed)
         if reply.left:
             raise NotServing(self.name, reply.left)
         if reply.late:
-            raise TooLate(self._called, self.deadline or 0.0, reply.seconds, reply.taken)
+            raise TooLate(self.called, self.deadline or 0.0, reply.seconds, reply.taken)
         if reply.waiting:
-            raise QueueFull(self._called, reply.waiting, reply.seconds)
+            raise QueueFull(self.called, reply.waiting, reply.seconds)
 
     # Connections ---------------------------------------------------------------------------------------------------
 

@@ -189,7 +189,14 @@ class Deployment:
         progress = Progress(step=figures.calls, per_second=per_second)
         p50, p99 = figures.quantiles() or (None, None)
         calls = CallFigures(
-            per_second=per_second, p50=p50, p99=p99, waiting=self.desk.waiting, refused=self.desk.refused
+            per_second=per_second,
+            p50=p50,
+            p99=p99,
+            waiting=self.desk.waiting,
+            refused=self.desk.refused,
+            late=self.desk.late,
+            rows=figures.rows,
+            limit=place.granted.bytes if place is not None else None,
         )
         self.account.far(figures.calls, Live(progress=progress, memory=memory, calls=calls))
 

@@ -16,7 +16,6 @@ import socket
 import struct
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -58,7 +57,6 @@ class Desk:
         self.figures = Figures()
         self.refused = 0  # calls for which there was no room, or not the time
         self.late = 0  # calls that were taken, and could not be answered in time
-        self.batches: Counter[int] = Counter()  # by their rows
         self._signatures = signatures
         self._rows = rows
         each = len(signatures)
@@ -142,8 +140,10 @@ class Desk:
 
     def _work(self) -> None:
         while not self._ends:
-            for key, _ in self._selector.select():
-                key.data()
+            ready = [key.data for key, _ in self._selector.select()]
+            # What the instance says first: while many call, it would stand idle.
+            for act in sorted(ready, key=lambda act: act != self._hear_instance):
+                act()
         for client in list(self._clients.values()):
             self._lose(client)
         if self._listener is not None:
@@ -291,6 +291,7 @@ class Desk:
         """They were taken, and what was foreseen then does not hold."""
         self.late += len(calls)
         for one in calls:
+            self._queue.answered(one, inf)
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
                 cost = self._queue.profiles[one.model].run(one.rows).most
@@ -334,11 +335,12 @@ class Desk:
             self._queue.not_run(batch)
             self._are_late(batch.calls, batch.span.most)
             return self._go_on()
-        self.batches[min(sum(one.rows for one in batch.calls), self._rows)] += 1
         self._learn(batch, now - self._began, said["loading"])
         self.figures.ran(sum(one.rows for one in batch.calls), said["seconds"])
         for one, answer in zip(batch.calls, said["done"], strict=True):
             self.figures.answered(now, now - one.since)
+            self._queue.answered(one, now)
+            self.late += now > one.deadline
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
                 self._send(client, encode(answer))

@@ -37,6 +37,12 @@ class Figures:
         done = sum(count for count, _ in self._batches)
         return rows * sum(seconds for _, seconds in self._batches) / done if done else 0.0
 
+    @property
+    def rows(self) -> float | None:
+        """Of a batch, in the mean."""
+        batches = list(self._batches)
+        return sum(count for count, _ in batches) / len(batches) if batches else None
+
     def quantiles(self) -> tuple[float, float] | None:
         """Seconds in which half of the last calls, and 99 of 100, were answered."""
         ordered = sorted(self._took)

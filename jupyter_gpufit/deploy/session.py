@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..models.signature import Signature, Slot
+from ..models.made import made
+from ..models.signature import Signature
 from ..system.foreign import known
 from .profile import DevicePace, Profile
 from .providers import CPU, Provider, check_provider
@@ -160,19 +161,6 @@ def tried(model: Model, rows: int, sizes: Mapping[str, int], load: float = 0.0) 
     """Run it a few times, and say how that went."""
     batches, remark = model.batches(sizes)
     return TriedModel(batches=batches, remark=remark, runs=model.times(rows, sizes), weights=model.weights, load=load)
-
-
-def made(slot: Slot, rows: int, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
-    """An input that nobody gave: numbers around zero, and among whole ones those that most models know."""
-    shape = [dim if isinstance(dim, int) else sizes.get(dim, 1) for dim in slot.shape or ()]
-    if slot.shape and isinstance(slot.shape[0], str):
-        shape[0] = rows
-    if np.dtype(slot.dtype).kind == "f":
-        return np.random.default_rng(0).standard_normal(shape, np.float32).astype(slot.dtype, copy=False)
-    numbers = np.zeros(shape, slot.dtype)
-    if shape:
-        numbers[1::2] = 1  # every second row
-    return numbers
 
 
 def first_line(error: BaseException) -> str:

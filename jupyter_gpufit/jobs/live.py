@@ -48,7 +48,10 @@ class CallFigures:
     p50: float | None = None  # seconds in which half of the last calls were answered; null: none was
     p99: float | None = None
     waiting: int = 0  # calls
-    refused: int = 0  # calls, since it was started
+    refused: int = 0  # calls, since it was started; for want of room, or of time
+    late: int = 0  # calls that were taken, and could not be answered in time
+    rows: float | None = None  # of a batch, in the mean of the last ones
+    limit: int | None = None  # bytes of its device that it may take
 
     @property
     def words(self) -> str:
@@ -57,7 +60,8 @@ class CallFigures:
         if self.p50 is not None and self.p99 is not None:
             parts += [f"p50 {self.p50 * 1e3:.2g} ms", f"p99 {self.p99 * 1e3:.2g} ms"]
         parts += [f"{self.waiting} wait"] if self.waiting else []
-        return ", ".join([*parts, *([f"{self.refused} were refused"] if self.refused else [])])
+        parts += [f"{self.refused} were refused"] if self.refused else []
+        return ", ".join([*parts, *([f"{self.late} were late"] if self.late else [])])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 file        is this an ONNX file at all: a few bytes of it tell (pure, but for the reading)
 packages    what is installed for it, and what to install
 signature   what a model is called with and answers (pure)
+made        inputs that nobody gave, to try a model with
 liveness    which of its values are alive together (pure)
 need        the bytes that it will take (pure)
 sizes       how large the values of a graph are

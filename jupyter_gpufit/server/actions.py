@@ -16,6 +16,7 @@ from typing import Literal
 import anyio
 
 from ..actions.buttons import ask, on_job, remove
+from ..actions.trying import try_it
 from ..errors import GpufitError, TooManyActions, first_of
 from ..jobs.verbs import Verb
 from ..settings import Settings
@@ -26,7 +27,7 @@ FIRST_WORD = 2.0  # seconds for which an answer waits for the verb to say what i
 ENDED = "ended"  # stands for several jobs
 MOST = 32  # verbs under way at once
 
-Asked = Verb | Literal["ask", "remove"]
+Asked = Verb | Literal["ask", "remove", "try"]
 Steps = Callable[[], AsyncIterator[str]]
 Tell = Callable[[str, str, str, bool], None]  # id, verb, text, whether it failed: what came after the answer
 
@@ -62,12 +63,16 @@ class Actions:
         """Remove jobs that have ended."""
         return await self._do(ids[0] if len(ids) == 1 else ENDED, "remove", lambda: remove(self._settings(), ids))
 
+    async def try_it(self, id: str) -> str:
+        """Call one of this user's deployed models with made inputs."""
+        return await self._do(id, "try", lambda: try_it(self._settings(), id))
+
     @property
     def under_way(self) -> dict[str, tuple[Verb, ...]]:
         """What each job was asked for that is not done yet; by its id."""
         found: dict[str, tuple[Verb, ...]] = {}
         for id, verb in self._deeds:
-            if verb != "ask" and verb != "remove":
+            if verb != "ask" and verb != "remove" and verb != "try":
                 found[id] = (*found.get(id, ()), verb)
         return found
 

@@ -110,6 +110,18 @@ class ActionHandler(Handler):
         await self.answer(find, 202)
 
 
+class TryHandler(Handler):
+    """POST jobs/{id}/try."""
+
+    @authenticated
+    @authorized
+    async def post(self, id: str) -> None:
+        async def find() -> wire.WireSaid:
+            return wire.WireSaid(said=await self.service.actions.try_it(id))
+
+        await self.answer(find, 202)
+
+
 class AskHandler(Handler):
     """POST claims/{id}/ask."""
 
@@ -255,6 +267,7 @@ def routes() -> list[tuple[str, type[Handler]]]:
         (r"jobs/([^/]+)/journal", JournalHandler),
         (r"jobs/([^/]+)/curves", CurvesHandler),
         (r"jobs/([^/]+)/facts", FactsHandler),
+        (r"jobs/([^/]+)/try", TryHandler),
         (r"jobs/([^/]+)/([^/]+)", ActionHandler),
         (r"claims/([^/]+)/ask", AskHandler),
     ]

@@ -170,6 +170,17 @@ def _paths() -> dict[str, Any]:
                 requestBody={"required": True, "content": _content(wire.RemoveBody)},
             )
         },
+        "/jobs/{id}/try": {
+            "post": _route(
+                "Call a deployed model of this user's once, with inputs made from its signature.",
+                202,
+                wire.WireSaid,
+                404,
+                409,
+                parameters=[id],
+                requestBody=body,
+            )
+        },
         "/jobs/{id}/{action}": {
             "post": _route(
                 "Act on one of this user's jobs. 202: it is under way, and this is what it said so far.",

@@ -28,6 +28,7 @@ test('each verb has its button where it makes sense, and none is offered beside 
     assert.deepEqual(offered(job(state)), ['resume'], state);
   }
   assert.deepEqual(offered(job('done')), []);
+  assert.deepEqual(offered(job('running', { kind: 'model' })), ['release', 'move', 'stop']);
 });
 
 test('what is under way is the state that is shown', () => {

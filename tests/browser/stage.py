@@ -93,6 +93,8 @@ def a_job(name: str, **said: Any) -> dict[str, Any]:
         "memory": None,
         "checkpoint": None,
         "progress": a_progress(0),
+        "kind": "training",
+        "calls": None,
         "can": CAN,
     }
     return job | {"under_way": []} | said
@@ -219,7 +221,5 @@ class Stage:
 
 
 def _posts(url: str) -> bool:
-    return any(
-        urlsplit(url).path.endswith(f"/{verb}")
-        for verb in ("checkpoint", "release", "move", "resume", "stop", "ask", "remove")
-    )
+    verbs = ("checkpoint", "release", "move", "resume", "stop", "ask", "remove", "try")
+    return any(urlsplit(url).path.endswith(f"/{verb}") for verb in verbs)

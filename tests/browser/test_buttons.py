@@ -280,3 +280,23 @@ def test_says_when_the_page_is_offline(stage: Stage) -> None:
     stage.show(jobs=[running()])
     expect(panel_of(stage.page).get_by_role("status").first).to_be_empty()
     assert stage.asked == []
+
+
+def test_a_deployed_model_shows_how_it_is_called_and_can_be_tried(stage: Stage) -> None:
+    calls = {"per_second": 120.5, "p50": 0.0021, "p99": 0.008, "waiting": 3, "refused": 7, "late": 0, "rows": 4.5}
+    memory = {"used": GIB, "peak": GIB, "estimate": None}
+    said = {"device": "0", "kind": "model", "calls": calls | {"limit": 2 * GIB}, "memory": memory, "step": 1200}
+    stage.show(jobs=[a_job("net", can=CAN | {"move": TARGETS}, **said)])
+    card = job_card(stage.page, "net")
+    for words in ("120.5/s", "2.1 ms, 8 ms", "3 (7 refused)", "4.5 rows", "1.0 of 2.0 GiB", "1,200"):
+        expect(card).to_contain_text(words)
+    expect(card.get_by_role("img", name="Calls a second of net: 120.5 now")).to_be_visible()
+    expect(card).not_to_contain_text("MFU")
+    expect(button(stage.page, "Checkpoint net")).to_have_count(0)  # its file is all there is to save
+    stage.answer = 202, {"said": "net answered in 1.2 ms. y: float32 [1, 2] from -0.3 to 0.8"}
+    button(stage.page, "Try net").click()
+    expect(card).to_contain_text("net answered in 1.2 ms")
+    assert stage.asked == [("jobs/id-of-net/try", {})]
+    button(stage.page, "Stop net").click()
+    expect(stage.page.get_by_role("dialog")).to_contain_text("It can be resumed from its file.")
+    stage.page.get_by_role("button", name="Cancel").click()

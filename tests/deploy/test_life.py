@@ -21,6 +21,7 @@ from onnx import helper
 
 from jupyter_gpufit.actions import commands
 from jupyter_gpufit.actions.deploy import deploy
+from jupyter_gpufit.actions.trying import try_it
 from jupyter_gpufit.calls.client import DeployedModel, DeployedModels
 from jupyter_gpufit.calls.protocol import Call, CallReply, Lying, encode
 from jupyter_gpufit.errors import BadCall, CallFailed, DeployError, GpufitError, NotServing, QueueFull, TooLate
@@ -97,6 +98,14 @@ def test_it_is_a_job_with_a_claim_like_any_other(env: dict[str, str], net: Deplo
     status = gpufit(env, "status").stdout
     assert "your net" in status
     assert re.search(r"net +\w{6} +running .* calls/s", status)
+
+
+def test_a_trial_calls_it_with_an_input_made_from_its_signature(settings: Settings, net: DeployedModel) -> None:
+    async def trial() -> list[str]:
+        return [words async for words in try_it(settings, net.id)]
+
+    [words] = anyio.run(trial)
+    assert re.fullmatch(r"net answered in \S+ ms\. y: float32 \[1, 2\] from \S+ to \S+", words)
 
 
 def test_numpy_and_torch_go_in_and_the_same_come_out_in_any_batch(

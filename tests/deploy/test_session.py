@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from jupyter_gpufit.deploy.providers import CPU, Provider
-from jupyter_gpufit.deploy.session import Model, first_line, made
+from jupyter_gpufit.deploy.session import Model, first_line
+from jupyter_gpufit.models.made import made
 from jupyter_gpufit.models.signature import Signature, Slot
 from jupyter_gpufit.models.taking import take
 from tests.models.zoo import affine, save

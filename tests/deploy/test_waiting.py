@@ -7,7 +7,8 @@ from math import inf
 from jupyter_gpufit.calls.protocol import Call, Lying
 from jupyter_gpufit.deploy.profile import Finish, Profile, Span
 from jupyter_gpufit.deploy.residents import Residents
-from jupyter_gpufit.deploy.waiting import MOST_TOGETHER, QueueIsFull, WaitingCall, WaitingCalls, WouldBeLate
+from jupyter_gpufit.deploy.waiting import MOST_TOGETHER, PROBED, QueueIsFull, WaitingCall, WaitingCalls, WouldBeLate
+from tests.deploy.overloaded import Overloaded
 
 NOW = Span()
 
@@ -96,6 +97,13 @@ def test_what_cannot_be_answered_in_time_is_refused_with_the_time_at_which_it_co
     assert waiting.add(call(2, 1, model=1, deadline=18.0), 10.0, Span(12.0, 12.0)) is None
 
 
+def test_an_idle_device_is_tried_now_and_then_however_slow_it_seems() -> None:
+    waiting = two_models()
+    answers = [waiting.add(call(1, 1, model=1, deadline=2.0), 0.0, NOW) for _ in range(PROBED + 1)]
+    assert answers == [WouldBeLate(3.0)] * PROBED + [None]  # what it takes now shows what can be taken
+    assert waiting.add(call(2, 1, deadline=3.5), 0.0, NOW) == WouldBeLate(4.0)  # which is no licence for others
+
+
 def test_nobody_is_taken_who_makes_another_one_late() -> None:
     waiting = two_models()
     assert waiting.add(call(1, 1, model=1, deadline=3.5), 0.0, NOW) is None
@@ -129,15 +137,15 @@ def test_calls_go_together_only_as_far_as_the_others_stay_in_time() -> None:
         assert waiting.add(one, 0.0, NOW) is None
     assert waiting.next(0.0).calls == [between]  # its deadline is the earliest
     waiting = two_models()
-    for one in (call(7, 1, deadline=5.0), *calls, between):
+    for one in (call(7, 1, deadline=5.0), between, calls[0]):
         assert waiting.add(one, 0.0, NOW) is None
-    first = waiting.next(0.0)
-    assert [one.client for one in first.calls] == [7, 0]  # of four more, two seconds' worth: 3 s are the other's
+    assert isinstance(waiting.add(calls[1], 0.0, NOW), WouldBeLate)  # beside the first one it would make it 3 s
+    assert [one.client for one in waiting.next(0.0).calls] == [7, 0]  # 2 s, and 3 are the other's
 
 
 def test_a_load_counts_and_says_who_leaves() -> None:
     waiting = two_models(room=100, load=2.0)
-    assert waiting.add(call(1, 1, model=1, deadline=4.9), 0.0, NOW) == WouldBeLate(5.0)
+    assert waiting.add(call(1, 1, model=1, deadline=5.9), 1.0, Span(1.5, 1.5)) == WouldBeLate(5.5)
     assert waiting.add(call(1, 1, model=1, deadline=5.1), 0.0, NOW) is None
     batch = waiting.next(0.0)
     assert (batch.load, batch.leaving, batch.span.most) == (True, (0,), 5.0)
@@ -181,3 +189,9 @@ def test_what_is_feared_of_many_does_not_add_up() -> None:
     for _ in range(4):
         finish = finish.after(Span(1.0, 2.0))
     assert finish.usual == 14.0 and finish.most == 16.0
+
+
+def test_half_as_much_again_as_it_can_do_is_refused_and_what_is_taken_is_kept() -> None:
+    found = Overloaded().run(1.5, 3.0)
+    assert found.met_of_taken > 0.99 and found.goodput > 0.6  # 0.67 is all that it can do of both alike
+    assert Overloaded(admits=False).run(1.5, 3.0).goodput < 0.2

@@ -94,6 +94,15 @@ export async function postAction(
   return said(await ask(settings, ['jobs', job, action], '', init));
 }
 
+/** Have one of my deployed models called once, with inputs made from its signature. */
+export async function postTry(
+  settings: ServerConnection.ISettings,
+  job: string
+): Promise<string> {
+  const init = { method: 'POST', body: '{}' };
+  return said(await ask(settings, ['jobs', job, 'try'], '', init));
+}
+
 /** Ask another user to release their claim. */
 export async function postAsk(
   settings: ServerConnection.ISettings,

@@ -14,6 +14,7 @@ import {
   fetchStatus,
   postAction,
   postAsk,
+  postTry,
   postPick,
   postRemove,
   Span
@@ -24,7 +25,7 @@ import { shared } from './sharing';
 
 /** What became of a button: sent, heard by the server in its words, or refused with the reason. */
 export interface Deed {
-  action: string; // a Verb, 'ask' or 'remove'
+  action: string; // a Verb, 'ask', 'remove' or 'try'
   phase: 'sent' | 'heard' | 'refused';
   text: string;
   mark: string; // what the job looked like; when it looks different, the deed has become its state
@@ -101,6 +102,11 @@ export class GpufitModel extends VDomModel {
     await this._do(job.id, action, looks(job), send);
   }
 
+  /** Call one of my deployed models once. */
+  async tryIt(job: Job): Promise<void> {
+    await this._do(job.id, 'try', looks(job), () => postTry(this.settings, job.id));
+  }
+
   /** Ask another user to release their claim. */
   async ask(claim: string): Promise<void> {
     await this._do(claim, 'ask', '', () => postAsk(this.settings, claim));
@@ -134,7 +140,7 @@ export class GpufitModel extends VDomModel {
 
   private async _do(
     id: string,
-    action: Verb | 'ask' | 'remove',
+    action: Verb | 'ask' | 'remove' | 'try',
     mark: string,
     send: () => Promise<string>
   ): Promise<void> {

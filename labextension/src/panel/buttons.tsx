@@ -13,6 +13,7 @@ export function Buttons(props: {
   job: Job;
   deed: Deed | null;
   commands: CommandRegistry;
+  children?: React.ReactNode; // what only some jobs have
 }): JSX.Element {
   const { job, deed, commands } = props;
   const { can, id, name, under_way } = job;
@@ -54,6 +55,7 @@ export function Buttons(props: {
           onClick={() => run('remove')}
         />
       )}
+      {props.children}
       <Button
         text="Log"
         name={`Open log of ${name}`}

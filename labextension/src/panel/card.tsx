@@ -8,6 +8,7 @@ import { GOING, Job, Ticket } from '../words/schema';
 import { endWords, hasEnded, hasRun, shownState } from '../words/states';
 import { deviceWords, ordinal } from '../words/units';
 import { Buttons } from './buttons';
+import { Calls, TryIt } from './calls';
 import { Arrow, memo, Now, Outcome, Sentence, Since } from './common';
 import { Curves } from './curves';
 import { Figures } from './figures';
@@ -54,14 +55,19 @@ export const Card = memo(
             <Sentence text={reason} />
           </p>
         )}
-        {hasRun(job) && <Figures job={job} />}
-        {(hasRun(job) || job.memory) && (
+        {job.kind === 'model' && job.calls && (
+          <Calls job={job} calls={job.calls} />
+        )}
+        {job.kind !== 'model' && hasRun(job) && <Figures job={job} />}
+        {job.kind !== 'model' && (hasRun(job) || job.memory) && (
           <Drawn job={job} model={model} here={here} />
         )}
         {askers && (
           <p className="jp-gpufit-asked">{askers} would like this device.</p>
         )}
-        <Buttons job={job} deed={deed} commands={commands} />
+        <Buttons job={job} deed={deed} commands={commands}>
+          {job.kind === 'model' && <TryIt job={job} deed={deed} model={model} />}
+        </Buttons>
         <Outcome deed={deed} />
       </li>
     );

@@ -194,20 +194,31 @@ async function removed(jobs: Job[]): Promise<Job[]> {
 }
 
 /** What is meant by a stop: to lose what is not saved, or to save it first. */
-async function confirmed(model: GpufitModel, job: Job): Promise<Verb | null> {
+async function confirmed(known: GpufitModel, job: Job): Promise<Verb | null> {
   const { can, checkpoint, name } = job;
-  const now = model.status?.time ?? 0;
+  const now = known.status?.time ?? 0;
   const rest = checkpoint
     ? `What it did since ${stepWords(checkpoint.step)}, ${formatDuration(Math.max(0, now - checkpoint.time))} ago, is lost; it can be resumed from there.`
     : `It has no checkpoint: what it did so far is lost.`;
-  const gentle = Dialog.okButton({
-    label: 'Save and stop',
-    caption: 'It ends at its next safe point, and can be resumed from there.'
-  });
+  const model = job.kind === 'model';
+  const gentle = Dialog.okButton(
+    model
+      ? {
+          label: 'Release',
+          caption: 'Calls that wait are answered first.'
+        }
+      : {
+          label: 'Save and stop',
+          caption: 'It ends at its next safe point, and can be resumed from there.'
+        }
+  );
+  const said = model
+    ? 'Calls that wait fail. It can be resumed from its file.'
+    : `Its training ends now. ${rest}`;
   const saved = can.release === '' ? [gentle] : [];
   const answer = await showDialog({
     title: `${WORDS.stop.label} ${name}?`,
-    body: hasEnded(job) ? '' : `Its training ends now. ${rest}`,
+    body: hasEnded(job) ? '' : said,
     buttons: [Dialog.cancelButton(), ...saved, Dialog.warnButton({ label: WORDS.stop.label })],
     defaultButton: 0
   });

@@ -125,6 +125,19 @@ export function Outcome({ deed }: { deed: Deed | null }): JSX.Element {
   );
 }
 
+/** A number of a card with its name; it has its place whether it is known yet or not. */
+export function Figure(props: {
+  name: string;
+  children: React.ReactNode;
+}): JSX.Element {
+  return (
+    <div>
+      <dt>{props.name}</dt>
+      <dd>{props.children || '–'}</dd>
+    </div>
+  );
+}
+
 /** A button that is never taken out of reach: one that cannot be used now says why. */
 export function Button(props: {
   text: string;

@@ -84,7 +84,10 @@ export interface CallFigures {
   p50: number | null; // seconds in which half of the last calls were answered; null: none was
   p99: number | null;
   waiting: number; // calls
-  refused: number; // calls, since it was started
+  refused: number; // calls, since it was started; for want of room, or of time
+  late: number; // calls that were taken, and could not be answered in time
+  rows: number | null; // of a batch, in the mean of the last ones
+  limit: number | null; // bytes of its device that it may take
 }
 
 /** A device to which a job could move, or could not. */

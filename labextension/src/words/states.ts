@@ -41,8 +41,9 @@ export function inOrder(jobs: Job[], isHere: (job: Job) => boolean): { here: Job
 }
 
 /** The verbs that have a button at all; whether one can be pressed now, the server says. */
-export function offered({ state }: Pick<Job, 'state'>): Verb[] {
-  return VERBS.filter(verb => MAY[state][verb] !== 'no');
+export function offered({ state, kind }: Pick<Job, 'state' | 'kind'>): Verb[] {
+  const none = kind === 'model' ? 'checkpoint' : ''; // its file is all there is to save
+  return VERBS.filter(verb => MAY[state][verb] !== 'no' && verb !== none);
 }
 
 /** Its state; or what the server is about to make of it, since a worker takes a moment to start, and to end. */
