@@ -8,13 +8,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Literal, NoReturn
 
-from ..errors import BadOption, BadQuantity, did_you_mean
+from ..errors import BadOption, did_you_mean
 from ..lab.record import MOST_DEVICES
-from ..quantities import parse_bytes
 from ..system.version import version
-from ..units import MiB, format_bytes
+from . import values
 
-NAME = re.compile(r"[\w.-]{1,64}")
 ENDED_HINT = "a job's name or id, as `gpufit jobs` lists them"
 
 Place = Literal["cell", "line", "terminal"]
@@ -29,9 +27,9 @@ _PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a l
     "runs": {"line": "into a notebook: runs = %gpufit runs"},
 }
 DEFAULT_DAYS = 7.0
-MOST_DAYS = 3660.0
-MOST_STEPS = 100
-MOST_ROWS = 65536
+_DEVICES = values.number(MOST_DEVICES, "of devices ")
+_STEPS, _ROWS = values.number(100, "of steps "), values.number(65536)
+_DAYS, _SECONDS = values.amount(3660, "days"), values.amount(3600, "seconds")
 EPILOG = """
 On top of a cell:   %%gpufit train --name bert --memory 12GiB
                     %%gpufit estimate --on "NVIDIA A100-SXM4-40GB"
@@ -68,92 +66,6 @@ class _Version(argparse.Action):
         raise HelpAsked(version())
 
 
-def _bytes(text: str) -> int:
-    try:
-        count = parse_bytes(text)
-    except BadQuantity as error:
-        raise argparse.ArgumentTypeError(str(error).rstrip(".")) from error
-    if count < MiB:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is {format_bytes(count)}, in which nothing runs; say 12GiB, for example"
-        )
-    return count
-
-
-def _name(text: str) -> str:
-    if not NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a name: use up to 64 letters, digits, dots, dashes")
-    return text
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_DEVICES:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices from 1 to {MOST_DEVICES}")
-    return int(text)
-
-
-def _steps(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_STEPS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps from 1 to {MOST_STEPS}")
-    return int(text)
-
-
-def _rows(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_ROWS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_ROWS}")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a port")
-    return int(text)
-
-
-def _moment(text: str) -> float:
-    number, unit = (text[:-2], 1e-3) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
-    try:
-        seconds = float(number) * unit
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time up to an hour: write 50ms or 2s, for example")
-    return seconds
-
-
-def _dimension(text: str) -> tuple[str, int]:
-    name, _, size = text.rpartition("=")
-    if not name or not size.isascii() or not size.isdigit() or not int(size):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size of a dimension: write length=512, for example")
-    return name, int(size)
-
-
-def _identifier(text: str) -> str:
-    if not text.isidentifier():
-        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a variable")
-    return text
-
-
-def _days(text: str) -> float:
-    try:
-        days = float(text)
-    except ValueError:
-        days = 0.0
-    if not 0 < days <= MOST_DAYS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days up to {MOST_DAYS:.0f}")
-    return days
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds up to 3600")
-    return seconds
-
-
 def _build() -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(
         prog="gpufit",
@@ -173,7 +85,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     train = verb("train", "Run the cell below in a worker, on the device where it fits (only on top of a cell).")
     train.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
     train.add_argument(
-        "--memory", type=_bytes, metavar="BYTES", help="claim this much, e.g. 12GiB (default: the estimate)"
+        "--memory", type=values.memory, metavar="BYTES", help="claim this much, e.g. 12GiB (default: the estimate)"
     )
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
     train.add_argument(
@@ -182,7 +94,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         default=None,
         help="if it fits on no device: make it fit, to the same bits (exact) or nearly (any), or not (default: exact)",
     )
-    train.add_argument("--name", type=_name, help="what to call the job (default: after the notebook)")
+    train.add_argument("--name", type=values.name, help="what to call the job (default: after the notebook)")
     train.add_argument("-d", "--detach", action="store_true", help="return at once; the job goes on by itself")
     train.add_argument("--dry-run", action="store_true", help="say what would happen, and start nothing")
 
@@ -190,22 +102,34 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     estimate.usage = "gpufit estimate [SCRIPT] [--on CARD] [--steps N] [--sweep NAME=8,16] [--fit no] [--json] [-- ...]"
     estimate.add_argument("script", metavar="SCRIPT", nargs="?", default="", help="a script (only in a terminal)")
     estimate.add_argument("--on", default="", metavar="CARD", help='a type of GPU, e.g. "NVIDIA A100-SXM4-40GB"')
-    estimate.add_argument("--steps", type=_steps, default=2, metavar="N", help="optimizer steps to watch (default: 2)")
+    estimate.add_argument(
+        "--steps",
+        type=_STEPS,
+        default=2,
+        metavar="N",
+        help="optimizer steps to watch (default: 2)",
+    )
     several = estimate.add_mutually_exclusive_group()
     several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
-    several.add_argument("--max-batch", type=_identifier, metavar="NAME", help="find its largest that fits")
+    several.add_argument("--max-batch", type=values.variable, metavar="NAME", help="find its largest that fits")
     estimate.add_argument("--fit", choices=("exact", "any", "no"), help="also how it would fit (default: exact)")
     estimate.add_argument("--json", action="store_true", help="as JSON: need, low, high, by_kind, reasons and more")
 
     run = verb("run", "Run a command on the device where it fits, when its turn has come (only in a terminal).")
     run.usage = "gpufit run [--memory BYTES] [--gpu DEVICE] [--gpus N] [--exclusive] [--name NAME] -- COMMAND ..."
     run.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
-    run.add_argument("--gpus", type=_count, default=1, metavar="N", help="so many devices, all or nothing (default: 1)")
     run.add_argument(
-        "--memory", type=_bytes, metavar="BYTES", help="claim this much on each, e.g. 12GiB (default: all of it)"
+        "--gpus",
+        type=_DEVICES,
+        default=1,
+        metavar="N",
+        help="so many devices, all or nothing (default: 1)",
+    )
+    run.add_argument(
+        "--memory", type=values.memory, metavar="BYTES", help="claim this much on each, e.g. 12GiB (default: all of it)"
     )
     run.add_argument("--exclusive", action="store_true", help="share the device with nobody")
-    run.add_argument("--name", type=_name, help="what to call the job (default: after the command)")
+    run.add_argument("--name", type=values.name, help="what to call the job (default: after the command)")
 
     jobs = verb("jobs", "List your jobs, newest last.")
     jobs.add_argument("--json", action="store_true", help="as JSON: id, name, state, pid, device, epoch, step and more")
@@ -218,7 +142,13 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     history.add_argument(
         "--by", choices=("user", "device", "day"), default="user", help="a row for each (default: user)"
     )
-    history.add_argument("--days", type=_days, default=DEFAULT_DAYS, metavar="N", help="how far back (default: 7)")
+    history.add_argument(
+        "--days",
+        type=_DAYS,
+        default=DEFAULT_DAYS,
+        metavar="N",
+        help="how far back (default: 7)",
+    )
     history.add_argument("--json", action="store_true", help="as JSON")
     deploy = verb("deploy", "Have a model answer calls, on the device where it fits: an ONNX file, or a torch module.")
     deploy.add_argument(
@@ -229,7 +159,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     deploy.add_argument(
         "--example",
-        type=_identifier,
+        type=values.variable,
         metavar="NAME",
         help="of a module: the variable with what it is called with, a tensor, or a tuple or dict of them",
     )
@@ -237,24 +167,32 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         "--weights", default="", metavar="FILE", help="of a module: a .safetensors file with the weights to deploy"
     )
     deploy.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
-    deploy.add_argument("--memory", type=_bytes, metavar="BYTES", help="claim this much (default: the estimate)")
+    deploy.add_argument("--memory", type=values.memory, metavar="BYTES", help="claim this much (default: the estimate)")
     deploy.add_argument("--exclusive", action="store_true", help="share the device with nobody")
-    deploy.add_argument("--name", type=_name, help="what to call it (default: after the file or the variable)")
+    deploy.add_argument("--name", type=values.name, help="what to call it (default: after the file or the variable)")
     deploy.add_argument(
-        "--rows", type=_rows, default=16, metavar="N", help="rows that are run at once, at most (default: 16)"
+        "--rows",
+        type=_ROWS,
+        default=16,
+        metavar="N",
+        help="rows that are run at once, at most (default: 16)",
     )
     deploy.add_argument(
-        "--waiting", type=_rows, default=128, metavar="N", help="calls that may wait; more are refused (default: 128)"
+        "--waiting",
+        type=_ROWS,
+        default=128,
+        metavar="N",
+        help="calls that may wait; more are refused (default: 128)",
     )
     deploy.add_argument(
         "--deadline",
-        type=_moment,
+        type=values.moment,
         metavar="TIME",
         help="of a call: 50ms, 2s; what cannot be answered by then is refused at once (default: none)",
     )
     deploy.add_argument(
         "--dim",
-        type=_dimension,
+        type=values.dimension,
         action="append",
         default=[],
         metavar="NAME=N",
@@ -264,7 +202,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     serve = verb("serve", "Let HTTP clients call your deployed models (Open Inference Protocol; only in a terminal).")
     serve.add_argument(
         "--port",
-        type=_port,
+        type=values.port,
         metavar="N",
         help="on loopback, with a token; 0: a free one (default: a socket that only you can open)",
     )
@@ -295,7 +233,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     resume.add_argument("--gpu", default="", metavar="DEVICE", help="on this device (default: as it was started)")
     resume.add_argument(
-        "--memory", type=_bytes, metavar="BYTES", help="claim this much (default: what its runs so far tell)"
+        "--memory", type=values.memory, metavar="BYTES", help="claim this much (default: what its runs so far tell)"
     )
     resume.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal always does")
     for one in (train, attach, resume):
@@ -318,7 +256,13 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     verb("kernel", "Say what cuda is in this notebook's own process, and why (only in a notebook).")
     doctor = verb("doctor", "Examine your environment, and say what to do about what is wrong with it.")
     doctor.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")
-    doctor.add_argument("--wait", type=_seconds, default=2.5, metavar="SECONDS", help="for what is slow (default: 2.5)")
+    doctor.add_argument(
+        "--wait",
+        type=_SECONDS,
+        default=2.5,
+        metavar="SECONDS",
+        help="for what is slow (default: 2.5)",
+    )
     about = verb("help", "Say what there is, or what a verb does.")
     about.add_argument("about", metavar="VERB", nargs="?", default="", help="the same as VERB --help")
     completion = verb("completion", "Print what makes your shell complete gpufit (only in a terminal).")
