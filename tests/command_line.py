@@ -61,6 +61,16 @@ async def until_ended(home: Path, name: str) -> None:
                     assert record.state not in ENDED, record
 
 
+async def until_running(home: Path, name: str) -> None:
+    """Until its cell has begun."""
+    _, paths = find_job(_settings(home), name)
+    with anyio.fail_after(TIMEOUT):
+        async with changes(paths) as looks:
+            async for record in looks:
+                if record.state == "running":
+                    return
+
+
 def kill_workers(home: Path) -> None:
     """End whatever jobs of this home's user still run."""
     for _, paths in all_jobs(_settings(home)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_gpufit.engine.forks import ForkingProcess
-from jupyter_gpufit.engine.local import WaitingWorker
+from jupyter_gpufit.engine.local import Started, WaitingWorker
 
 SITE = """
 import os, sys, time
@@ -25,6 +25,7 @@ if "--kept" in sys.orig_argv:
 @dataclass
 class Nursery:
     process: ForkingProcess
+    started: list[Started]
     begun: Path  # is there once a moved worker's new image has begun
     hold: Path  # while this is not there, such an image goes no further
 
@@ -32,11 +33,15 @@ class Nursery:
     def open(cls, env: Mapping[str, str], place: Path) -> Nursery:
         begun, hold = place / "begun", place / "hold"
         (place / "sitecustomize.py").write_text(SITE.format(begun=str(begun), hold=str(hold)))
-        return cls(ForkingProcess({**env, "PYTHONPATH": str(place)}), begun, hold)
+        return cls(ForkingProcess({**env, "PYTHONPATH": str(place)}), [], begun, hold)
 
     def spawn(self, env: Mapping[str, str], python: str = sys.executable) -> WaitingWorker:
         """In the place of WaitingWorker.spawn."""
-        return self.process.worker()
+        worker = self.process.worker()
+        self.started.append(worker.started)
+        return worker
 
     def close(self) -> None:
         self.process.dismiss()
+        for started in self.started:
+            started.reap()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.kernels import Kernel
+from tests.kernels import Kernel, environment, running_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -191,11 +192,12 @@ def test_names_inside_text_are_found_and_locks_beside_them_do_no_harm(kernel: Ke
     kernel.check("assert answer == 21 and more == 22")
 
 
-def test_a_small_cell_does_not_wait_for_torchs_compiler(kernel: Kernel) -> None:
-    # Not as one name: a module that a cell reaches through its package is there for it.
-    ran = kernel.check(
-        "%%gpufit train\nimport sys\nprint([at for at in sys.modules if at.split('.') == ['torch', '_dynamo']])"
-    )
+def test_a_small_cell_without_a_spare_does_not_wait_for_torchs_compiler(home: Path) -> None:
+    with running_kernel(environment(home, GPUFIT_ESTIMATE_LIMIT="0", GPUFIT_SPARE_WORKER="never"), home) as kernel:
+        # Not as one name: a module that a cell reaches through its package is there for it.
+        ran = kernel.check(
+            "%%gpufit train\nimport sys\nprint([at for at in sys.modules if at.split('.') == ['torch', '_dynamo']])"
+        )
     assert ran.stdout == "[]\n"  # importing it takes longer than the rest of the start
 
 

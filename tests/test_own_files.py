@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.command_line import gpufit, until_ended
+from tests.command_line import gpufit, until_ended, until_running
 from tests.kernels import Kernel
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
@@ -20,6 +20,7 @@ def test_every_file_of_a_job_is_for_its_owner_only(kernel: Kernel, env: dict[str
         "%%gpufit train --detach --name owned\nfor step in range(3):\n    weights += 1; print('step', step)\n"
         f"    while not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
     )
+    anyio.run(until_running, home, "owned")
     assert gpufit(env, "checkpoint", "owned").returncode == 0
     go.touch()
     anyio.run(until_ended, home, "owned")

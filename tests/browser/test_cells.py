@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from .conftest import Lab
-from .screen import button, command, job_card, open_panel
+from .screen import button, command, fold, job_card, open_panel
 from .training import KERNEL_IS_READY, blocking, end, runs
 
 
@@ -39,6 +39,7 @@ def test_reloaded_while_it_blocks_and_ended_while_nobody_looked(page: Page, lab:
     page.goto("about:blank")
     end(lab, training)
     open_panel(page, lab)
+    fold(page, "Ended").click()
     expect(job_card(page, training)).to_contain_text("done")
 
     open_panel(page, lab, f"/tree/{training}.ipynb")

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from jupyter_gpufit.jobs.handover import FORKS
 from tests.kernels import TIMEOUT, Kernel, environment
 
 pytestmark = pytest.mark.slow
@@ -165,10 +166,13 @@ def trial_runs(home: Path, until: int) -> int:
 
 
 def _forked_workers(home: Path) -> int:
-    """A copy has its worker's command line and environment, and the worker for a parent."""
-    workers = {}
+    """A copy has its worker's command line and environment, and the worker for a parent, which a spare may have."""
+    workers, spares = {}, set()
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if "jupyter_gpufit.worker" in process.cmdline() and process.environ().get("HOME") == str(home):
                 workers[process.pid] = process.ppid()
-    return sum(parent in workers for parent in workers.values())
+                if FORKS in process.cmdline():
+                    spares.add(process.pid)
+    spares -= {pid for pid, parent in workers.items() if parent in workers}
+    return sum(parent in workers and parent not in spares for parent in workers.values())

@@ -106,7 +106,7 @@ def test_one_that_runs_out_goes_on_by_recomputing_and_begins_so_the_next_time(
     notebook: Kernel, env: dict[str, str]
 ) -> None:
     notebook.check(SET_UP)
-    cell = CELL.format(rows="3 << 14 if i < 2 else 12 << 13", more="pass")  # later than a trial run looks
+    cell = CELL.format(rows="3 << 14 if i < 2 else 7 << 14", more="pass")  # later than a trial run looks
 
     ran = notebook.run("%%gpufit train --name grows\n" + cell)
 
