@@ -7,8 +7,10 @@ import { IDisposable } from '@lumino/disposable';
 import * as React from 'react';
 
 import { GpufitModel } from '../model/model';
-import { RunPage } from './page';
-import { RunsTable } from './table';
+
+// What draws is fetched once somebody looks: most page loads never come here.
+const RunPage = React.lazy(async () => ({ default: (await import('./page')).RunPage }));
+const RunsTable = React.lazy(async () => ({ default: (await import('./table')).RunsTable }));
 
 class View extends VDomRenderer<GpufitModel> {
   constructor(
@@ -20,7 +22,7 @@ class View extends VDomRenderer<GpufitModel> {
   }
 
   protected render(): JSX.Element {
-    return this.draw();
+    return <React.Suspense fallback={<p>…</p>}>{this.draw()}</React.Suspense>;
   }
 }
 
