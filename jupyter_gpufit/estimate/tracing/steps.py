@@ -139,7 +139,7 @@ class Steps:
         if self.loops.active:
             return self.loops.steps_in_this_iteration() > 5 * self.steps
         counts = self.counts()
-        alive = [counts.get(id(one), 0) for one in self.optimizers()]
+        alive = [counts.get(id(one), 0) for one in self.on_device() or self.optimizers()]
         return min(alive, default=0) >= self.steps or (self.books.step >= 5 * self.steps)
 
     # What one step costs: from one step to the next of the optimizer with the most parameters

@@ -251,8 +251,9 @@ def test_loops_in_functions_of_the_notebook(tmp_path: Path) -> None:
     assert ended_well(trace)
 
 
-def test_a_loop_whose_source_is_unknown_ends_in_its_second_step() -> None:
-    namespace: dict[str, Any] = {"torch": torch}
+def test_a_loop_whose_source_is_unknown_ends_in_its_second_step_whoever_else_is_there() -> None:
+    other = torch.optim.SGD([torch.zeros(3, requires_grad=True)])  # of an earlier cell; it takes no part
+    namespace: dict[str, Any] = {"torch": torch, "other": other}
     exec(
         "def train(model, optimizer):\n    while True:\n"
         "        model(torch.randn(8, 64, device='cuda')).sum().backward(); optimizer.step()\n",
