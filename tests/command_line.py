@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from jupyter_gpufit.jobs.record import read_record
+from jupyter_gpufit.jobs.record import Record, read_record
 from jupyter_gpufit.jobs.state import ENDED
 from jupyter_gpufit.jobs.store import all_jobs, find_job
 from jupyter_gpufit.jobs.watch import changes
@@ -50,24 +50,25 @@ def jobs(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 async def until_ended(home: Path, name: str) -> None:
     """Until a job of this home's user, which nobody follows, has ended well and its worker has left its variables."""
-    _, paths = find_job(_settings(home), name)
-    with anyio.fail_after(TIMEOUT):
-        async with changes(paths) as looks:
-            async for record in looks:
-                if record.state == "done":
-                    if record.worker is None or not record.worker.alive():
-                        return
-                else:
-                    assert record.state not in ENDED, record
+
+    def ended(record: Record) -> bool:
+        assert record.state == "done" or record.state not in ENDED, record
+        return record.state == "done" and (record.worker is None or not record.worker.alive())
+
+    await _until(home, name, ended)
 
 
 async def until_running(home: Path, name: str) -> None:
     """Until its cell has begun."""
+    await _until(home, name, lambda record: record.state == "running")
+
+
+async def _until(home: Path, name: str, reached: Callable[[Record], bool]) -> None:
     _, paths = find_job(_settings(home), name)
     with anyio.fail_after(TIMEOUT):
         async with changes(paths) as looks:
             async for record in looks:
-                if record.state == "running":
+                if reached(record):
                     return
 
 

@@ -6,8 +6,8 @@ import { Deed, GpufitModel } from '../model/model';
 import { freeBytes, idleWords, shortName } from '../words/devices';
 import { Claim, Device, Process } from '../words/schema';
 import { formatBytes, outOf } from '../words/units';
+import { colour } from './colours';
 import { Button, Now, Outcome, Sentence, Since } from './common';
-import { colour } from './devices';
 
 const MINUTE = 60; // seconds that the history shows
 

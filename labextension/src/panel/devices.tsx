@@ -4,12 +4,12 @@ import * as React from 'react';
 
 import { Deed, GpufitModel } from '../model/model';
 import { freeBytes, idleWords, partWords } from '../words/devices';
-import { Claim, Device, Part, Status } from '../words/schema';
+import { Claim, Device, Status } from '../words/schema';
 import { deviceWords, formatBytes } from '../words/units';
+import { colour } from './colours';
 import { Arrow, memo, Now, Section } from './common';
 import { Details } from './device';
 
-const COLOURS = 7; // of JupyterLab's for other users
 
 export function Devices(props: {
   status: Status;
@@ -142,17 +142,4 @@ function Memory({ device }: { device: Device }): JSX.Element {
       )}
     </>
   );
-}
-
-const colours = new Map<string, number>(); // of users, as they were first seen: it stays while the page does
-
-/** The colour that a part has, in the bar and beside its holder's name. */
-export function colour({ kind, user }: Pick<Part, 'kind' | 'user'>): React.CSSProperties {
-  if (kind !== 'claim') {
-    return {}; // the style sheet's
-  }
-  if (!colours.has(user)) {
-    colours.set(user, (colours.size % COLOURS) + 1);
-  }
-  return { background: `var(--jp-collaborator-color${colours.get(user)})` };
 }

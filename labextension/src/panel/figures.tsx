@@ -14,7 +14,7 @@ import {
   outOf,
   stepWords
 } from '../words/units';
-import { Now, Since } from './common';
+import { Figure, Now, Since } from './common';
 
 const INEXACT =
   "Its checkpoint is not exact: in the middle of an epoch, the library's own resume goes on from there.";
@@ -56,18 +56,6 @@ function Ran({ job }: { job: Job }): JSX.Element {
   const since = job.began === null ? '' : `since ${formatMoment(job.began, now)}`;
   const words = formatDuration(ranFor(job, now));
   return <span title={since}>{words}</span>;
-}
-
-function Figure(props: {
-  name: string;
-  children: React.ReactNode;
-}): JSX.Element {
-  return (
-    <div>
-      <dt>{props.name}</dt>
-      <dd>{props.children || '–'}</dd>
-    </div>
-  );
 }
 
 function Taken({ memory }: { memory: JobMemory }): JSX.Element {
