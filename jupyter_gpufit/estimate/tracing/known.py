@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -33,11 +34,11 @@ class KnownValues:
     """By the tensor; forgotten for all that share its memory once somebody writes there."""
 
     def __init__(self) -> None:
-        self._written: set[int] = set()  # storages
+        self._written: set[StorageWeakRef] = set()  # which also keeps another's from their addresses
 
     def of(self, t: Any) -> torch.Tensor | None:
         """A tensor in the host's memory."""
-        if not isinstance(t, FakeTensor) or t.untyped_storage()._cdata in self._written:
+        if not isinstance(t, FakeTensor) or _storage(t) in self._written:
             return None
         found: torch.Tensor | None = t.__dict__.get(_NAME)
         return found
@@ -54,7 +55,7 @@ class KnownValues:
     def kinds_of(self, t: torch.Tensor) -> int:
         """How many different values it can have."""
         most: int = 2 if t.dtype == torch.bool else t.numel()
-        if t.untyped_storage()._cdata not in self._written:
+        if _storage(t) not in self._written:
             most = t.__dict__.get(_KINDS, most)
         return min(t.numel(), most)
 
@@ -62,7 +63,7 @@ class KnownValues:
         """Compute what is known of a result."""
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if func._schema.is_mutable:
-            self._written.update(t.untyped_storage()._cdata for t in tensors if on_stand_in(t))
+            self._written.update(_storage(t) for t in tensors if on_stand_in(t))
             return
         if isinstance(out, FakeTensor) and (kinds := self._kinds_after(func, args, tensors)) < out.numel():
             out.__dict__[_KINDS] = kinds
@@ -100,9 +101,11 @@ class KnownValues:
             self.keep(out, found)
 
     def keep(self, out: Any, value: torch.Tensor) -> None:
-        if out._base is None:
-            self._written.discard(out.untyped_storage()._cdata)  # another one's, that stood at this address
         out.__dict__[_NAME] = value
+
+
+def _storage(t: torch.Tensor) -> StorageWeakRef:
+    return StorageWeakRef(t.untyped_storage())
 
 
 def _are_whole(t: torch.Tensor) -> bool:

@@ -79,6 +79,27 @@ def test_there_are_no_more_labels_than_classes() -> None:
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
 
 
+REUSED = """
+import torch
+net = torch.nn.Linear(8, 10).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+written = [torch.zeros(8).cuda().add_(1) for _ in range(2000)]
+del written
+for step in range(2):
+    out = net(torch.randn(256, 8).cuda())
+    out.sum().backward()
+    optimizer.step()
+    labels = [out.argmax(1) for _ in range(200)]
+    assert all(len(torch.unique(label)) <= 10 for label in labels)
+"""
+
+
+def test_what_was_written_is_not_what_stands_at_its_address_later() -> None:
+    trace = traced(REUSED)
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+
+
 LABELS = """
 import torch
 net = torch.nn.Linear(8, 1).cuda()
