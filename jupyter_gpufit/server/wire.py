@@ -155,6 +155,7 @@ class EntriesMessage:
     job: str
     entries: tuple[WireEntry, ...]
     ended: bool
+    question: int  # the number of the `FollowFrom` that this answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +183,7 @@ class FollowFrom:
 
     job: str  # its id
     after: int = 0  # a number of entry; -1000: the last thousand
+    question: int = 0  # comes back with each answer: those to an earlier question may still be on their way
 
 
 def status_of(

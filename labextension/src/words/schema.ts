@@ -263,6 +263,7 @@ export interface EntriesMessage {
   job: string;
   entries: Entry[];
   ended: boolean;
+  question: number; // the number of the `FollowFrom` that this answers
 }
 
 /** What an action said after it was answered. */
@@ -284,6 +285,7 @@ export interface ProblemMessage {
 export interface FollowFrom {
   job: string; // its id
   after: number; // a number of entry; -1000: the last thousand
+  question: number; // comes back with each answer: those to an earlier question may still be on their way
 }
 
 /** What a run was made with. */
