@@ -143,7 +143,8 @@ class Stage:
 
     def show(self, **status: Any) -> None:
         """Let this be so from now on."""
-        nothing = {"devices": [], "jobs": [], "claims": [], "queue": [], "remarks": [], "problem": "", "time": NOW}
+        lists: dict[str, Any] = {"devices": [], "jobs": [], "claims": [], "queue": [], "remarks": []}
+        nothing = lists | {"host": None, "problem": "", "time": NOW}
         later = self.status.get("time", NOW) + 0.001  # the next reading, and yet durations stay as a test knows them
         self.status = {"version": "0.1.0"} | nothing | self.status | {"time": later} | status
         self.send({"type": "status", "status": self.status})
