@@ -13,7 +13,8 @@ import anyio
 
 from ..estimate.reckoning.pace import Pace
 from ..jobs.events import Metrics, ProgressMark
-from ..jobs.live import Live, Memory, finite
+from ..jobs.live import Live, Memory, Progress, finite
+from ..lab.ends import Forecast
 from .copies import Copies
 from .loops import Course
 from .metrics import SampledCurve, Sampler
@@ -89,12 +90,14 @@ class Vitals:
 async def watch(training: Training, account: Account, points: Points, followers: Followers) -> None:
     """Note how it is, for as long as its cell runs."""
     vitals, last, said = Vitals(account.output.log, points), (0, 0), False
+    forecast = Forecast()
     while True:
         await anyio.sleep(EVERY)
         if training.meter is None or not training.life.runs:
             continue
         try:
             last = _mark(training, account, vitals, last, followed=followers.count > 0)
+            _foresee(training, forecast, account.record.live.progress)
         except OSError:  # the cell has all descriptors in use, say: it trains on, and the next look may do
             if not said:
                 traceback.print_exc(file=account.output.log)
@@ -116,6 +119,18 @@ def _mark(
         account.output.put(ProgressMark(*now, memory.peak, training.pace.words()))
     account.far(now[0], replace(live, followed=followed))
     return now
+
+
+def _foresee(training: Training, forecast: Forecast, progress: Progress | None) -> None:
+    """Tell those who wait when this one expects to end; where its loops do not know, nothing."""
+    now = time.time()
+    if progress is None or progress.left is None:
+        if progress is None or progress.total != progress.step:  # else it is about to end, as was foreseen
+            forecast.forget()
+            training.granted.expect(None, now)
+        return
+    if (end := forecast.take(now, progress.left)) is not None:
+        training.granted.expect(end, now)
 
 
 def mark_last(training: Training, account: Account) -> None:
