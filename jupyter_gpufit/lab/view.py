@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ from .grant import sort_out
 from .ledger import LedgerLook, LedgerReader, Strange
 from .order import fair_order, used_by_user
 from .place import Room, rooms
-from .policy import Policy, load_policy
+from .policy import WEEK, Policy, barred, state_at
+from .policy_file import load_policy
 from .reasons import Waiting, explain
 from .record import Claim, Ticket
 from .turn import Wait, everyones_turn, held_back
@@ -56,12 +58,36 @@ class LabReader:
         past = self._usage.read(half_life=policy.half_life, now=now, live=live)
         return fair_order(snapshot.tickets, used_by_user(snapshot.claims, past, policy, now=now), policy)
 
+    def barred(self, snapshot: LedgerLook, policy: Policy) -> dict[int, str]:
+        """Of those who wait, whom the policy lets start nothing now, and why."""
+        uids = {ticket.uid for ticket in snapshot.tickets}
+        limits = {uid: policy.of(uid) for uid in uids}
+        found: dict[int, str] = {}
+        if any(limit.hours is not None or limit.quiet for limit in limits.values()):
+            now = time.time()
+            hours = self.hours(snapshot, policy, now) if any(one.hours is not None for one in limits.values()) else {}
+            for uid, limit in limits.items():
+                if why := barred(limit, state_at(now, hours.get(uid, 0.0))):
+                    found[uid] = why
+        return found
+
+    def hours(self, snapshot: LedgerLook, policy: Policy, now: float) -> dict[int, float]:
+        """The device-hours that each user has used in the last seven days, by uid."""
+        self._usage.read(half_life=policy.half_life, now=now)
+        live = {claim.id: claim for claim in snapshot.claims}
+        used = self._usage.seconds_since(now - WEEK, now, live)
+        for claim in live.values():
+            seconds = max(0.0, now - max(claim.since / 1e9, now - WEEK))
+            used[claim.uid] = used.get(claim.uid, 0.0) + claim.hold.share * seconds
+        return {uid: seconds / 3600 for uid, seconds in used.items()}
+
     def view(self, devices: Sequence[Device]) -> LabView:
         """Everything a status shows, given what the driver shows."""
         snapshot, policy = self.snapshot(), load_policy()
         spaces = sort_out(devices, snapshot.claims)
         queue = self.order(snapshot, policy)
-        decisions = everyones_turn(queue, spaces, snapshot.claims, policy)
+        not_now = self.barred(snapshot, policy)
+        decisions = everyones_turn(queue, spaces, snapshot.claims, policy, barred=not_now)
         return LabView(
             claims=snapshot.claims,
             queue=tuple(queue),
