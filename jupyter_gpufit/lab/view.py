@@ -14,11 +14,13 @@ from .directory import Lab
 from .grant import sort_out
 from .ledger import LedgerLook, LedgerReader, Strange
 from .order import fair_order, used_by_user
-from .place import Room, rooms
+from .place import Room, Space, rooms
 from .policy import WEEK, Policy, barred, state_at
 from .policy_file import load_policy
+from .quanta import Holding
 from .reasons import Waiting, explain
 from .record import Claim, Ticket
+from .standing import Standing, read_standings
 from .turn import Wait, everyones_turn, held_back
 from .usage import UsageReader
 
@@ -53,10 +55,29 @@ class LabReader:
         """The tickets in the order of service, the same for everybody who sees these files."""
         if len({ticket.uid for ticket in snapshot.tickets}) < 2:
             return list(snapshot.tickets)  # among one user's own, the first comes first
-        now = snapshot.changed  # the lab's time and not the clock's, or two who look would see two orders
+        # By the lab's time and not the clock's, or two who look would see two orders.
+        return fair_order(snapshot.tickets, self.used(snapshot, policy, snapshot.changed), policy)
+
+    def used(self, snapshot: LedgerLook, policy: Policy, now: float) -> dict[int, float]:
+        """What each user has used, in device-seconds that fade, running claims included."""
         live = [claim.id for claim in snapshot.claims]
         past = self._usage.read(half_life=policy.half_life, now=now, live=live)
-        return fair_order(snapshot.tickets, used_by_user(snapshot.claims, past, policy, now=now), policy)
+        return used_by_user(snapshot.claims, past, policy, now=now)
+
+    def holding(self, snapshot: LedgerLook, spaces: Sequence[Space], policy: Policy, now: float) -> Holding:
+        """The lab as those look at it who may have to leave."""
+        return Holding(
+            queue=self.order(snapshot, policy),
+            spaces=spaces,
+            claims=snapshot.claims,
+            policy=policy,
+            used=self.used(snapshot, policy, now),
+            standings=self.standings(snapshot.claims),
+            barred=self.barred(snapshot, policy),
+        )
+
+    def standings(self, claims: Sequence[Claim]) -> dict[str, Standing]:
+        return read_standings(self.lab.path, claims)
 
     def barred(self, snapshot: LedgerLook, policy: Policy) -> dict[int, str]:
         """Of those who wait, whom the policy lets start nothing now, and why."""
