@@ -74,17 +74,6 @@ def test_a_turn_goes_to_who_waits_and_comes_back(
     assert kernel.check(DIGEST).stdout == plain
 
 
-def test_a_drained_device_is_left_for_another(kernel: Kernel, plain: str, hold: Path, home: Path) -> None:
-    follow_policy(home, QUICK)
-    sent = started(kernel, "moves", hold)
-    follow_policy(home, 'notice = "1s"\ndrained = ["cpu:0"]\n')
-    kernel.until(sent, "cpu:0 is drained by the lab's policy")
-    kernel.until(sent, "running on cpu:1")
-    hold.touch()
-    assert kernel.finish(sent).ok
-    assert kernel.check(DIGEST).stdout == plain
-
-
 def test_who_lies_idle_is_shown_to_all_asked_and_released(
     kernel: Kernel, plain: str, hold: Path, home: Path, env: dict[str, str]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from .place import Room, Space, rooms
 from .policy import WEEK, Policy, barred, state_at
 from .policy_file import load_policy
 from .quanta import Holding
-from .reasons import Waiting, explain
+from .reasons import Waiting, device_words, explain, whose
 from .record import Claim, Ticket
-from .standing import Standing, read_standings
+from .standing import NOTHING, Standing, read_standings
 from .turn import Wait, everyones_turn, held_back
 from .usage import UsageReader
 
@@ -35,6 +35,7 @@ class LabView:
     rooms: dict[str, Room]  # by UUID: what is left of each device, and what strangers have of it
     held_back: dict[str, Ticket]  # by UUID: devices that stand free for a job that waits for more of them
     remarks: tuple[str, ...]  # what the reader must know: the lab is private, the policy is ignored, a file is strange
+    standings: dict[str, Standing] = field(default_factory=dict)  # by claim, as far as its holder says
 
 
 @dataclass
@@ -105,7 +106,7 @@ class LabReader:
     def view(self, devices: Sequence[Device]) -> LabView:
         """Everything a status shows, given what the driver shows."""
         snapshot, policy = self.snapshot(), load_policy()
-        spaces = sort_out(devices, snapshot.claims)
+        spaces, standings = sort_out(devices, snapshot.claims), self.standings(snapshot.claims)
         queue = self.order(snapshot, policy)
         not_now = self.barred(snapshot, policy)
         decisions = everyones_turn(queue, spaces, snapshot.claims, policy, barred=not_now)
@@ -120,7 +121,11 @@ class LabReader:
             ),
             rooms=rooms(spaces, snapshot.claims),
             held_back=held_back(queue, spaces, snapshot.claims),
-            remarks=_remarks(self.lab.remark_on(devices), policy, snapshot, self.lab.path),
+            remarks=(
+                *_remarks(self.lab.remark_on(devices), policy, snapshot, self.lab.path),
+                *_idle(snapshot.claims, standings, devices),
+            ),
+            standings=standings,
         )
 
 
@@ -132,6 +137,18 @@ def view_lab(lab: Lab, devices: Sequence[Device]) -> LabView:
 def _remarks(private: str, policy: Policy, snapshot: LedgerLook, place: Path) -> tuple[str, ...]:
     strange = [strange_words(place, files) for files in by_user(snapshot.strange)]
     return tuple(remark for remark in (private, policy.warning, *strange) if remark)
+
+
+def _idle(claims: Sequence[Claim], standings: Mapping[str, Standing], devices: Sequence[Device]) -> list[str]:
+    """Who holds without computing, for all to see."""
+    me, found = os.geteuid(), []
+    for claim in claims:
+        if (since := standings.get(claim.id, NOTHING).idle) is not None:
+            here = [device.label for device in devices if claim.hold.among([device.uuid])]
+            what = f"{whose(claim.uid, me)} {claim.request.name} holds {device_words(here) if here else 'a device'}"
+            at = time.strftime("%H:%M", time.localtime(since))
+            found.append(f"{what[0].upper()}{what[1:]} and has computed nothing since {at}.")
+    return found
 
 
 def by_user(found: Sequence[Strange]) -> list[list[Strange]]:
