@@ -120,6 +120,12 @@ def _lab(options: argparse.Namespace, settings: Settings) -> int:
     from ..examine.lab.check import check_lab
     from ..examine.lab.init import init, site
 
+    if options.deed == "policy":
+        from ..actions.policy import policy_view
+
+        view = policy_view(settings, options.user)
+        _print(view.to_json() if options.json else view.to_text())
+        return 0
     where = site(settings.lab, options.root)
     if options.deed == "check":
         return _show_findings(check_lab(where), options.json)
