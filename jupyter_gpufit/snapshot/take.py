@@ -15,6 +15,7 @@ need of the arrival, and the sets that need help with their order.
     blobs        bytes out and in                          autograd     which graphs of tensors can be held
     trackers     runs of W&B and MLflow                    caches       what lru_cache remembers
     past_modes   our calls of torch, and the cell's modes  watched      what goes on in a loader's workers
+    rich_displays  what rich's threads draw
 
 Objects that cannot be saved are named, all at once (CannotSave); what can be saved later only defers (NotHere).
 """
