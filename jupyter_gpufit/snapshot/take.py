@@ -34,8 +34,7 @@ from ..graph import Arrival
 from ..graph.deep import deeply
 from ..graph.modules import Here
 from ..graph.paths import where
-from ..graph.stream import Namespace, Refusal, a_thing, is_the_shells
-from ..graph.travel.arrival import _HISTORY
+from ..graph.stream import HISTORY, Namespace, Refusal, a_thing, is_the_shells
 from ..graph.wire import seal, split
 from ..program.libraries.texts import PREFIX
 from ..program.values import FrameRecord, hidden
@@ -190,7 +189,7 @@ class _Whole:
 
     def _is_theirs(self, name: str) -> bool:
         ours = is_the_shells(name, self.namespace[name]) or hidden(name) or self.skip(name)
-        return not ours and not _HISTORY.fullmatch(name) and not _OF_DYNAMO.fullmatch(name)
+        return not ours and not HISTORY.fullmatch(name) and not _OF_DYNAMO.fullmatch(name)
 
     def _write(self, pickler: SnapshotPickler, value: Any) -> None:
         try:
