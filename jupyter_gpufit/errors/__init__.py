@@ -9,6 +9,7 @@ GpufitError
 │   └── NotExecutable
 ├── CellError              the cell cannot run as it stands
 │   ├── MagicInCell            %gpufit inside of a cell that runs in a worker
+│   ├── NoTorch                the kernel's environment has no torch, or an old one
 │   ├── NameNotDefined         a name that neither the notebook nor the cell defines
 │   ├── CannotTravel           a variable that cannot go to the worker
 │   ├── NoRoomToTravel         the variables need more memory than is free
@@ -84,6 +85,7 @@ from .cells import (
     NameNotDefined,
     NoEstimate,
     NoRoomToTravel,
+    NoTorch,
     cell_failure,
 )
 from .checkpoints import CannotSave, CheckpointBroken, CheckpointError, NotHere, NotSaved, TakenOver, WouldOverwrite
@@ -185,6 +187,7 @@ __all__ = [
     "NoSuchDevice",
     "NoSuchHold",
     "NoSuchJob",
+    "NoTorch",
     "NotExecutable",
     "NotHere",
     "NotNow",
