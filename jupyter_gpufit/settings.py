@@ -13,6 +13,9 @@ from .errors import BadQuantity, BadSetting, did_you_mean
 from .quantities import parse_bytes
 from .units import MiB
 
+# All rungs that change no bit, all, none, or one alone, by the first word of its name.
+FITS = ("exact", "any", "no", "recompute", "micro-batches", "optimizer", "spill")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -31,7 +34,7 @@ class Settings:
     kernel_cuda: str = "stand-in"  # what `cuda` is in a notebook's own process: "stand-in" holds no device, or "real"
     widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"
     checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
-    fit: str = "exact"  # what a cell that fits nowhere may be made to fit by: "exact", "any" or "no"
+    fit: str = "exact"  # what a cell that fits nowhere may be made to fit by, see FITS
     driver_suspend: bool = False  # keep a released job's process, suspended by the driver, where that can be
 
 
@@ -79,7 +82,7 @@ _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 _CHOICES = {
     "kernel_cuda": ("stand-in", "real"),
     "spare_worker": ("auto", "always", "never"),
-    "fit": ("exact", "any", "no"),
+    "fit": FITS,
 }
 _FORMER = {"spare_worker": dict.fromkeys(_YES, "always") | dict.fromkeys(_NO, "never")}  # as it was written once
 _READ: dict[type, Callable[[object], Any]] = {

@@ -10,6 +10,7 @@ from typing import Literal, NoReturn
 
 from ..errors import BadOption, did_you_mean
 from ..lab.record import MOST_DEVICES
+from ..settings import FITS
 from ..system.version import version
 from . import values
 
@@ -90,9 +91,9 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
     train.add_argument(
         "--fit",
-        choices=("exact", "any", "no"),
+        choices=FITS,
         default=None,
-        help="if it fits on no device: make it fit, to the same bits (exact) or nearly (any), or not (default: exact)",
+        help="if it fits on no device: make it fit, to the same bits (exact), nearly (any), not, or in this one way",
     )
     train.add_argument("--name", type=values.name, help="what to call the job (default: after the notebook)")
     train.add_argument("-d", "--detach", action="store_true", help="return at once; the job goes on by itself")
@@ -112,7 +113,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     several = estimate.add_mutually_exclusive_group()
     several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
     several.add_argument("--max-batch", type=values.variable, metavar="NAME", help="find its largest that fits")
-    estimate.add_argument("--fit", choices=("exact", "any", "no"), help="also how it would fit (default: exact)")
+    estimate.add_argument("--fit", choices=FITS, help="also how it would fit (default: exact)")
     estimate.add_argument("--json", action="store_true", help="as JSON: need, low, high, by_kind, reasons and more")
 
     run = verb("run", "Run a command on the device where it fits, when its turn has come (only in a terminal).")

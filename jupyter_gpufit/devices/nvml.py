@@ -88,6 +88,11 @@ def read_driver() -> DriverFacts:
     return _nvml.ask(_driver)
 
 
+def read_load(uuid: str) -> tuple[int | None, float | None]:
+    """How busy a GPU is, in percent, and the watts it takes; None: it does not tell."""
+    return _nvml.ask(lambda nvml: _load(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid)))
+
+
 def close_nvml() -> None:
     """Give NVML back until the next reading: held open, it is in the way of a driver's update or a GPU's reset."""
     _nvml.close()
@@ -205,20 +210,25 @@ def _parts(nvml: Any, index: int) -> list[tuple[Device, Any]]:
 def _measured(nvml: Any, device: Device, handle: Any) -> Device:
     try:
         total, free, reserved = _memory(nvml, handle)
-        rates = _try(nvml, "nvmlDeviceGetUtilizationRates", handle)
-        milliwatts = _try(nvml, "nvmlDeviceGetPowerUsage", handle)
+        busy, power = _load(nvml, handle)
         return replace(
             device,
             total=total,
             free=0 if device.problem else free,
             reserved=reserved,
             processes=_processes(nvml, handle),
-            utilisation=None if rates is None else rates.gpu,
+            utilisation=busy,
             temperature=_temperature(nvml, handle),
-            power=None if milliwatts is None else milliwatts / 1000,
+            power=power,
         )
     except nvml.NVMLError as error:
         return _broken(device, error)
+
+
+def _load(nvml: Any, handle: Any) -> tuple[int | None, float | None]:
+    rates = _try(nvml, "nvmlDeviceGetUtilizationRates", handle)
+    milliwatts = _try(nvml, "nvmlDeviceGetPowerUsage", handle)
+    return None if rates is None else rates.gpu, None if milliwatts is None else milliwatts / 1000
 
 
 def _broken(device: Device, error: Any) -> Device:

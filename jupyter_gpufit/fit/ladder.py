@@ -29,8 +29,9 @@ RUNGS: tuple[PutAround, ...] = (  # a new one is imported, and stands here by it
 
 
 def allowed(fit: str) -> tuple[PutAround, ...]:
-    """The rungs that a user allows: all (any), or those that change no bit."""
-    return RUNGS if fit == "any" else tuple(rung for rung in RUNGS if rung.EXACT)
+    """The rungs that a user allows: all (any), those that change no bit (exact), or the one that is named."""
+    named = tuple(rung for rung in RUNGS if rung.NAME.split()[0] == fit)
+    return named or (RUNGS if fit == "any" else tuple(rung for rung in RUNGS if rung.EXACT))
 
 
 @contextmanager

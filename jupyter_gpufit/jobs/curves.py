@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 
-from .events import Event, Metrics, ProgressMark, StateChange
+from .events import DeviceMark, Event, Lap, Metrics, ProgressMark, StateChange
 from .state import BEFORE, GOING, State
 
 LATEST = 1000  # points kept as they are
 OLDER = 1000  # and at most so many of all before
 MOST_BREAKS = 100  # the latest
+MOST_LAPS = 1000  # the latest
 MOST_NAMES = 64  # curves of one job: a loop may make new names as it goes
 
 Point = tuple[float, float | None]  # None: not a finite number, a hole in the curve
@@ -78,7 +79,10 @@ class Curves:
     metrics: dict[str, Curve] = field(default_factory=dict)
     memory: Curve = field(default_factory=Curve)
     clock: Curve = field(default_factory=Curve)  # when it was at each step
+    busy: Curve = field(default_factory=Curve)  # percent of the time in which its device computed, over time
+    power: Curve = field(default_factory=Curve)  # watts
     breaks: deque[Break] = field(default_factory=lambda: deque(maxlen=MOST_BREAKS))
+    laps: deque[Lap] = field(default_factory=lambda: deque(maxlen=MOST_LAPS))
     _step: float = 0.0  # the latest
     _seen: float | None = None  # when its cell was seen to run for the last time; None: not yet
     _left: float | None = None  # since when it has not run; None: it runs
@@ -91,7 +95,8 @@ class Curves:
     @property
     def size(self) -> int:
         """How many points are kept."""
-        return sum(len(curve.older) + len(curve.latest) for curve in (*self.metrics.values(), self.memory, self.clock))
+        others = self.memory, self.clock, self.busy, self.power
+        return sum(len(curve.older) + len(curve.latest) for curve in (*self.metrics.values(), *others))
 
     def take(self, event: Event, when: float) -> None:
         """Take in an event of that time."""
@@ -108,6 +113,15 @@ class Curves:
                         self.metrics.setdefault(name, Curve()).add(float(step), value)
             case ProgressMark(_, used):
                 self.memory.add(when, float(used))
+            case DeviceMark(busy, power):
+                for curve, value in ((self.busy, busy), (self.power, power)):
+                    if value is not None:
+                        curve.add(when, float(value))
+            case Lap(step, number):
+                while self.laps and self.laps[-1].step > step:
+                    self.laps.pop()  # it went on from a checkpoint before that
+                if not self.laps or self.laps[-1].number != number:
+                    self.laps.append(event)
 
     def _turn(self, state: State, when: float) -> None:
         if state not in GOING and self._seen is not None and self._left is None:

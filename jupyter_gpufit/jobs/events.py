@@ -82,6 +82,25 @@ class ProgressMark:
 
 
 @dataclass(frozen=True)
+class DeviceMark:
+    """What the driver says of the job's device: at most one every ten seconds, and none of a slot."""
+
+    kind: ClassVar = "device"
+    busy: int | None  # percent of the last moments in which it computed
+    power: float | None  # watts
+
+
+@dataclass(frozen=True)
+class Lap:
+    """The outermost of the cell's loops, in which others run, has come to its next item: an epoch, say."""
+
+    kind: ClassVar = "lap"
+    step: int  # at which this was seen, up to a second later
+    number: int  # from 1 on
+    total: int | None = None
+
+
+@dataclass(frozen=True)
 class Metrics:
     """The loop's own numbers: a point of their curves, of which a long training has a few thousand."""
 
@@ -147,7 +166,20 @@ class Gap:
 
 
 Event = (
-    Text | Display | Result | Clear | Failure | Note | ProgressMark | Metrics | StateChange | Saved | CouldNotSave | Gap
+    Text
+    | Display
+    | Result
+    | Clear
+    | Failure
+    | Note
+    | ProgressMark
+    | DeviceMark
+    | Lap
+    | Metrics
+    | StateChange
+    | Saved
+    | CouldNotSave
+    | Gap
 )
 _KINDS: dict[str, type[Any]] = {
     cls.kind: cls
@@ -159,6 +191,8 @@ _KINDS: dict[str, type[Any]] = {
         Failure,
         Note,
         ProgressMark,
+        DeviceMark,
+        Lap,
         Metrics,
         StateChange,
         Saved,

@@ -19,7 +19,7 @@ class Options:
     gpu: str = ""  # an index, UUID or slot name; empty: wherever it fits
     memory: int | None = None  # bytes to claim; None: the whole device
     exclusive: bool = False
-    fit: str = ""  # "exact", "any" or "no"; empty: as the settings say
+    fit: str = ""  # one of settings.FITS; empty: as the settings say
 
 
 JobKind = Literal["training", "model"]

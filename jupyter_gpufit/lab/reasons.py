@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..devices.device import Process
 from ..system.users import user_name
 from ..units import format_bytes, format_duration
+from .foreseen import Foreseen
 from .place import Space, could_use
 from .record import Claim, Request, Ticket
 from .turn import Wait
@@ -50,6 +51,7 @@ class Waiting:
     more: int = 0  # holders beside those
     remark: str = ""  # what else there is to say
     head: str = ""  # what the head of the queue waits for
+    expected: Foreseen | None = field(default=None, compare=False)  # when it may start: no reason of its own
 
     def sentence(self, now: float) -> str:
         parts = self._causes(now)
@@ -57,6 +59,8 @@ class Waiting:
             parts.append(f"you are {ordinal(self.position)} of {self.of}")
         if self.position > 1 and self.head:
             parts.append(f"the head waits for {self.head}")
+        if self.expected is not None:
+            parts.append(self.expected.clock(now))
         return "; ".join(parts)
 
     def reason(self, now: float) -> str:

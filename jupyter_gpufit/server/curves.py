@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from ..jobs import journal
 from ..jobs.curves import MOST, Curves, Point, thinned
-from ..jobs.events import Metrics, ProgressMark, StateChange
+from ..jobs.events import DeviceMark, Lap, Metrics, ProgressMark, StateChange
 from ..jobs.paths import JobPaths
 from ..jobs.picked import picked, shown
 from . import wire
 
-DRAWN = frozenset({Metrics.kind, ProgressMark.kind, StateChange.kind})
+DRAWN = frozenset({Metrics.kind, ProgressMark.kind, DeviceMark.kind, Lap.kind, StateChange.kind})
 TICKS = 200  # points of a run's clock
 MOST_KEPT = 500_000  # points of all runs, about 50 MiB; what was asked for longest ago goes first
 
@@ -65,7 +65,10 @@ class CurveReader:
                 ),
                 memory=_drawn(known.curves.memory.points(whole=whole), most),
                 clock=_drawn(known.curves.clock.points(), TICKS),
+                busy=_drawn(known.curves.busy.points(whole=whole), most),
+                power=_drawn(known.curves.power.points(whole=whole), most),
                 breaks=tuple(known.curves.breaks),
+                laps=tuple((lap.step, lap.number) for lap in known.curves.laps),
                 older=known.curves.older,
             )
 

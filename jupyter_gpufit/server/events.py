@@ -98,7 +98,7 @@ class Events(WebSocketMixin, WebSocketHandler, JupyterHandler):
         settings = self._service.settings
         _, paths = await aside(lambda: find_mine(settings(), asked.job), self._service.threads)
         self._unfollow(asked.job)  # asked for twice while we looked
-        followed = self._followed[asked.job] = _Followed(Following(paths, asked.after), self._wake)
+        followed = self._followed[asked.job] = _Followed(Following(paths, asked.after), self._wake, asked.question)
         self._service.changes.watch(paths.root, followed.changed)
 
     def _unfollow(self, id: str) -> None:
@@ -156,9 +156,10 @@ class Events(WebSocketMixin, WebSocketHandler, JupyterHandler):
 class _Followed:
     """A journal that a client follows."""
 
-    def __init__(self, following: Following, wake: asyncio.Event) -> None:
+    def __init__(self, following: Following, wake: asyncio.Event, question: int) -> None:
         self._following = following
         self._wake = wake
+        self._question = question
         self.unread = True
         self.gone = False
         self.reading = asyncio.Lock()
@@ -181,7 +182,8 @@ class _Followed:
     def read(self, id: str) -> tuple[wire.WireJournal, str]:
         """The next stretch and its JSON; in a thread."""
         stretch = self._following.read(STRETCH)
-        return stretch, to_json(wire.EntriesMessage(job=id, entries=stretch.entries, ended=stretch.ended))
+        entries, ended = stretch.entries, stretch.ended
+        return stretch, to_json(wire.EntriesMessage(job=id, entries=entries, ended=ended, question=self._question))
 
     def leave(self) -> None:
         """Whoever followed does no more; a thread that reads just now has the file still."""
@@ -200,9 +202,9 @@ def _parse(message: str | bytes) -> wire.FollowFrom | str:
     try:
         match json.loads(message):
             case {"follow": {"job": str(id), **more}}:
-                after = more.get("after", 0)
-                if type(after) is int:
-                    return wire.FollowFrom(job=id, after=after)
+                after, question = more.get("after", 0), more.get("question", 0)
+                if type(after) is int and type(question) is int:
+                    return wire.FollowFrom(job=id, after=after, question=question)
             case {"unfollow": str(id)}:
                 return id
     except (RecursionError, json.JSONDecodeError, UnicodeDecodeError):

@@ -92,7 +92,7 @@ class StatusHandler(Handler):
         async def find() -> wire.WireStatus:
             readings, under_way = self.service.readings, self.service.actions.under_way
             latest = await readings.latest()
-            return wire.status_of(latest, readings.history, version(), under_way, readings.idle)
+            return readings.told(latest, under_way)
 
         await self.answer(find)
 

@@ -17,6 +17,7 @@ import anyio
 from ..actions.status import Status
 from ..errors import GpufitError
 from ..system.background import aside
+from ..system.host import Host, read_host
 from ..system.version import version
 from . import wire
 from .encode import to_json
@@ -44,6 +45,7 @@ class Readings:
         self._history: dict[str, deque[wire.Sample]] = {}
         self._idle: dict[str, float] = {}
         self._looked = float("-inf")  # the time of the last look
+        self._host: Host | None = None
 
     async def latest(self, fresh: float | None = None) -> Status:
         """A reading that is fresh enough, or else the reason why there is none."""
@@ -56,6 +58,10 @@ class Readings:
             f"The devices have not answered for {self._patience:.0f} s. If this stays so, `nvidia-smi` in a terminal"
             " tells whether the NVIDIA driver hangs."
         )
+
+    def told(self, reading: Status, under_way: wire.UnderWay) -> wire.WireStatus:
+        """The reading, with what is known from those before it."""
+        return wire.status_of(reading, self._history, version(), under_way, self._idle, self._host)
 
     def expire(self) -> None:
         """Something has happened: what is read from now on is news."""
@@ -77,7 +83,7 @@ class Readings:
     async def _read_in_thread(self) -> Status:
         self._began = time.monotonic()
         try:
-            status = await aside(self._read)
+            status, self._host = await aside(lambda: (self._read(), read_host()))
         except GpufitError as error:
             return _nothing(str(error))
         except Exception as error:  # this is a front: whatever happens, the panel says so
@@ -162,8 +168,7 @@ class ReadingWatch:
             # Before the reading: what ends meanwhile must not look as if it had never been asked for.
             under_way = self._under_way()
             reading = await self._readings.latest(fresh=SOON)
-            readings = self._readings
-            status = wire.status_of(reading, readings.history, version(), under_way, readings.idle)
+            status = self._readings.told(reading, under_way)
             message = self._news(status)
             for looker in list(self._lookers):
                 looker.take(status, message)
@@ -183,7 +188,7 @@ class ReadingWatch:
 
 
 def _content(status: wire.WireStatus) -> tuple[object, ...]:
-    """What a change of makes news: all but the time itself."""
+    """What a change of makes news: all but the time itself, and the host, which is never still and goes along."""
     devices = [(device.uuid, *[getattr(device, name) for name in _TOLD]) for device in status.devices]
     return devices, status.jobs, status.claims, status.queue, status.remarks, status.problem
 

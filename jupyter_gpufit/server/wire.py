@@ -18,6 +18,7 @@ from ..devices.device import Device as BareDevice
 from ..jobs.curves import Break
 from ..jobs.events import Entry as JournalEntry
 from ..jobs.verbs import Verb
+from ..system.host import Host
 
 Sample = tuple[float, int | None, int]  # seconds since 1970, percent busy, bytes used
 UnderWay = Mapping[str, tuple[Verb, ...]]  # by the job's id
@@ -62,6 +63,7 @@ class WireStatus:
     claims: tuple[ClaimView, ...]  # everybody's, oldest first
     queue: tuple[TicketView, ...]  # everybody's, in the order of service
     remarks: tuple[str, ...]  # what the reader must know of the lab
+    host: Host | None  # the machine beside its devices
     problem: str  # why something is missing here; empty: nothing is
     time: float  # of this reading; seconds since 1970
 
@@ -100,7 +102,10 @@ class WireCurves:
     curves: tuple[WireCurve, ...]  # of those that its user wants drawn
     memory: tuple[tuple[float, float | None], ...] = ()  # seconds since 1970, bytes on the device
     clock: tuple[tuple[float, float | None], ...] = ()  # step, seconds since 1970
+    busy: tuple[tuple[float, float | None], ...] = ()  # seconds since 1970, percent of the time: of its device
+    power: tuple[tuple[float, float | None], ...] = ()  # seconds since 1970, watts of its device
     breaks: tuple[Break, ...] = ()  # where no line goes
+    laps: tuple[tuple[float, int], ...] = ()  # step, and which item of the outermost loop began there: its epochs
     older: bool = False  # the whole run has more than its latest thousand points
 
 
@@ -155,6 +160,7 @@ class EntriesMessage:
     job: str
     entries: tuple[WireEntry, ...]
     ended: bool
+    question: int  # the number of the `FollowFrom` that this answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +188,7 @@ class FollowFrom:
 
     job: str  # its id
     after: int = 0  # a number of entry; -1000: the last thousand
+    question: int = 0  # comes back with each answer: those to an earlier question may still be on their way
 
 
 def status_of(
@@ -190,6 +197,7 @@ def status_of(
     version: str,
     under_way: UnderWay = MappingProxyType({}),
     idle: Mapping[str, float] = MappingProxyType({}),
+    host: Host | None = None,
 ) -> WireStatus:
     """Put together what was read, for somebody who looks at a panel."""
     nothing = RoomView(free=0, foreign=0, held_for="")
@@ -213,6 +221,7 @@ def status_of(
         claims=reading.claims,
         queue=reading.queue,
         remarks=reading.remarks,
+        host=host,
         problem=reading.problem,
         time=reading.time,
     )

@@ -288,12 +288,13 @@ def _held(entries: list[tuple[Any, ...]]) -> set[int]:
     The others stay as this process made them, and change: a module may have shown its dict to others when it was
     imported, as fsspec does with its registry.
     """
-    ours = {id(entry) for entry in entries}
-    wanted = {id(entry[1]) for entry in entries}
+    objects = tuple(entry[1] for entry in entries)
+    wanted = {*map(id, objects)}
+    ours = {*map(id, entries), id(objects)}
     if not wanted:
         return set()
     found: set[int] = set()
-    for referrer in gc.get_referrers(*(entry[1] for entry in entries)):
+    for referrer in gc.get_referrers(*objects):
         if id(referrer) not in ours and not isinstance(referrer, (FrameType, pickle.Unpickler)):
             found.update(id(one) for one in gc.get_referents(referrer) if id(one) in wanted)
     return found

@@ -221,7 +221,7 @@ class Worker:
         os._exit(0)
 
     async def _life(self) -> Finished | Released:
-        from .vitals import watch
+        from .vitals import watch, watch_device
 
         self._before_the_cell = anyio.CancelScope()
         self._legacy.begin()
@@ -234,6 +234,7 @@ class Worker:
             await listening.wait()
             self.account.reachable(str(path))
             group.start_soon(watch, self.training, self.account, self.machine.points, self._legacy.followers)
+            group.start_soon(watch_device, self.training, self.account)
             outcome = await self._train()
             self._end(outcome)
             while isinstance(outcome, Released) and await self._is_woken():

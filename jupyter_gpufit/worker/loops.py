@@ -17,6 +17,7 @@ from inspect import GEN_CREATED, getgeneratorstate
 from types import GeneratorType
 from typing import Any
 
+from ..jobs.events import Lap
 from ..jobs.live import Progress
 
 WINDOW = 600.0  # seconds over which the pace is taken: an evaluation between two epochs is part of it
@@ -145,6 +146,30 @@ _OF_RANGES: dict[type, Callable[[Any, int | None], tuple[int | None, int | None]
     enumerate: _of_enumerate,
     zip: _of_zip,
 }
+
+
+@dataclass
+class Laps:
+    """Counts the items of the outermost loop, where others run in it: its epochs, to most people.
+
+    A loop that goes on by more than one item from look to look is too quick to be worth a mark, and never has any.
+    """
+
+    _key: tuple[str, int] | None = None
+    _number: int = 0
+    _quick: bool = False
+
+    def take(self, step: int, nest: Nest) -> Lap | None:
+        """The item that it has come to since the look before."""
+        if len(nest) < 2 or (outer := nest[0]).left is None or outer.whole is None:
+            return None
+        number, before = outer.whole - outer.left, self._number
+        if outer.key != self._key or number < before:  # another loop, or this one again
+            before = 0 if number == 1 else number  # after a resume, when this item began was told before
+            self._key, self._quick = outer.key, False
+        self._number = number
+        self._quick = self._quick or number > before + 1
+        return None if self._quick or number == before or number < 1 else Lap(step, number, outer.whole)
 
 
 @dataclass

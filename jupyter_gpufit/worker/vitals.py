@@ -7,15 +7,20 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
 import anyio
 
+from ..devices.nvml import read_load
+from ..errors import DeviceError
 from ..estimate.reckoning.pace import Pace
-from ..jobs.events import Metrics, ProgressMark
-from ..jobs.live import Live, Memory, finite
+from ..jobs.events import DeviceMark, Lap, Metrics, ProgressMark
+from ..jobs.live import Live, Memory, Progress, finite
+from ..lab.ends import Forecast
+from ..system.background import aside
 from .copies import Copies
-from .loops import Course
+from .loops import Course, Laps
 from .metrics import SampledCurve, Sampler
 from .points import Points
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from .training import Training
 
 EVERY = 1.0  # seconds between two looks
+SELDOM = 10.0  # seconds between two questions to the driver
 
 
 def _of_main_thread() -> Sampler:
@@ -41,6 +47,7 @@ class Vitals:
     points: Points
     _sampler: Sampler = field(default_factory=_of_main_thread)
     _course: Course = field(default_factory=Course)
+    _laps: Laps = field(default_factory=Laps)
     _curve: SampledCurve = field(default_factory=lambda: SampledCurve(time.monotonic()))
     _told: dict[str, float | None] = field(default_factory=dict)
     _fetched: dict[str, float] = field(default_factory=dict)  # from a GPU, the latest of each
@@ -50,22 +57,22 @@ class Vitals:
     def __post_init__(self) -> None:
         self._copies = Copies(self._sampler.elsewhere)
 
-    def look(self, step: int, pace: Pace, memory: Memory) -> tuple[Live, Metrics | None]:
+    def look(self, step: int, pace: Pace, memory: Memory) -> tuple[Live, list[Metrics | Lap]]:
         """What there is to tell now, and what of it is worth a point of the curves."""
         if not self.points.reading.acquire(blocking=False):
-            return replace(self._live, memory=memory), None  # it is being saved: the next look will do
+            return replace(self._live, memory=memory), []  # it is being saved: the next look will do
         try:
-            self._live, metrics = self._look(step, pace, memory)
-            return self._live, metrics
+            self._live, found = self._look(step, pace, memory)
+            return self._live, found
         except Exception:  # the objects are the user's, and half made: no reason to end a training
             if not self._failed:
                 traceback.print_exc(file=self.log)
                 self._failed = True
-            return Live(memory=memory), None
+            return Live(memory=memory), []
         finally:
             self.points.reading.release()
 
-    def _look(self, step: int, pace: Pace, memory: Memory) -> tuple[Live, Metrics | None]:
+    def _look(self, step: int, pace: Pace, memory: Memory) -> tuple[Live, list[Metrics | Lap]]:
         now, reading = time.monotonic(), self._sampler.look()
         fetched = self._copies.arrived()
         if reading.elsewhere and not self._copies.under_way:
@@ -80,21 +87,25 @@ class Vitals:
             mfu=_rounded(pace.mfu),
             memory=memory,
         )
-        if not values or values == self._told or not self._curve.is_due(now):
-            return live, None
-        self._told = values
-        return live, Metrics(step, values)
+        lap = self._laps.take(step, reading.nest)
+        points: list[Metrics | Lap] = [] if lap is None else [lap]
+        if values and values != self._told and self._curve.is_due(now):
+            self._told = values
+            points.append(Metrics(step, values))
+        return live, points
 
 
 async def watch(training: Training, account: Account, points: Points, followers: Followers) -> None:
     """Note how it is, for as long as its cell runs."""
     vitals, last, said = Vitals(account.output.log, points), (0, 0), False
+    forecast = Forecast()
     while True:
         await anyio.sleep(EVERY)
         if training.meter is None or not training.life.runs:
             continue
         try:
             last = _mark(training, account, vitals, last, followed=followers.count > 0)
+            _foresee(training, forecast, account.record.live.progress)
         except OSError:  # the cell has all descriptors in use, say: it trains on, and the next look may do
             if not said:
                 traceback.print_exc(file=account.output.log)
@@ -109,13 +120,40 @@ def _mark(
     now = training.steps.step, meter.used()
     training.pace.take(time.monotonic(), now[0])
     memory = Memory(used=now[1], peak=meter.peak(), estimate=training.handover.foreseen)
-    live, metrics = vitals.look(now[0], training.pace, memory)
-    if metrics is not None:
-        account.output.put(metrics)
+    live, points = vitals.look(now[0], training.pace, memory)
+    for event in points:
+        account.output.put(event)
     if now != last:
         account.output.put(ProgressMark(*now, memory.peak, training.pace.words()))
     account.far(now[0], replace(live, followed=followed))
     return now
+
+
+async def watch_device(training: Training, account: Account) -> None:
+    """Note what the driver says of its GPU, for as long as its cell runs: nobody else keeps it longer than a minute."""
+    while True:
+        await anyio.sleep(SELDOM)
+        if training.meter is None or not training.life.runs or training.granted.devices[0].kind != "gpu":
+            continue  # of an instance, and of a slot, the driver does not tell
+        try:
+            busy, power = await aside(partial(read_load, training.granted.devices[0].uuid))
+        except DeviceError:
+            continue  # which is said where it matters
+        if training.life.runs and (busy, power) != (None, None):
+            with suppress(OSError):
+                account.output.put(DeviceMark(busy, power))
+
+
+def _foresee(training: Training, forecast: Forecast, progress: Progress | None) -> None:
+    """Tell those who wait when this one expects to end; where its loops do not know, nothing."""
+    now = time.time()
+    if progress is None or progress.left is None:
+        if progress is None or progress.total != progress.step:  # else it is about to end, as was foreseen
+            forecast.forget()
+            training.granted.expect(None, now)
+        return
+    if (end := forecast.take(now, progress.left)) is not None:
+        training.granted.expect(end, now)
 
 
 def mark_last(training: Training, account: Account) -> None:

@@ -12,7 +12,7 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { Cells } from './cells/cells';
 import { icon } from './icon';
-import { LogTab } from './log/log';
+import { Log, LogTab } from './log/log';
 import { Events } from './model/events';
 import { Front } from './model/front';
 import { Follower } from './model/journal';
@@ -21,6 +21,7 @@ import { addCommands } from './panel/commands';
 import { Notices } from './panel/notices';
 import { GpufitPanel } from './panel/panel';
 import { StatusItem } from './panel/statusbar';
+import type { MakeLog } from './runs/page';
 import { RunTab } from './runs/tabs';
 
 const ID = 'jupyter-gpufit:panel';
@@ -62,7 +63,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const runs = new WidgetTracker<RunTab>({ namespace: 'gpufit-run' });
     const openRun = ({ id, name }: { id: string; name: string }) => {
       const open = runs.find(tab => tab.job === id);
-      const tab = open ?? new RunTab({ id, name, model, commands: app.commands });
+      const log: MakeLog = job => new Log({ ...job, settings, events, rendermime });
+      const tab = open ?? new RunTab({ id, name, model, commands: app.commands, log });
       if (!open) {
         tab.title.icon = icon;
         void runs.add(tab);

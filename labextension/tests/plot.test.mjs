@@ -30,6 +30,12 @@ test('steps have their times, and a line is parted where it had no device', () =
   assert.deepEqual(plot.gapsOf({ breaks: [BREAK] }, 'time', 100), [20]);
 });
 
+test('epochs begin at steps, and at the times of these', () => {
+  const curves = { laps: [[0, 1], [2, 2]], clock: CLOCK };
+  assert.deepEqual(plot.lapsOf(curves, 'step'), [{ at: 0, text: '1' }, { at: 2, text: '2' }]);
+  assert.deepEqual(plot.lapsOf(curves, 'time', 100).map(({ at }) => at), [0, 20]);
+});
+
 test('several runs stand on one axis: no point is not a hole', () => {
   const found = plot.aligned([[[1, 10], [3, 30]], [[1, 5], [2, null]]]);
   assert.deepEqual(found, [[1, 2, 3], [10, undefined, 30], [5, null, undefined]]);

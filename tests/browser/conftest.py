@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -66,7 +67,17 @@ def running_lab(
         port = free.getsockname()[1]
     command = [
         *([] if user is None else as_user(user)),
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
+        *(
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-m",
+            "jupyterlab",
+            "--no-browser",
+            "--allow-root",
+            "--ip=127.0.0.1",
+            f"--port={port}",
+        ),
         *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={home}", f"--IdentityProvider.token={TOKEN}"),
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
         *("--LabApp.expose_app_in_browser=True", f"--ServerApp.base_url={base}/"),
@@ -74,26 +85,42 @@ def running_lab(
     env = environment(home, **{"GPUFIT_LAB": str(home / "lab"), **(more or {})})
     if user is not None:
         subprocess.run(["chown", "-R", str(user), home], check=True)
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as server:
+    no_terminal = subprocess.DEVNULL  # there Jupyter would ask whether an interrupt was meant
+    with subprocess.Popen(command, env=env, stdin=no_terminal, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
+        log: list[str] = []
         try:
-            log = []
             for line in server.stderr:
                 log.append(line)
                 if f"127.0.0.1:{port}{base}/lab" in line:
                     break
             else:
                 pytest.fail("JupyterLab did not start:\n" + "".join(log))
-            Thread(target=server.stderr.read, daemon=True).start()  # a full pipe would stop the server
+            Thread(target=log.extend, args=(server.stderr,), daemon=True).start()  # a full pipe would stop the server
             until_it_listens(port)
             yield Lab(f"http://127.0.0.1:{port}{base}", home, env["GPUFIT_LAB"])
         finally:
-            server.terminate()
-            try:
-                server.wait(HANGS / 1000)
-            except subprocess.TimeoutExpired:
-                server.kill()  # or this would wait for it for ever
-                raise
+            end_server(server, log)
+
+
+def end_server(server: subprocess.Popen[str], log: list[str]) -> None:
+    """As somebody does it who presses Ctrl-C, and again where that was not enough.
+
+    Where a page asked for a file or a folder just then, Jupyter's loop leaves anyio's thread of that request behind,
+    and Python waits for it for ever: https://github.com/jupyterlab/jupyterlab/issues/10442. What we do is in no such
+    thread (system/background.py).
+    """
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGABRT):  # the last one has Python say where it stands
+        server.send_signal(number)
+        try:
+            server.wait(HANGS / 2000)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    else:
+        server.kill()  # or this would wait for it for ever
+    if server.returncode == -signal.SIGABRT:
+        pytest.fail("The Jupyter server did not end:\n" + "".join(log))
 
 
 def until_it_listens(port: int) -> None:

@@ -89,7 +89,10 @@ class Drawn:
             "curves": curves,
             "memory": memory,
             "clock": clock,
+            "busy": [[at, 88 + 8 * _wave(i / 5)] for i, (at, _) in enumerate(memory)],
+            "power": [[at, 388 + 30 * _wave(i / 5)] for i, (at, _) in enumerate(memory)],
             "breaks": self.breaks,
+            "laps": [[1060 * i, i + 1] for i in range(3)],
             "older": self.older,
         }
 

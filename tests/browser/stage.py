@@ -115,6 +115,7 @@ class Stage:
     heard: list[dict[str, Any]] = field(default_factory=list)  # what came over the WebSocket
     answer: tuple[int, dict[str, Any]] = (202, {"said": "heard"})
     _sockets: list[WebSocketRoute] = field(default_factory=list)
+    _questions: dict[str, int] = field(default_factory=dict)  # the last one about each job
     _held: list[Route] | None = None
     _silent: bool = False
 
@@ -138,10 +139,12 @@ class Stage:
         self.show()
         self.asked.clear()
         self.heard.clear()
+        self._questions.clear()
 
     def show(self, **status: Any) -> None:
         """Let this be so from now on."""
-        nothing = {"devices": [], "jobs": [], "claims": [], "queue": [], "remarks": [], "problem": "", "time": NOW}
+        lists: dict[str, Any] = {"devices": [], "jobs": [], "claims": [], "queue": [], "remarks": []}
+        nothing = lists | {"host": None, "problem": "", "time": NOW}
         later = self.status.get("time", NOW) + 0.001  # the next reading, and yet durations stay as a test knows them
         self.status = {"version": "0.1.0"} | nothing | self.status | {"time": later} | status
         self.send({"type": "status", "status": self.status})
@@ -155,9 +158,11 @@ class Stage:
         first = len(self.journal) + 1
         fresh = [{"number": first + i, "time": NOW + i, "event": event} for i, event in enumerate(events)]
         self.journal += fresh
-        followed = {message["follow"]["job"] for message in self.heard if "follow" in message}
-        for job in followed:
-            self.send({"type": "entries", "job": job, "entries": fresh, "ended": False})
+        for job in self._questions:
+            self.send(self._entries(job, fresh))
+
+    def _entries(self, job: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"type": "entries", "job": job, "entries": entries, "ended": False, "question": self._questions[job]}
 
     def hold_actions(self) -> None:
         """Do not answer what is posted until `let_go`."""
@@ -189,11 +194,10 @@ class Stage:
     def _hear(self, socket: WebSocketRoute, message: dict[str, Any]) -> None:
         self.heard.append(message)
         if follow := message.get("follow"):  # what is there first, in stretches as the server sends them
+            self._questions[follow["job"]] = follow["question"]
             first = self._behind(follow["after"])
             for at in range(first, len(self.journal), STRETCH):
-                entries = self.journal[at : at + STRETCH]
-                message = {"type": "entries", "job": follow["job"], "entries": entries, "ended": False}
-                socket.send(json.dumps(message))
+                socket.send(json.dumps(self._entries(follow["job"], self.journal[at : at + STRETCH])))
 
     def _behind(self, after: int) -> int:
         return max(0, len(self.journal) + after) if after < 0 else after

@@ -32,6 +32,8 @@ def test_the_page_of_a_run(stage: Stage, drawn: Drawn) -> None:
     loss = run.get_by_role("img", name=re.compile(r"^loss: bert-run 0\.4312 at step 3,184"))
     expect(loss.locator("canvas")).to_be_visible()
     expect(run.get_by_role("img", name="memory: peak 32.8 GiB")).to_be_visible()
+    expect(run.get_by_role("img", name="device busy: 88 % on average")).to_be_visible()
+    expect(run.get_by_role("img", name="power: 388 W on average")).to_be_visible()
     expect(run.get_by_role("img", name="GPU 1 computes 88 % of the time now")).to_be_visible()
     expect(run.locator(".jp-gpufit-table").first).to_contain_text("bert-runloss0.35963,0880.4312")  # the best of it
     for text in ("%%gpufit train --name bert-run", "torch2.6.0", "claimed40.0 GiB", "step 2,400", "line 4 of the cell"):

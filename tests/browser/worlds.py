@@ -7,10 +7,19 @@ from typing import Any
 
 from .stage import CAN, GIB, NOW, ROOM, a_claim, a_gpu, a_job, a_part, a_process, a_progress, a_ticket
 
+HOST = {"total": 503 * GIB, "free": 371 * GIB, "busy": 23.4, "processors": 64}
+
 
 def a_lab(home: str = "/home/lin") -> dict[str, Any]:
     """Four GPUs: one shared with somebody, one taken by a stranger, one held as a whole, one almost idle."""
-    return {"devices": _devices(), "claims": _claims(), "queue": _queue(), "jobs": _jobs(home), "time": NOW}
+    return {
+        "devices": _devices(),
+        "claims": _claims(),
+        "queue": _queue(),
+        "jobs": _jobs(home),
+        "time": NOW,
+        "host": HOST,
+    }
 
 
 def _devices() -> list[dict[str, Any]]:

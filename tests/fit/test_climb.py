@@ -13,7 +13,9 @@ from jupyter_gpufit.estimate.asking.climb import RAN_OUT
 from jupyter_gpufit.estimate.asking.fit import Fit, fit_of
 from jupyter_gpufit.estimate.asking.look import look
 from jupyter_gpufit.estimate.showing.text import ladder
+from jupyter_gpufit.fit.ladder import RUNGS
 from jupyter_gpufit.fit.plan import AS_IT_IS, Climbed, FitLimits
+from jupyter_gpufit.settings import FITS
 from jupyter_gpufit.units import MiB
 from tests.estimate.traced import A100
 
@@ -110,6 +112,18 @@ def test_a_model_that_is_larger_than_the_device_has_its_states_on_the_host_or_is
     assert re.search(r"needs 4\d.\d MiB for \w+, and the largest device has 20.0 MiB", too_large.steps[-1].why), (
         too_large
     )
+
+
+def test_one_rung_alone_is_tried_where_it_is_named() -> None:
+    def climbs(fit: str) -> Climbed:
+        answer = look(CELL, dict, replace(ASK, fit=fit))
+        assert answer.climbed is not None
+        return answer.climbed
+
+    assert [step.name for step in climbs("spill").steps] == ["", "spill"]
+    assert [step.name for step in climbs("micro-batches").steps] == ["", "micro-batches"]
+    assert [step.fits for step in climbs("optimizer").steps] == [False, False], "it is not enough, and nothing else is"
+    assert {rung.NAME.split()[0] for rung in RUNGS} == {*FITS} - {"exact", "any", "no"}
 
 
 def test_what_the_host_has_no_room_for_is_refused() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -120,7 +122,7 @@ def test_one_that_runs_out_goes_on_by_recomputing_and_begins_so_the_next_time(
     assert again.ok and "trains there by recomputing" in again.shown and "ran out of memory on" not in again.shown
 
 
-def test_a_model_larger_than_the_device_is_spilled_and_goes_on_so_from_a_checkpoint(
+def test_a_model_larger_than_the_device_is_spilled_and_goes_on_so_after_a_kill(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:
     hold = home / "go-on-spilled"
@@ -129,8 +131,9 @@ def test_a_model_larger_than_the_device_is_spilled_and_goes_on_so_from_a_checkpo
     sent = notebook.send("%%gpufit train --name spilled\n" + cell)
     began = notebook.until(sent, "step 2").shown
     running = jobs(env)["spilled"]
-    assert gpufit(env, "release", "spilled").returncode == 0
-    notebook.finish(sent)
+    assert gpufit(env, "checkpoint", "spilled").returncode == 0
+    os.kill(running["pid"], signal.SIGKILL)
+    assert not notebook.finish(sent).ok
 
     assert "trains there by spilling to the host all but" in began and "of the host's memory" in began, began
     assert "of the host's memory)" in json.dumps(running), running

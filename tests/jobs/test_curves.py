@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_gpufit.jobs.curves import LATEST, MOST_NAMES, OLDER, Break, Curve, Curves, runs
-from jupyter_gpufit.jobs.events import Metrics, ProgressMark, StateChange, Text
+from jupyter_gpufit.jobs.events import DeviceMark, Lap, Metrics, ProgressMark, StateChange, Text
 from jupyter_gpufit.jobs.state import State
 
 
@@ -51,6 +51,15 @@ def test_the_numbers_of_a_job() -> None:
     curves.take(Text("stdout", "x"), 12.0)
     assert curves.metrics["loss"].points() == [(3.0, None)] and curves.metrics["acc"].points() == [(3.0, 0.5)]
     assert curves.memory.points() == [(11.0, 7.0)] and not curves.older
+
+
+def test_what_the_device_did_and_where_epochs_began() -> None:
+    curves = Curves()
+    for event in (DeviceMark(93, None), Lap(0, 1), Lap(10, 2), Lap(20, 3), Lap(12, 2), Lap(19, 3)):
+        curves.take(event, 10.0)
+    assert curves.busy.points() == [(10.0, 93.0)] and not curves.power.points()
+    # It went on from step 12, in the middle of the second.
+    assert [(lap.step, lap.number) for lap in curves.laps] == [(0, 1), (10, 2), (19, 3)]
 
 
 def test_a_loop_that_makes_new_names_takes_no_more_and_more() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
+import torch
 
-from jupyter_gpufit.snapshot.kinds import loaders
+from jupyter_gpufit.snapshot.kinds import loader_proof, loaders
+from jupyter_gpufit.snapshot.kinds.loaders import RememberingIter
 
 from .training import Trainings
 
@@ -115,6 +118,19 @@ for x in DataLoader(Stream(7, 7, 7), batch_size=None, num_workers=3, prefetch_fa
 
 def test_knows_the_code_of_this_torch() -> None:
     assert loaders.source_hash() in loaders.TESTED, "loaders.py rests on private names: look, test, and add the hash"
+
+
+def test_a_torch_that_is_not_known_is_tried_which_draws_no_numbers() -> None:
+    before = torch.get_rng_state(), random.getstate()
+
+    assert loader_proof.goes_on(RememberingIter, loaders._taken_up)
+    assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
+
+
+def test_one_whose_names_mean_something_else_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RememberingIter, "_next_index", lambda self: next(self._sampler_iter))
+
+    assert not loader_proof.goes_on(RememberingIter, loaders._taken_up)
 
 
 @pytest.mark.parametrize("cell", TRAININGS.values(), ids=TRAININGS)

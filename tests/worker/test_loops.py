@@ -15,10 +15,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 from tqdm import tqdm
 
+from jupyter_gpufit.jobs.events import Lap
 from jupyter_gpufit.jobs.live import Progress
 from jupyter_gpufit.program.running.program import Program
 from jupyter_gpufit.snapshot.kinds.loaders import remembered
-from jupyter_gpufit.worker.loops import Course, Loop, Nest, _extent, nest_of
+from jupyter_gpufit.worker.loops import Course, Laps, Loop, Nest, _extent, nest_of
 from jupyter_gpufit.worker.metrics import Sampler
 from tests.program.crossing import World
 
@@ -243,3 +244,28 @@ def test_loops_that_begin_again_do_not_keep_the_total_of_before() -> None:
 def test_steps_before_the_loops_are_in_their_total() -> None:
     told = trained("step()\nstep()\nfor x in [1, 2, 3, 4, 5]:\n    look()\n    step()\n    look()\n")
     assert (told[-1].step, told[-1].total, told[-1].left) == (7, 7, None) and {one.total for one in told} == {None, 7}
+
+
+def laps(looks: list[tuple[int, int, int]], laps: Laps | None = None) -> list[Lap]:
+    """Of an outermost loop with another in it: at each look its step, what is left of it, and its whole."""
+    laps = laps or Laps()
+    inner = Loop(("u", 1), 3, 9)
+    found = (laps.take(step, (Loop(("u", 0), left, whole), inner)) for step, left, whole in looks)
+    return [lap for lap in found if lap is not None]
+
+
+def test_the_outermost_loop_counts_its_items() -> None:
+    looks = [(0, 3, 4), (5, 3, 4), (11, 2, 4), (19, 2, 4), (22, 1, 4), (31, 0, 4)]
+    assert laps(looks) == [Lap(0, 1, 4), Lap(11, 2, 4), Lap(22, 3, 4), Lap(31, 4, 4)]
+    assert laps(looks[2:]) == [Lap(22, 3, 4), Lap(31, 4, 4)]  # after a resume in the middle of the second
+
+
+def test_a_loop_that_is_quicker_than_the_looks_has_no_laps() -> None:
+    assert laps([(2, 98, 100), (9, 91, 100), (10, 90, 100)]) == []
+    batches = Loop(("u", 0), 7, 9)
+    assert Laps().take(1, (batches,)) is None  # nothing runs in it
+    assert Laps().take(1, (Loop(("u", 0), None, None), batches)) is None
+
+
+def test_a_loop_that_runs_again_counts_anew() -> None:
+    assert [lap.number for lap in laps([(1, 1, 2), (2, 0, 2), (3, 1, 2), (4, 0, 2)])] == [1, 2, 1, 2]

@@ -57,8 +57,8 @@ def test_does_not_look_while_the_program_is_being_saved() -> None:
     before, _ = told.look(1, Pace(), MEMORY)
     sampled.values = {"loss": 0.25}
     with told.points.reading:
-        during, metrics = told.look(2, Pace(), Memory(used=9, peak=9))
-        assert metrics is None and during.loss == before.loss and during.memory == Memory(used=9, peak=9)
+        during, found = told.look(2, Pace(), Memory(used=9, peak=9))
+        assert not found and during.loss == before.loss and during.memory == Memory(used=9, peak=9)
     after, _ = told.look(3, Pace(), MEMORY)
     assert after.loss == Loss(name="loss", value=0.25)
 
@@ -66,13 +66,13 @@ def test_does_not_look_while_the_program_is_being_saved() -> None:
 def test_tells_the_latest_and_makes_a_point_of_what_is_new() -> None:
     sampled = Sampled({"loss": 0.5, "acc": float("inf")})
     told = telling(sampled)
-    live, metrics = told.look(7, Pace(), MEMORY)
+    live, found = told.look(7, Pace(), MEMORY)
     assert live.loss == Loss(name="loss", value=0.5) and live.metrics == ("loss", "acc") and live.memory == MEMORY
     assert live.progress is not None and live.progress.step == 7
-    assert metrics == Metrics(7, {"loss": 0.5, "acc": None})
-    assert told.look(7, Pace(), MEMORY)[1] is None
+    assert found == [Metrics(7, {"loss": 0.5, "acc": None})]
+    assert not told.look(7, Pace(), MEMORY)[1]
     sampled.values = {"loss": 0.25}
-    assert told.look(8, Pace(), MEMORY)[1] == Metrics(8, {"loss": 0.25})
+    assert told.look(8, Pace(), MEMORY)[1] == [Metrics(8, {"loss": 0.25})]
 
 
 class Event:
@@ -96,13 +96,13 @@ def test_a_number_on_a_gpu_is_fetched_at_a_safe_point_and_waited_for_by_nobody(
     monkeypatch.setattr(Event, "happened", False)
     program = Program()
     told = telling(Sampled({"acc": 0.5}, True), program)
-    assert told.look(1, Pace(), MEMORY)[1] == Metrics(1, {"acc": 0.5})
+    assert told.look(1, Pace(), MEMORY)[1] == [Metrics(1, {"acc": 0.5})]
     assert program.pending
     program.at_safe_point()
-    assert told.look(2, Pace(), MEMORY)[1] is None and not program.pending  # still on its way
+    assert not told.look(2, Pace(), MEMORY)[1] and not program.pending  # still on its way
     Event.happened = True
-    live, metrics = told.look(3, Pace(), MEMORY)
-    assert live.loss == Loss(name="loss", value=0.125) and metrics == Metrics(3, {"loss": 0.125, "acc": 0.5})
+    live, points = told.look(3, Pace(), MEMORY)
+    assert live.loss == Loss(name="loss", value=0.125) and points == [Metrics(3, {"loss": 0.125, "acc": 0.5})]
     assert program.pending
 
 
@@ -114,7 +114,7 @@ def test_nothing_is_copied_while_a_graph_is_captured(monkeypatch: pytest.MonkeyP
 
 
 def test_a_cell_without_numbers_makes_no_points() -> None:
-    assert telling(Sampled({})).look(1, Pace(), MEMORY)[1] is None
+    assert telling(Sampled({})).look(1, Pace(), MEMORY)[1] == []
 
 
 def test_a_defect_of_ours_ends_no_training() -> None:
@@ -125,7 +125,7 @@ def test_a_defect_of_ours_ends_no_training() -> None:
             raise ZeroDivisionError("ours")
 
     told = telling(Broken())
-    assert told.look(1, Pace(), MEMORY) == told.look(1, Pace(), MEMORY) == (Live(memory=MEMORY), None)
+    assert told.look(1, Pace(), MEMORY) == told.look(1, Pace(), MEMORY) == (Live(memory=MEMORY), [])
     log = told.log
     assert isinstance(log, io.StringIO) and log.getvalue().count("ZeroDivisionError: ours") == 1
 

@@ -64,8 +64,8 @@ def cuda_replacements(answers: Answers, around: Around) -> Iterator[tuple[Module
     for name, kind in types_on_cuda():
         yield torch.cuda, name, kind
     yield torch, "set_default_tensor_type", default_type(torch.set_default_tensor_type)
-    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):  # libraries with kernels of their own ask at import
-        yield torch._C, "_cuda_getCurrentRawStream", lambda device: 0
+    # Libraries with kernels of their own ask at import; a build for CUDA would ask the driver.
+    yield torch._C, "_cuda_getCurrentRawStream", lambda device: 0
 
 
 def _offered(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,6 +37,7 @@ from ...graph.kinds.instances import make_instance, reduce_instance
 from ..loader_workers import Carried, Given, Marked, Start, States
 from ..watched import WatchedState
 from .loader_memory import LoaderMemory, Turns, copy_of, undisturbed
+from .loader_proof import goes_on
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
@@ -47,7 +49,8 @@ APART = (
 )
 
 # Of the source of _MultiProcessingDataLoaderIter and of the loop in its workers, on whose private names this rests.
-TESTED = {"53e339e52c2e846c": "2.13.0"}
+# Any other is tried before it is used.
+TESTED = {"53e339e52c2e846c": "2.13.0", "bf2c4f7637e43fad": "2.15.0"}
 
 
 def source_hash() -> str:
@@ -56,25 +59,28 @@ def source_hash() -> str:
     return hashlib.sha256("".join(inspect.getsource(part) for part in parts).encode()).hexdigest()[:16]
 
 
+@cache
+def is_known() -> bool:
+    """Whether iterators of this torch can be taken up again."""
+    return source_hash() in TESTED or goes_on(RememberingIter, _taken_up)
+
+
 @contextmanager
 def remembered() -> Iterator[None]:
-    """Let every DataLoader with workers make iterators that can be saved, where its code is known to us."""
+    """Let every DataLoader with workers make iterators that can be saved."""
     real = DataLoader._get_iterator
 
     def get_iterator(self: DataLoader[Any]) -> _BaseDataLoaderIter:
-        if self.num_workers == 0 or why_not(self) is not None:
+        if self.num_workers == 0 or why_not(self) is not None or not is_known():
             return real(self)
         self.check_worker_number_rationality()
         return RememberingIter(self)
 
-    known = source_hash() in TESTED
-    if known:
-        DataLoader._get_iterator = get_iterator  # type: ignore[method-assign]
+    DataLoader._get_iterator = get_iterator  # type: ignore[method-assign]
     try:
         yield
     finally:
-        if known:
-            DataLoader._get_iterator = real  # type: ignore[method-assign]
+        DataLoader._get_iterator = real  # type: ignore[method-assign]
 
 
 def why_not(loader: DataLoader[Any]) -> str | None:
@@ -101,13 +107,13 @@ def refuse(obj: Any, pickler: SnapshotPickler) -> Reduced:
     if obj._dataset_kind != _DatasetKind.Map:
         why = (
             "its dataset is an IterableDataset: use num_workers=0"
-            if source_hash() not in TESTED or not obj._persistent_workers
+            if not is_known() or not obj._persistent_workers
             else "its dataset is an IterableDataset and its workers stay: leave persistent_workers out"
         )
     elif not getattr(obj, "_in_order", True):
         why = "it has in_order=False: leave that out"
     else:
-        why = f"it is of torch {torch.__version__}, whose DataLoader is not known here, or of a class of its own"
+        why = f"it is of torch {torch.__version__}, whose DataLoader did not go on in a trial, or of a class of its own"
     return pickler.name_it(obj, f"a DataLoader's iterator with workers, whose place cannot be saved: {why}.")
 
 
@@ -302,3 +308,10 @@ def fill_remembering(obj: RememberingIter, state: tuple[DataLoader[Any], Positio
     loader, position = state
     vars(obj).update(_memory=LoaderMemory(loader, position=position, seed=position.seed), _shutdown=True)
     vars(obj).update(_num_workers=loader.num_workers, _num_yielded=position.yielded)
+
+
+def _taken_up(loader: DataLoader[Any], position: Position) -> RememberingIter:
+    """As after a resume."""
+    made = RememberingIter.__new__(RememberingIter)
+    fill_remembering(made, (loader, position))
+    return made

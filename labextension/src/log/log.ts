@@ -1,4 +1,4 @@
-/** A tab in the main area that follows a job's journal, whether or not its cell is still there. */
+/** Follows a job's journal, whether or not its cell is still there: in a tab of the main area, or in a run's page. */
 
 import { MainAreaWidget } from '@jupyterlab/apputils';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
@@ -14,22 +14,19 @@ import { copyItem, downloadItem, findItem } from './tools';
 
 const LATEST = -5000; // entries that are read at first
 
-export class LogTab extends MainAreaWidget<Panel> {
-  constructor(options: {
-    id: string; // of the job
-    name: string;
-    settings: ServerConnection.ISettings;
-    events: Events;
-    rendermime: IRenderMimeRegistry;
-  }) {
+interface Options {
+  id: string; // of the job
+  name: string;
+  settings: ServerConnection.ISettings;
+  events: Events;
+  rendermime: IRenderMimeRegistry;
+}
+
+export class Log extends MainAreaWidget<Panel> {
+  constructor(options: Options) {
     const { id: job, name, settings, events, rendermime } = options;
     super({ content: new Panel() });
-    this.job = job;
-    this.id = `jupyter-gpufit-log-${job}`;
     this.addClass('jp-gpufit-log');
-    this.title.label = name;
-    this.title.caption = `Log of ${name} (${job})`;
-    this.title.closable = true;
     this._output = new Output(rendermime);
     this._output.node.setAttribute('aria-label', `Output of ${name}`);
     this._output.followed.connect((_, following) => {
@@ -52,8 +49,6 @@ export class LogTab extends MainAreaWidget<Panel> {
     };
     this._follow(LATEST);
   }
-
-  readonly job: string;
 
   override dispose(): void {
     this._follower?.dispose();
@@ -139,6 +134,20 @@ export class LogTab extends MainAreaWidget<Panel> {
   private _notice = named('jp-gpufit-notice');
   private _moments = document.createElement('select');
   private _following = document.createElement('input');
+}
+
+export class LogTab extends Log {
+  constructor(options: Options) {
+    super(options);
+    const { id, name } = options;
+    this.job = id;
+    this.id = `jupyter-gpufit-log-${id}`;
+    this.title.label = name;
+    this.title.caption = `Log of ${name} (${id})`;
+    this.title.closable = true;
+  }
+
+  readonly job: string;
 }
 
 function named(name: string): Widget {

@@ -8,12 +8,14 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { Entry, Message } from '../words/schema';
 import { fetchJournal } from './api';
 import { Events } from './events';
+import { Place } from './place';
 
 const PAGE = 1000; // entries
 const INTERVAL = 1000; // ms between two questions while there is no WebSocket
 const LONGEST = 10_000; // ms between two tries while the server fails
 
 const followers = new Set<Follower>();
+let questions = 0;
 
 export class Follower implements IDisposable {
   /** Follow the job's journal from behind the entry `after`; -1000: from the last thousand on. */
@@ -23,7 +25,7 @@ export class Follower implements IDisposable {
     private job: string,
     after: number
   ) {
-    this._after = after;
+    this._place = new Place(after);
     followers.add(this);
     this._hold = events.hold();
     events.arrived.connect(this._take, this);
@@ -77,8 +79,11 @@ export class Follower implements IDisposable {
     if (open) {
       void this._poll.stop();
       // One connection brings a job's journal once: from where the first of those who follow it wants it.
-      const after = Math.min(this._after, ...this._others().map(other => other._after));
-      this.events.send({ follow: { job: this.job, after } });
+      const places = [this, ...this._others()].map(({ _place }) => _place);
+      const question = ++questions;
+      places.forEach(place => (place.question = question));
+      const after = Math.min(...places.map(place => place.after));
+      this.events.send({ follow: { job: this.job, after, question } });
       this._say('');
     } else {
       void this._poll.start(); // first after an interval, in which the WebSocket may open
@@ -86,7 +91,11 @@ export class Follower implements IDisposable {
   }
 
   private _take(_: Events, message: Message): void {
-    if (message.type === 'entries' && message.job === this.job) {
+    if (
+      message.type === 'entries' &&
+      message.job === this.job &&
+      message.question === this._place.question
+    ) {
       this._arrive(message.entries, message.ended);
     }
   }
@@ -95,7 +104,7 @@ export class Follower implements IDisposable {
     const { settings, job } = this;
     try {
       for (;;) {
-        const page = await fetchJournal(settings, job, this._after, PAGE);
+        const page = await fetchJournal(settings, job, this._place.after, PAGE);
         // Meanwhile the WebSocket may have opened, and brings the rest.
         if (this.isDisposed || this.events.open) {
           return;
@@ -113,10 +122,8 @@ export class Follower implements IDisposable {
   }
 
   private _arrive(entries: Entry[], ended: boolean): void {
-    // A connection that was made anew may bring again what we have.
-    const fresh = entries.filter(({ number }) => number > this._after);
+    const fresh = this._place.fresh(entries);
     if (fresh.length) {
-      this._after = fresh[fresh.length - 1].number;
       this._came.emit(fresh);
     }
     if (ended !== this.ended) {
@@ -139,7 +146,7 @@ export class Follower implements IDisposable {
     }
   }
 
-  private _after: number;
+  private _place: Place;
   private _hold: IDisposable;
   private _poll: Poll;
   private _came = new Signal<this, Entry[]>(this);

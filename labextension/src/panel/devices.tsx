@@ -4,18 +4,51 @@ import * as React from 'react';
 
 import { Deed, GpufitModel } from '../model/model';
 import { freeBytes, idleWords, partWords } from '../words/devices';
-import { Claim, Device, Status } from '../words/schema';
+import { Claim, Device, Host, Status } from '../words/schema';
 import { deviceWords, formatBytes } from '../words/units';
 import { colour } from './colours';
 import { Arrow, memo, Now, Section } from './common';
 import { Details } from './device';
 
+/** The machine itself, below its devices: its memory, and how busy its processors are. */
+const HostLine = memo(({ total, free, busy, processors }: Host): JSX.Element => {
+  return (
+    <li className="jp-gpufit-device">
+      <div className="jp-gpufit-row jp-gpufit-host">
+        <span className="jp-gpufit-host-name" title={`${processors} processors`}>
+          Host
+        </span>
+        <div
+          role="meter"
+          aria-label="Memory of the host"
+          aria-valuemin={0}
+          aria-valuemax={total}
+          aria-valuenow={total - free}
+          aria-valuetext={`${formatBytes(total - free)} of ${formatBytes(total)} are used`}
+          className="jp-gpufit-bar"
+        >
+          <div data-kind="host" style={{ width: `${100 * (1 - free / total)}%` }} />
+          <div data-kind="free" />
+        </div>
+        <span
+          className="jp-gpufit-quiet jp-gpufit-free"
+          title={`${formatBytes(free)} of the machine's ${formatBytes(total)} are free for programs`}
+        >
+          {formatBytes(free)} free
+        </span>
+        <span className="jp-gpufit-number" title={`Time in which its ${processors} processors computed`}>
+          {Math.round(busy)} %
+        </span>
+      </div>
+    </li>
+  );
+});
 
 export function Devices(props: {
   status: Status;
   model: GpufitModel;
 }): JSX.Element {
-  const { devices, claims } = props.status;
+  const { devices, claims, host } = props.status;
   return (
     <Section
       title="Devices"
@@ -36,6 +69,7 @@ export function Devices(props: {
           />
         );
       })}
+      {host && <HostLine {...host} />}
     </Section>
   );
 }

@@ -3,7 +3,8 @@
 import * as React from 'react';
 
 import { GpufitModel } from '../model/model';
-import { Across, best, BYTES, COLOURS, gapsOf, overTime, parted, positive, SECONDS, smoothed } from '../words/plot';
+import { Point } from '../words/curves';
+import { Across, best, BYTES, COLOURS, gapsOf, lapsOf, overTime, parted, positive, SECONDS, smoothed } from '../words/plot';
 import { Curves, Job } from '../words/schema';
 import { formatBytes, formatCount, formatDuration, formatFigure, stepWords } from '../words/units';
 import { Known, useRuns } from './known';
@@ -13,6 +14,8 @@ const STEPS: Scale = { write: formatCount };
 const TIME: Scale = { write: formatDuration, steps: SECONDS };
 const FIGURES: Scale = { write: formatFigure };
 const MEMORY: Scale = { write: formatBytes, steps: BYTES };
+const PERCENT: Scale = { write: percent => `${formatFigure(Math.round(percent))} %`, range: [0, 100] };
+const WATTS: Scale = { write: watts => `${formatFigure(Math.round(watts))} W` };
 const FIRST = ['loss']; // drawn until something is chosen, with whatever the reader picked in the panel
 
 export function Charts(props: {
@@ -41,6 +44,7 @@ export function Charts(props: {
   const where = across === 'step' ? STEPS : TIME;
   const only = jobs.length === 1 ? known.get(jobs[0].id) : undefined;
   const gaps = only ? gapsOf(only, across, beginOf(jobs[0], only)) : [];
+  const laps = only ? lapsOf(only, across, beginOf(jobs[0], only)) : [];
   return (
     <div ref={host} className="jp-gpufit-charts">
       <div className="jp-gpufit-controls" role="group" aria-label="How it is drawn">
@@ -84,7 +88,9 @@ export function Charts(props: {
         >
           Whole run
         </button>
-        <span className="jp-gpufit-quiet">Drag to look closer; keys + − ← → 0.</span>
+        <span className="jp-gpufit-quiet">
+          Drag to look closer; keys + − ← → 0.{laps.length > 0 && ' Numbered lines: epochs.'}
+        </span>
       </div>
       {names.length > 1 && (
         <div className="jp-gpufit-chips" role="group" aria-label="What is drawn">
@@ -116,13 +122,41 @@ export function Charts(props: {
           x={where}
           y={FIGURES}
           gaps={gaps}
+          laps={laps}
           group={group}
           range={range}
           onRange={setRange}
         />
       ))}
       {shown.length > 0 && <Best jobs={jobs} known={known} names={shown} />}
-      <Memory {...{ jobs, known, across, group, range, claimed }} onRange={setRange} />
+      <OverTime
+        {...{ jobs, known, across, group, range }}
+        what={({ memory }) => memory}
+        title="memory"
+        label="memory"
+        words={({ memory }) => `peak ${formatBytes(memory?.peak ?? 0)}`}
+        scale={MEMORY}
+        marks={only ? memoryMarks(jobs[0], claimed) : []}
+        onRange={setRange}
+      />
+      <OverTime
+        {...{ jobs, known, across, group, range }}
+        what={({ busy }) => busy}
+        title="time in which its device computed"
+        label="device busy"
+        words={({ id }) => mean(known.get(id)?.busy ?? [], PERCENT.write)}
+        scale={PERCENT}
+        onRange={setRange}
+      />
+      <OverTime
+        {...{ jobs, known, across, group, range }}
+        what={({ power }) => power}
+        title="power of its device"
+        label="power"
+        words={({ id }) => mean(known.get(id)?.power ?? [], WATTS.write)}
+        scale={WATTS}
+        onRange={setRange}
+      />
       {known.size > 0 && !names.length && (
         <p className="jp-gpufit-quiet">Nothing to draw: no loop has shown a number yet.</p>
       )}
@@ -223,51 +257,66 @@ function Best(props: { jobs: Job[]; known: Known; names: string[] }): JSX.Elemen
   );
 }
 
-/** Against its estimate and its claim, where one run is shown. */
-function Memory(props: {
+/** What was measured over time, of one run or of several. */
+function OverTime(props: {
   jobs: Job[];
   known: Known;
+  what: (curves: Curves) => Point[];
+  title: string;
+  label: string;
+  words: (job: Job) => string; // of one run that is shown
+  scale: Scale;
+  marks?: { y: number; text: string }[];
   across: Across;
   group: string;
   range: Range | null;
   onRange: (range: Range | null) => void;
-  claimed: number | null;
 }): JSX.Element | null {
-  const { jobs, known, across, claimed } = props;
+  const { jobs, known, what, label, across } = props;
   const lines = jobs.flatMap((job, i) => {
     const curves = known.get(job.id);
-    if (!curves?.memory.length) {
+    if (!curves || !what(curves).length) {
       return [];
     }
     const zero = beginOf(job, curves);
-    const cut = parted(curves.memory, curves.breaks, 'time').map(([at, y]): [number, number | null] => [at - zero, y]);
-    return [{ label: jobs.length > 1 ? labelOf(job, jobs) : 'memory', colour: COLOURS[i % COLOURS.length], points: cut }];
+    const cut = parted(what(curves), curves.breaks, 'time').map(([at, y]): [number, number | null] => [at - zero, y]);
+    return [{ label: jobs.length > 1 ? labelOf(job, jobs) : label, colour: COLOURS[i % COLOURS.length], points: cut }];
   });
   if (!lines.length) {
     return null;
   }
   const only = jobs.length === 1 ? jobs[0] : null;
-  const estimate = only?.memory?.estimate ?? null;
-  const marks = [
-    ...(estimate ? [{ y: estimate, text: `estimated ${formatBytes(estimate)}` }] : []),
-    ...(only && claimed && claimed !== estimate ? [{ y: claimed, text: `claimed ${formatBytes(claimed)}` }] : [])
-  ];
   const curves = only && known.get(only.id);
-  const gaps = only && curves ? gapsOf(curves, 'time', beginOf(only, curves)) : [];
   // It is known over time alone: over steps, it is a picture of its own.
   const own = across === 'step';
   return (
     <Plot
-      title="memory, over the time since it began"
-      words={`memory: ${only?.memory ? `peak ${formatBytes(only.memory.peak)}` : `${lines.length} runs`}`}
+      title={`${props.title}, over the time since it began`}
+      words={`${label}: ${only ? props.words(only) : `${lines.length} runs`}`}
       lines={lines}
-      marks={marks}
+      marks={props.marks}
       x={TIME}
-      y={MEMORY}
-      gaps={gaps}
-      group={own ? `${props.group}-memory` : props.group}
+      y={props.scale}
+      gaps={only && curves ? gapsOf(curves, 'time', beginOf(only, curves)) : []}
+      laps={only && curves ? lapsOf(curves, 'time', beginOf(only, curves)) : []}
+      group={own ? `${props.group}-time` : props.group}
       range={own ? null : props.range}
       onRange={own ? () => undefined : props.onRange}
     />
   );
+}
+
+/** Against its estimate and its claim, where one run is shown. */
+function memoryMarks(job: Job, claimed: number | null): { y: number; text: string }[] {
+  const estimate = job.memory?.estimate ?? null;
+  return [
+    ...(estimate ? [{ y: estimate, text: `estimated ${formatBytes(estimate)}` }] : []),
+    ...(claimed && claimed !== estimate ? [{ y: claimed, text: `claimed ${formatBytes(claimed)}` }] : [])
+  ];
+}
+
+/** "88 % on average" */
+function mean(points: Point[], write: (value: number) => string): string {
+  const known = points.flatMap(([, y]) => (y === null ? [] : [y]));
+  return known.length ? `${write(known.reduce((a, b) => a + b) / known.length)} on average` : 'nothing yet';
 }

@@ -1,6 +1,8 @@
 /** The page of one run: its pictures, its device, its cell, how it was started, its checkpoints; others beside it. */
 
 import { CommandRegistry } from '@lumino/commands';
+import { MessageLoop } from '@lumino/messaging';
+import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { GpufitModel } from '../model/model';
@@ -17,8 +19,9 @@ export function RunPage(props: {
   id: string;
   model: GpufitModel;
   commands: CommandRegistry;
+  log: MakeLog;
 }): JSX.Element {
-  const { id, model, commands } = props;
+  const { id, model, commands, log } = props;
   const jobs = model.status?.jobs ?? [];
   const job = jobs.find(one => one.id === id);
   const [beside, setBeside] = React.useState<string[]>([]);
@@ -40,7 +43,7 @@ export function RunPage(props: {
         </span>
         <span className="jp-gpufit-quiet">{endWords(job, now)}</span>
         <button type="button" className="jp-gpufit-button" onClick={() => run('log')}>
-          Log
+          Log in a tab
         </button>
         <button type="button" className="jp-gpufit-button" onClick={() => void commands.execute('gpufit:runs')}>
           All runs
@@ -71,8 +74,32 @@ export function RunPage(props: {
         claimed={facts?.claimed ?? null}
       />
       <Device job={job} model={model} />
+      <Log id={id} name={job.name} make={log} />
       {facts && <About facts={facts} job={job} now={now} resume={() => run('resume')} />}
     </>
+  );
+}
+
+/** Makes what shows a job's log. */
+export type MakeLog = (job: { id: string; name: string }) => Widget;
+
+/** What it wrote, as its own tab shows it. */
+function Log({ id, name, make }: { id: string; name: string; make: MakeLog }): JSX.Element {
+  const host = React.useRef<HTMLElement>(null);
+  React.useEffect(() => {
+    const log = make({ id, name });
+    Widget.attach(log, host.current!);
+    const size = new ResizeObserver(() => MessageLoop.sendMessage(log, Widget.ResizeMessage.UnknownSize));
+    size.observe(host.current!);
+    return () => {
+      size.disconnect();
+      log.dispose();
+    };
+  }, [id]);
+  return (
+    <section aria-label="Log" ref={host}>
+      <h3>Log</h3>
+    </section>
   );
 }
 

@@ -3,12 +3,13 @@
 import * as React from 'react';
 import uPlot from 'uplot';
 
-import { aligned } from '../words/plot';
 import { Point } from '../words/curves';
+import { aligned, Lap } from '../words/plot';
 
 const HEIGHT = 200; // px
 const FEW = 12; // lines up to which the value of each is told; else that of the nearest
 const NEAR = 24; // px
+const APART = 26; // px between two marks of epochs at the least
 
 /** How the values of an axis are written, and at which distances: minutes are not counted in tens of seconds. */
 export interface Scale {
@@ -38,6 +39,7 @@ export function Plot(props: {
   logarithmic?: boolean;
   marks?: { y: number; text: string }[]; // lines across
   gaps?: number[]; // places where it had no device
+  laps?: Lap[]; // where its epochs began
   x: Scale;
   y: Scale;
   group: string; // pictures of a group hover and zoom together
@@ -49,7 +51,7 @@ export function Plot(props: {
   const plot = React.useRef<uPlot | null>(null);
   const latest = React.useRef(props);
   latest.current = props;
-  const shape = JSON.stringify([lines.map(({ label, colour, faint, dash }) => [label, colour, faint, dash]), logarithmic, marks, props.gaps]);
+  const shape = JSON.stringify([lines.map(({ label, colour, faint, dash }) => [label, colour, faint, dash]), logarithmic, marks, props.gaps, props.laps]);
 
   React.useEffect(() => {
     const made = new uPlot(options(latest, host.current!), data(latest.current), host.current!);
@@ -131,7 +133,7 @@ function stepped(plot: uPlot | null, key: string): Range | null | undefined {
 type Latest = React.MutableRefObject<Parameters<typeof Plot>[0]>;
 
 function options(latest: Latest, host: HTMLElement): uPlot.Options {
-  const { lines, logarithmic = false, marks = [], gaps = [], group, x, y } = latest.current;
+  const { lines, logarithmic = false, marks = [], gaps = [], laps = [], group, x, y } = latest.current;
   const many = lines.length > FEW;
   const style = getComputedStyle(host);
   const theme = (name: string) => style.getPropertyValue(name).trim();
@@ -195,7 +197,8 @@ function options(latest: Latest, host: HTMLElement): uPlot.Options {
         }
       ],
       draw: [
-        plot => gaps.forEach(at => down(plot, at, theme('--jp-warn-color1'))),
+        plot => begin(plot, laps, theme('--jp-border-color1'), axis.stroke(), axis.font),
+        plot => gaps.forEach(at => down(plot, at, theme('--jp-warn-color1'), [2, 3])),
         plot => marks.forEach(mark => across(plot, mark, theme('--jp-warn-color1'), axis.stroke(), axis.font))
       ]
     }
@@ -232,15 +235,36 @@ function spread(low: number, high: number, logarithmic: boolean, marks: { y: num
   return [least - room, most + room];
 }
 
-/** Where it left its device. */
-function down(plot: uPlot, at: number, colour: string): void {
+/** Where its epochs began, with their numbers; where these come close, some of them. */
+function begin(plot: uPlot, laps: Lap[], colour: string, ink: string, font: string): void {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio || 1;
+  let last = -Infinity;
+  for (const { at, text } of laps) {
+    const x = plot.valToPos(at, 'x', true);
+    if (x < bbox.left || x > bbox.left + bbox.width || x - last < APART * ratio) {
+      continue;
+    }
+    last = x;
+    down(plot, at, colour, []);
+    ctx.save();
+    ctx.fillStyle = ink;
+    ctx.font = font.replace('11px', `${10 * ratio}px`);
+    ctx.textBaseline = 'top';
+    ctx.fillText(text, x + 3 * ratio, bbox.top + 2 * ratio);
+    ctx.restore();
+  }
+}
+
+/** A line from top to bottom. */
+function down(plot: uPlot, at: number, colour: string, dash: number[]): void {
   const { ctx, bbox } = plot;
   const x = plot.valToPos(at, 'x', true);
   if (x >= bbox.left && x <= bbox.left + bbox.width) {
     ctx.save();
     ctx.strokeStyle = colour;
     ctx.lineWidth = devicePixelRatio || 1;
-    ctx.setLineDash([2, 3]);
+    ctx.setLineDash(dash);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);

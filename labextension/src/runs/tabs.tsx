@@ -7,6 +7,7 @@ import { IDisposable } from '@lumino/disposable';
 import * as React from 'react';
 
 import { GpufitModel } from '../model/model';
+import type { MakeLog } from './page';
 
 // What draws is fetched once somebody looks: most page loads never come here.
 const RunPage = React.lazy(async () => ({ default: (await import('./page')).RunPage }));
@@ -28,11 +29,11 @@ class View extends VDomRenderer<GpufitModel> {
 
 export class RunTab extends MainAreaWidget<View> {
   /** Of one run; without an id, the table of all. */
-  constructor(options: { id: string; name: string; model: GpufitModel; commands: CommandRegistry }) {
-    const { id, name, model, commands } = options;
+  constructor(options: { id: string; name: string; model: GpufitModel; commands: CommandRegistry; log: MakeLog }) {
+    const { id, name, model, commands, log } = options;
     super({
       content: new View(model, () =>
-        id ? <RunPage id={id} model={model} commands={commands} /> : <RunsTable model={model} commands={commands} />
+        id ? <RunPage {...{ id, model, commands, log }} /> : <RunsTable model={model} commands={commands} />
       )
     });
     this.job = id;

@@ -140,5 +140,19 @@ export function gapsOf({ breaks }: Pick<Curves, 'breaks'>, across: Across, zero 
   return breaks.map(one => (across === 'step' ? one.step : one.left - zero));
 }
 
+/** A mark from top to bottom. */
+export interface Lap {
+  at: number;
+  text: string;
+}
+
+/** Where the cell's outermost loop came to its next item, an epoch mostly: on the axis that is drawn. */
+export function lapsOf({ laps, clock }: Pick<Curves, 'laps' | 'clock'>, across: Across, zero = 0): Lap[] {
+  return laps.map(([step, number]) => ({
+    at: across === 'step' ? step : timeOf(clock, step) - zero,
+    text: String(number)
+  }));
+}
+
 /** The colours of several lines, in their order. */
 export const COLOURS = ['#1976d2', '#d9730d', '#2e8b57', '#a349a4', '#b8860b', '#c0392b', '#008b8b', '#6b6b6b'];

@@ -175,6 +175,17 @@ export interface Ticket {
   since: number; // seconds since 1970
   why: string; // what kind of reason: claims.waiting.Why, or "starting"
   reason: string;
+  earliest: number | null; // seconds since 1970, from when on it may start; null: it is about to
+  latest: number | null; // seconds since 1970, by when it should; null: nobody can say
+  expected: string; // the two in words, or why none can be said
+}
+
+/** The machine beside its devices, at one moment. */
+export interface Host {
+  total: number; // bytes of memory
+  free: number; // bytes that programs can still have
+  busy: number; // percent of the time in which all its processors computed, since the look before
+  processors: number;
 }
 
 /** Everything a panel shows. */
@@ -185,6 +196,7 @@ export interface Status {
   claims: Claim[]; // everybody's, oldest first
   queue: Ticket[]; // everybody's, in the order of service
   remarks: string[]; // what the reader must know of the lab
+  host: Host | null; // the machine beside its devices
   problem: string; // why something is missing here; empty: nothing is
   time: number; // of this reading; seconds since 1970
 }
@@ -222,7 +234,10 @@ export interface Curves {
   curves: Curve[]; // of those that its user wants drawn
   memory: [number, number | null][]; // seconds since 1970, bytes on the device
   clock: [number, number | null][]; // step, seconds since 1970
+  busy: [number, number | null][]; // seconds since 1970, percent of the time: of its device
+  power: [number, number | null][]; // seconds since 1970, watts of its device
   breaks: Break[]; // where no line goes
+  laps: [number, number][]; // step, and which item of the outermost loop began there: its epochs
   older: boolean; // the whole run has more than its latest thousand points
 }
 
@@ -263,6 +278,7 @@ export interface EntriesMessage {
   job: string;
   entries: Entry[];
   ended: boolean;
+  question: number; // the number of the `FollowFrom` that this answers
 }
 
 /** What an action said after it was answered. */
@@ -284,6 +300,7 @@ export interface ProblemMessage {
 export interface FollowFrom {
   job: string; // its id
   after: number; // a number of entry; -1000: the last thousand
+  question: number; // comes back with each answer: those to an earlier question may still be on their way
 }
 
 /** What a run was made with. */
