@@ -269,7 +269,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     completion = verb("completion", "Print what makes your shell complete gpufit (only in a terminal).")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell that is")
     lab = verb("lab", "Make or prove the lab that all users share (only in a terminal).")
-    deeds = lab.add_subparsers(dest="deed", metavar="init|check", required=True, parser_class=_Parser)
+    deeds = lab.add_subparsers(dest="deed", metavar="init|check|uninstall", required=True, parser_class=_Parser)
     init = deeds.add_parser("init", help="make or repair the lab, as root; may be run again at any time")
     init.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     check = deeds.add_parser("check", help="prove that the lab is sound, and say how to mend what is not")
