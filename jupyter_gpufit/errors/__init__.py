@@ -38,6 +38,7 @@ GpufitError
 │   ├── LabBusy                somebody keeps its mutex
 │   ├── ClaimGone              a claim to be taken over that nobody holds any more
 │   ├── CannotInit             what stands where the lab is to be is not root's to take
+│   ├── CannotUninstall        somebody uses the lab that is to be removed
 │   └── NotRoot                only root can make the lab
 ├── WorkerError
 │   ├── WorkerDied             the process ended without saying how
@@ -134,7 +135,7 @@ from .jobs import (
     TooManyActions,
     VersionDiffers,
 )
-from .lab import CannotInit, ClaimGone, LabBusy, LabError, LabUnsound, NotRoot
+from .lab import CannotInit, CannotUninstall, ClaimGone, LabBusy, LabError, LabUnsound, NotRoot
 from .workers import CannotArrive, CannotSuspend, PathTooLong, Unreachable, WorkerDied, WorkerError
 
 __all__ = [
@@ -146,6 +147,7 @@ __all__ = [
     "CannotArrive",
     "CannotGoOn",
     "CannotInit",
+    "CannotUninstall",
     "CannotNow",
     "CannotSave",
     "CannotSuspend",

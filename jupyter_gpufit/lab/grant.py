@@ -17,6 +17,7 @@ from .ends import End, EndNote
 from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
 from .place import Room, Space, least, measure, rooms
+from .policy_file import load_policy
 from .reasons import Waiting, device_words, stranger
 from .record import Claim
 from .usage import note_use
@@ -93,7 +94,8 @@ def sort_out(devices: Sequence[Device], claims: Sequence[Claim]) -> tuple[Space,
     """Tell what on the devices belongs to these claims' processes and their children."""
     # A pid is the writer's word: it counts only where the process is indeed its user's.
     holders = {claim.pid: claim.id for claim in claims if uid_of(claim.pid) == claim.uid}
-    return measure(devices, claims, covered((p.pid for device in devices for p in device.processes), holders))
+    ours = covered((p.pid for device in devices for p in device.processes), holders)
+    return measure(devices, claims, ours, load_policy())
 
 
 async def memory_is_there(held: Held, look: Look, report: Report) -> bool:

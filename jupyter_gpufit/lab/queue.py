@@ -32,12 +32,13 @@ from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort
 from .ledger import MOST_TICKETS, LedgerLook, Published, is_exhausted, publish, sweep
 from .mutex import clock_moved, lab_mutex
 from .place import Space, refuse_impossible, rooms
-from .policy import Policy, load_policy
+from .policy import Policy, UserState, exceeded
+from .policy_file import load_policy
 from .reasons import Waiting, explain
 from .record import Claim, Hold, Request, Ticket
 from .room import lab_trouble
 from .stalled import Passing
-from .turn import Go, Wait, limit_exceeded, whose_turn
+from .turn import Go, Wait, whose_turn
 from .view import LabReader
 from .watch import LabWatch
 
@@ -62,7 +63,7 @@ async def claim(lab: Lab, request: Request, look: Look, report: Report = ignore)
     """Wait for devices where the job fits, and hold them until the end of the block or of this process."""
     devices: Sequence[Device] | None = await look()
     assert devices is not None
-    refuse_impossible(request, devices)
+    refuse_impossible(request, devices, load_policy())
     sweep(lab.path)
     forget_old_ends(lab.path)
     queueing = _Queueing(lab, request, look, report)
@@ -83,7 +84,7 @@ async def claim_now(lab: Lab, request: Request, look: Look, leaving: Granted) ->
     It gives up what it is `leaving`, which therefore does not count against its user's limits.
     """
     devices = await look()
-    refuse_impossible(request, devices)
+    refuse_impossible(request, devices, load_policy())
     sweep(lab.path)
     queueing = _Queueing(lab, request, look, ignore, leaving=leaving.claim.id)
     try:
@@ -318,12 +319,14 @@ class _Queueing:
         if mine is None:
             self._refuse_too_many(queue)
             raise FileNotFoundError(errno.ENOENT, "somebody emptied it")
-        if why := limit_exceeded(mine, policy.of(mine.uid)):
+        # With nothing held it would exceed it, too.
+        if why := exceeded(policy.of(mine.uid), UserState(), mine.request.count, mine.request.needed):
             raise BadOption(f"The job can never start: {why}.")
         claims = [claim for claim in snapshot.claims if claim.id != self.leaving]
         if queue[0].uid != mine.uid:
             self.debts.load(self.passing)
-        decision = whose_turn(mine, queue, spaces, claims, policy, passed=self.passing.update(queue, now, claims))
+        passed, barred = self.passing.update(queue, now, claims), self.reader.barred(snapshot, policy)
+        decision = whose_turn(mine, queue, spaces, claims, policy, passed=passed, barred=barred)
         before = decision if isinstance(decision, Wait) else Wait((), ())
         self.passing.note(before.starting, now, before.kept_for)
         self.debts.note(self.passing.debtors())
@@ -331,7 +334,8 @@ class _Queueing:
         self.in_the_way = (self.in_the_way or now) if strangers else None
         if isinstance(decision, Wait):
             self.waits_among = _Among(queue, spaces, claims, policy)
-            self.reason = explain(mine, queue, decision, spaces, claims, reader=mine.uid)
+            why_here = explain(mine, queue, decision, spaces, claims, reader=mine.uid)
+            self.reason = replace(why_here, policy=policy.warning.rstrip("."))
         return decision
 
     def _refuse_too_many(self, queue: Sequence[Ticket]) -> None:

@@ -17,7 +17,7 @@ from jupyter_gpufit.errors import BadOption, DeviceUnreadable, NeverFits, NoSuch
 from jupyter_gpufit.lab import Granted, Held, Lab, Request, Waiting, claim, claim_now, queue, stalled, view_lab
 from jupyter_gpufit.lab.ends import End
 from jupyter_gpufit.lab.foreseen import Foreseen
-from jupyter_gpufit.lab.policy import Policy, UserPolicy
+from jupyter_gpufit.lab.policy import Policy
 from jupyter_gpufit.system.users import user_name
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB
@@ -25,7 +25,7 @@ from tests.lab.values import request, slots
 
 pytestmark = pytest.mark.anyio
 
-ONE_AT_ONCE = Policy(users=dict.fromkeys((user_name(os.geteuid()), str(os.geteuid())), UserPolicy(devices=1)))
+ONE_AT_ONCE = Policy(users=dict.fromkeys((user_name(os.geteuid()), str(os.geteuid())), {"devices": 1}))
 
 
 @dataclass
@@ -213,7 +213,7 @@ async def test_what_can_never_start_does_not_queue(lab: Lab, asked: Request, err
 
 
 async def test_more_than_ones_limit_does_not_queue(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = Policy(users={str(os.geteuid()): UserPolicy(memory=2 * GiB), "root": UserPolicy(memory=2 * GiB)})
+    policy = Policy(users={str(os.geteuid()): {"memory": 2 * GiB}, "root": {"memory": 2 * GiB}})
     monkeypatch.setattr(queue, "load_policy", lambda: policy)
     with pytest.raises(BadOption, match="allows you 2.0 GiB at once"):
         async with claim(lab, request(3 * GiB), Machine(slots(4)).look):
@@ -277,14 +277,14 @@ async def test_trouble_at_the_first_look_ends_nobody(lab: Lab, monkeypatch: pyte
     monkeypatch.setattr(queue, "RETRY", 300.0)  # what it hears of first is the other job's end
     async with jobs(lab, Machine([fake_device()])) as here:
         first = await here.running(None)
-        monkeypatch.setattr(queue, "load_policy", broken)
+        monkeypatch.setattr(queue, "whose_turn", broken)
         second = await here.waiting(None, "trouble")  # it does not know its place yet
         monkeypatch.undo()
         first.ending.set()
         await second.until_it_started()
 
 
-def broken() -> Policy:
+def broken(*_: object, **__: object) -> Policy:
     raise DeviceUnreadable("The NVIDIA driver", "it hangs.")
 
 

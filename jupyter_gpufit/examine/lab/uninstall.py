@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...errors import CannotInit, NotRoot
+from ...errors import CannotUninstall, NotRoot
 from ...lab.ledger import LedgerReader
-from ...lab.policy import POLICY
+from ...lab.policy_file import POLICY
 from ...system.users import user_name
 from . import everyone, mounts
 from .init import Site
@@ -23,7 +23,7 @@ def uninstall(site: Site, *, dry_run: bool = False) -> Iterator[str]:
     if os.geteuid() != 0 and not dry_run:
         raise NotRoot(site.command("uninstall"))
     if who := _who_uses(site.directory):
-        raise CannotInit(str(site.lab), f"jobs of {who} hold devices or wait", "Run this again when they have ended.")
+        raise CannotUninstall(str(site.lab), f"jobs of {who} hold devices or wait", "Run this again when they have ended.")
     would = "would be " if dry_run else ""
     yield from everyone.disable(site.root, dry_run=dry_run)
     wants = site.unit.parent / "local-fs.target.wants" / site.unit.name
@@ -33,9 +33,9 @@ def uninstall(site: Site, *, dry_run: bool = False) -> Iterator[str]:
             if not dry_run:
                 path.unlink()
     if site.directory.is_dir():
-        yield f"{would}removed: {site.directory}"
         if not dry_run:
             _remove(site.directory)
+        yield f"{would}removed: {site.directory}"
     for path in (site.root / POLICY.parent.relative_to("/"), site.root / STATE.relative_to("/")):
         if path.exists():
             yield f"left: {path}, which is yours. To remove it: rm -r {path}"
@@ -53,9 +53,9 @@ def _remove(lab: Path) -> None:
     while mounts.mounted(lab).own:
         done = subprocess.run(["umount", str(lab)], capture_output=True, text=True)
         if done.returncode:
-            raise CannotInit(str(lab), done.stderr.strip(), f"Look who uses it: fuser -vm {lab}")
+            raise CannotUninstall(str(lab), done.stderr.strip(), f"Look who uses it: fuser -vm {lab}")
     for entry in lab.iterdir():  # flat, and of processes that have ended: nothing of it counts
         if entry.is_dir() and not entry.is_symlink():
-            raise CannotInit(str(lab), f"{entry.name} is a directory, and nothing of ours", f"Look at it: {entry}")
+            raise CannotUninstall(str(lab), f"{entry.name} is a directory, and nothing of ours", f"Look at it: {entry}")
         entry.unlink()
     lab.rmdir()

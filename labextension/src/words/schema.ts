@@ -160,6 +160,8 @@ export interface Claim {
   alone: boolean;
   since: number; // seconds since 1970
   asked_by: string[]; // users who would like it released
+  idle_since: number | null; // seconds since 1970: since when it computes nothing, by its own word
+  leaves: number | null; // seconds since 1970: when its turn ends, by its own word
 }
 
 /** A ticket as the fronts show it, in the order of service. */
