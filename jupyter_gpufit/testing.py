@@ -13,7 +13,7 @@ from .estimate.need import Needed
 from .jobs.job import Job
 from .lab import Claim, Granted, Lab, Request
 from .lab.record import Hold
-from .train import Finished, Moved, Outcome, Outgrown, Report
+from .train import Finished, Moved, Outcome, Outgrown, Report, Requeued
 from .units import GiB
 
 
@@ -84,9 +84,9 @@ class FakeMachine:
         self.log.append("ran")
         return self.outcomes.pop(0)
 
-    async def go_on(self, left: Moved | Outgrown) -> None:
-        if isinstance(left, Outgrown):
-            self.log.append(left.words)
+    async def go_on(self, left: Moved | Outgrown | Requeued) -> None:
+        if isinstance(left, Outgrown | Requeued):
+            self.log.append(left.words if isinstance(left, Outgrown) else "gave its turn to others")
             return
         self.log.append(f"went on to device {left.to.devices[0].label}")
         self._taken = left.to

@@ -2,7 +2,7 @@
 
     cell -> estimate -> claim -> run -> release
                           ^       |
-                          +-------+  move, or resume from a checkpoint
+                          +-------+  move, resume from a checkpoint, or another turn
 
 This runs inside the job's worker, the one process that holds the device's lock and its CUDA context. Each step lives
 in the module of its name; `Machine` is what they act on: the real one (worker/machine.py) or the fake (testing.py).
@@ -54,7 +54,14 @@ class Outgrown:
     lowered: bool = False  # under the next plan of its ladder
 
 
-Outcome: TypeAlias = Finished | Released | Moved | Outgrown
+@dataclass(frozen=True)
+class Requeued:
+    """The job's turn is over: it is saved, gives its devices to who waits for them, and queues again to go on."""
+
+    needed: Needed
+
+
+Outcome: TypeAlias = Finished | Released | Moved | Outgrown | Requeued
 
 
 class Machine(Protocol):
@@ -72,7 +79,7 @@ class Machine(Protocol):
     async def run(self, job: Job, granted: Granted) -> Outcome:
         """Run the cell on what was granted, from its start or from its checkpoint, until it leaves."""
 
-    async def go_on(self, left: Moved | Outgrown) -> None:
+    async def go_on(self, left: Moved | Outgrown | Requeued) -> None:
         """Replace this process's image, so that nothing of it stays on the device it leaves.
 
         So the real one does not return: the next turn of the loop is the new image's first.
@@ -82,7 +89,7 @@ class Machine(Protocol):
 async def train(job: Job, machine: Machine, report: Report) -> Finished | Released:
     """Run `job` to its end or its release, moving it between devices as often as it is asked to.
 
-    One that turns out to need more than was guessed queues again, for more.
+    One that turns out to need more than was guessed queues again, for more; and so does one whose turn is over.
     """
     await machine.open_cell(job)
     report(StateChange("estimating"))
@@ -95,6 +102,6 @@ async def train(job: Job, machine: Machine, report: Report) -> Finished | Releas
         if isinstance(outcome, Finished | Released):
             return outcome
         await machine.go_on(outcome)
-        if isinstance(outcome, Outgrown):
+        if isinstance(outcome, Outgrown | Requeued):
             needed = outcome.needed
             report(StateChange("queued", needed.reason))

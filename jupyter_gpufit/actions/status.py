@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ..jobs.store import all_jobs
 from ..lab import Claim, Lab, Ticket, Waiting, open_lab
 from ..lab.place import Room
 from ..lab.reasons import wants, whose
+from ..lab.standing import NOTHING, Standing
 from ..lab.view import LabReader, LabView
 from ..lab.wishes import Wish, read_wishes
 from ..settings import Settings
@@ -84,6 +85,8 @@ class ClaimView:
     alone: bool
     since: float  # seconds since 1970
     asked_by: tuple[str, ...]  # users who would like it released
+    idle_since: float | None = None  # seconds since 1970: since when it computes nothing, by its own word
+    leaves: float | None = None  # seconds since 1970: when its turn ends, by its own word
 
     @property
     def words(self) -> str:
@@ -106,6 +109,9 @@ class TicketView:
     since: float  # seconds since 1970
     why: str  # what kind of reason: claims.waiting.Why, or "starting"
     reason: str
+    earliest: float | None = None  # seconds since 1970, from when on it may start; null: it is about to
+    latest: float | None = None  # seconds since 1970, by when it should; null: nobody can say
+    expected: str = ""  # the two in words, or why none can be said
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ class StatusReader:
             problem,
             now,
             rooms=tuple(_room(view.rooms[device.uuid], view.held_back.get(device.uuid)) for device in devices),
-            claims=_claims(view.claims, devices, wishes),
+            claims=_claims(view.claims, devices, wishes, view.standings),
             queue=_queue(view, now),
             remarks=view.remarks,
         )
@@ -217,7 +223,10 @@ def _room(room: Room, held_for: Ticket | None) -> RoomView:
 
 
 def _claims(
-    claims: Iterable[Claim], devices: Sequence[Device], wishes: dict[str, tuple[Wish, ...]]
+    claims: Iterable[Claim],
+    devices: Sequence[Device],
+    wishes: Mapping[str, tuple[Wish, ...]],
+    standings: Mapping[str, Standing],
 ) -> tuple[ClaimView, ...]:
     labels, me = {device.uuid: device.label for device in devices}, os.geteuid()
     return tuple(
@@ -233,6 +242,8 @@ def _claims(
             alone=claim.hold.alone,
             since=claim.since / 1e9,
             asked_by=tuple(user_name(wish.uid) for wish in wishes.get(claim.id, ()) if wish.uid != claim.uid),
+            idle_since=standings.get(claim.id, NOTHING).idle,
+            leaves=standings.get(claim.id, NOTHING).leaves,
         )
         for claim in claims
     )
@@ -253,8 +264,13 @@ def _queue(view: LabView, now: float) -> tuple[TicketView, ...]:
             since=ticket.since / 1e9,
             why=waiting.why if waiting else "starting",
             reason=_reason(waiting, now),
+            earliest=expected.earliest if expected else None,
+            latest=expected.latest if expected else None,
+            expected=expected.sentence(now) if expected else "",
         )
-        for position, (ticket, waiting) in enumerate(zip(view.queue, view.reasons, strict=True), 1)
+        for position, (ticket, waiting, expected) in enumerate(
+            zip(view.queue, view.reasons, view.expected, strict=True), 1
+        )
     )
 
 

@@ -122,7 +122,7 @@ class StateChange:
 
 WAITING = "waiting"  # so begins the reason of a state "saving" or "moving" that finds no safe point
 ENDED_FIRST = "the cell ended first, without another safe point."  # why a checkpoint came to nothing
-Why = Literal["asked", "automatic", "release", "move"]  # what a checkpoint was made for
+Why = Literal["asked", "automatic", "release", "move", "turn"]  # what a checkpoint was made for
 
 
 def step_words(step: int, exact: bool) -> str:

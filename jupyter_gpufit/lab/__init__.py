@@ -7,7 +7,8 @@ owner    whose file is it, and is it still held   turn     may I start now (pure
 ledger   the files: publish, read, drop           reasons  why not, in words
 directory   where it is, and can it be trusted     watch    sleeping until something changes
 mutex    one claims at a time                     queue    all of it in time: `claim`
-policy, usage   what fairness rests on            grant    what one has when one's turn has come
+policy, usage   what fairness rests on (and policy_file)   grant    what one has when one's turn has come
+quanta   whose turn is over (pure)                standing how a claim stands, by its holder's own word
 wishes   who would like what another holds        holder   what it does while it holds
 processes   who holds it, before a signal is sent     locks    what is locked on a file, and how that is seen
 room     who fills the lab                        digest   a record of use, made shorter

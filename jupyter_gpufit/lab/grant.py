@@ -13,9 +13,11 @@ import anyio
 from ..devices.device import Device
 from ..errors import ClaimGone, DeviceError
 from .directory import Lab
+from .ends import End, EndNote
 from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
 from .place import Room, Space, least, measure, rooms
+from .policy_file import load_policy
 from .reasons import Waiting, device_words, stranger
 from .record import Claim
 from .usage import note_use
@@ -36,6 +38,7 @@ class Granted:
     fds: tuple[int, ...]  # a child that may use the devices inherits them, and holds the claim as long as it lives
     lab: Lab
     claim: Claim
+    _note: EndNote | None = None  # when it expects to end
 
     @property
     def remark(self) -> str:
@@ -47,6 +50,15 @@ class Granted:
         with suppress(OSError):
             note_use(self.lab.path, self.claim, time.time())
 
+    def expect(self, end: End | None, now: float) -> None:
+        """Tell those who wait when it will be given back; None: that is not known, or no longer."""
+        if self._note is not None and self._note.claim != self.claim.id:  # it became another (see resize)
+            self._note.drop()
+            self._note = None
+        if self._note is None:
+            self._note = EndNote(self.lab.path, self.claim.id)
+        self._note.tell(end, now)
+
 
 @dataclass
 class Held:
@@ -57,6 +69,7 @@ class Held:
 
     def give_back(self) -> None:
         self.granted.mark()  # first: whoever sees the claim gone sees its use
+        self.granted.expect(None, time.time())
         self.file.path = self.granted.lab.path / self.granted.claim.id  # as it is now (see resize)
         self.file.drop()
 
@@ -81,7 +94,8 @@ def sort_out(devices: Sequence[Device], claims: Sequence[Claim]) -> tuple[Space,
     """Tell what on the devices belongs to these claims' processes and their children."""
     # A pid is the writer's word: it counts only where the process is indeed its user's.
     holders = {claim.pid: claim.id for claim in claims if uid_of(claim.pid) == claim.uid}
-    return measure(devices, claims, covered((p.pid for device in devices for p in device.processes), holders))
+    ours = covered((p.pid for device in devices for p in device.processes), holders)
+    return measure(devices, claims, ours, load_policy())
 
 
 async def memory_is_there(held: Held, look: Look, report: Report) -> bool:

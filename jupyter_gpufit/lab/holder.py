@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 
@@ -13,6 +14,7 @@ from ..errors import ClaimGone
 from ..system.users import user_name
 from .grant import Granted
 from .reasons import device_words
+from .standing import forget_old_standings
 from .watch import LabWatch
 from .wishes import Wish, new_wishes
 
@@ -20,9 +22,28 @@ MARK_EVERY = 300.0  # seconds of use that a killed job may leave uncounted
 PAUSE = 1.0  # seconds between two looks, however busy the lab is
 
 
-async def keep(granted: Granted, tell: Callable[[str], None]) -> None:
+class LooksOn(Protocol):
+    """Whoever else wants to see each change of the lab."""
+
+    async def look(self) -> float:
+        """See what there is now; in how many seconds again, if nothing happens."""
+
+    def close(self) -> None:
+        """It holds no more."""
+
+
+async def keep(granted: Granted, tell: Callable[[str], None], other: LooksOn | None = None) -> None:
     """Mark the use every few minutes, and tell of wishes and of a lab that was emptied; until cancelled."""
-    keeper = _Keeper(granted, tell)
+    keeper = _Keeper(granted, tell, other)
+    forget_old_standings(granted.lab.path)
+    try:
+        await _keep(keeper)
+    finally:
+        if other is not None:
+            other.close()
+
+
+async def _keep(keeper: _Keeper) -> None:
     while True:
         with suppress(OSError):  # the lab is gone, or it is full: no reason to end a training
             await keeper.watch()
@@ -33,6 +54,7 @@ async def keep(granted: Granted, tell: Callable[[str], None]) -> None:
 class _Keeper:
     granted: Granted
     tell: Callable[[str], None]
+    other: LooksOn | None = None
     told: dict[int, Wish] = field(default_factory=dict)  # by the uid of who wishes
     gone: bool = False
 
@@ -41,7 +63,9 @@ class _Keeper:
         with LabWatch(self.granted.lab.path) as watch:
             while True:
                 self._hear()
-                if not await watch.changed(max(0.0, marked + MARK_EVERY - anyio.current_time())):
+                again = await self.other.look() if self.other is not None else MARK_EVERY
+                await watch.changed(max(0.0, min(again, marked + MARK_EVERY - anyio.current_time())))
+                if anyio.current_time() >= marked + MARK_EVERY:
                     marked = anyio.current_time()
                     self.granted.mark()
                 await anyio.sleep(PAUSE)

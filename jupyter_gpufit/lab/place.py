@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from ..devices.device import Device, Process, find_device
 from ..errors import BadOption, DeviceUnreadable, NeverFits, NoSuchDevice
+from .policy import RESERVE, Policy
 
 if TYPE_CHECKING:
     from .record import Claim, Request  # at run time the claims build on this module
 
-RESERVE = 10  # percent of a GPU; a CPU slot is a budget of ours, all of which can be given away
+OPEN = Policy()
 MOST_SUMS = 1000  # cases to look at; where there are more, room stays empty for those before us
 
 
@@ -28,10 +29,12 @@ class Space:
     device: Device
     foreign: int = 0  # bytes
     strangers: tuple[Process, ...] = ()  # who has them
+    kept: int = RESERVE  # percent of a GPU; a CPU slot is a budget of ours, all of which can be given away
+    closed: str = ""  # why the lab's policy lets nothing start there
 
     @cached_property  # these are asked for by every waiter, for every ticket and device, at every change
     def reserve(self) -> int:
-        return 0 if self.device.kind == "slot" else self.device.total * RESERVE // 100
+        return 0 if self.device.kind == "slot" else self.device.total * self.kept // 100
 
     @cached_property
     def usable(self) -> int:
@@ -61,7 +64,7 @@ class Room:
     @cached_property
     def free(self) -> int:
         """Bytes; none where somebody wants no neighbour."""
-        if self.device.problem or any(taken.alone for taken in self.taken):
+        if self.device.problem or self.space.closed or any(taken.alone for taken in self.taken):
             return 0
         return max(0, self.space.usable - self.space.foreign - sum(taken.bytes for taken in self.taken))
 
@@ -98,14 +101,17 @@ class Placement:
         return sum(min(1.0, self.bytes / device.total) for device in self.devices)
 
 
-def measure(devices: Iterable[Device], claims: Sequence[Claim], ours: Mapping[int, str]) -> tuple[Space, ...]:
+def measure(
+    devices: Iterable[Device], claims: Sequence[Claim], ours: Mapping[int, str], policy: Policy = OPEN
+) -> tuple[Space, ...]:
     """Tell apart what on each device belongs to claims and what does not; `ours` maps pids to claims' ids."""
-    return tuple(_measure_one(device, claims, ours) for device in devices)
+    return tuple(_measure_one(device, claims, ours, policy) for device in devices)
 
 
-def _measure_one(device: Device, claims: Sequence[Claim], ours: Mapping[int, str]) -> Space:
+def _measure_one(device: Device, claims: Sequence[Claim], ours: Mapping[int, str], policy: Policy) -> Space:
+    closed = policy.closed(device)
     if device.kind == "slot":
-        return Space(device)
+        return Space(device, closed=closed)
     used: dict[str, int] = {}
     for process in device.processes:
         if process.pid in ours:
@@ -113,7 +119,7 @@ def _measure_one(device: Device, claims: Sequence[Claim], ours: Mapping[int, str
     # Beyond its claim, a job's use is nobody's either: it must not be given away a second time.
     held = sum(min(used.get(claim.id, 0), claim.hold.bytes) for claim in claims if claim.hold.among([device.uuid]))
     strangers = tuple(process for process in device.processes if process.pid not in ours)
-    return Space(device, max(0, device.used - held), strangers)
+    return Space(device, max(0, device.used - held), strangers, policy.reserve, closed)
 
 
 def rooms(spaces: Iterable[Space], claims: Iterable[Claim]) -> dict[str, Room]:
@@ -144,6 +150,7 @@ def candidates(request: Request, devices: Sequence[Device]) -> list[Device]:
 def could_use(request: Request, spaces: Sequence[Space]) -> list[Space]:
     """The devices on which the job would fit if they were idle; none for one who pins a device that we do not see."""
     large = [space for space in spaces if not space.device.problem and space.usable >= least(request, space)]
+    large = [space for space in large if not space.closed]
     if not request.gpu:
         return large
     try:
@@ -153,10 +160,18 @@ def could_use(request: Request, spaces: Sequence[Space]) -> list[Space]:
     return [space for space in large if space.device.uuid in allowed]
 
 
-def refuse_impossible(request: Request, devices: Sequence[Device]) -> None:
-    """Raise for a job that would wait for ever: NoSuchDevice, NeverFits, DeviceUnreadable or BadOption."""
+def refuse_impossible(request: Request, devices: Sequence[Device], policy: Policy = OPEN) -> None:
+    """Raise for a job that would wait for ever: NoSuchDevice, NeverFits, DeviceUnreadable or BadOption.
+
+    A device that is drained comes back, and one that is kept out does not.
+    """
     allowed = candidates(request, devices)
-    healthy = [Space(device) for device in allowed if not device.problem]
+    kept_out = [device for device in allowed if policy.keeps_out(device)]
+    allowed = [device for device in allowed if device not in kept_out]
+    if not allowed:
+        names = ", ".join(device.label for device in kept_out)
+        raise BadOption(f"The lab's policy keeps {names} out (gpufit lab policy). Choose another device, or none.")
+    healthy = [Space(device, kept=policy.reserve) for device in allowed if not device.problem]
     if not healthy:
         raise DeviceUnreadable(allowed[0].label, allowed[0].problem)
     largest = max(healthy, key=lambda space: space.usable)

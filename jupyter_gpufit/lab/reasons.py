@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ..devices.device import Process
 from ..system.users import user_name
 from ..units import format_bytes, format_duration
+from .foreseen import Foreseen
 from .place import Space, could_use
 from .record import Claim, Request, Ticket
 from .turn import Wait
@@ -50,6 +51,8 @@ class Waiting:
     more: int = 0  # holders beside those
     remark: str = ""  # what else there is to say
     head: str = ""  # what the head of the queue waits for
+    expected: Foreseen | None = field(default=None, compare=False)  # when it may start: no reason of its own
+    policy: str = ""  # why the lab's policy is not followed as it stands
 
     def sentence(self, now: float) -> str:
         parts = self._causes(now)
@@ -57,6 +60,10 @@ class Waiting:
             parts.append(f"you are {ordinal(self.position)} of {self.of}")
         if self.position > 1 and self.head:
             parts.append(f"the head waits for {self.head}")
+        if self.policy:
+            parts.append(self.policy)
+        if self.expected is not None:
+            parts.append(self.expected.clock(now))
         return "; ".join(parts)
 
     def reason(self, now: float) -> str:
@@ -103,6 +110,8 @@ def explain(
     if wait.fits:
         return Waiting(position, len(queue), "turn", remark=_turn(wait, reader), head=head)
     holders, strangers = _holders(mine.request, spaces, claims), _strangers(mine.request, spaces, reader)
+    if not holders and not strangers and (shut := _closed(mine.request, spaces)):
+        return Waiting(position, len(queue), "limit", remark=shut, head=head)
     named = [_holder(claim, spaces, reader) for claim in holders[:MOST_NAMED]]
     named += strangers[: MOST_NAMED - len(named)]
     return Waiting(
@@ -120,6 +129,15 @@ def _turn(wait: Wait, reader: int) -> str:
     if wait.starting:
         return f"{_names(wait.starting, reader)} comes first and is about to start"
     return f"there is room, but {_names(wait.waiting, reader)} came first and may need it"
+
+
+def _closed(request: Request, spaces: Sequence[Space]) -> str:
+    """Which devices the job could use, if the lab's policy let it."""
+    shut = could_use(request, [replace(space, closed="") for space in spaces if space.closed])
+    if not shut:
+        return ""
+    why = next(space.closed for space in spaces if space.device.uuid == shut[0].device.uuid)
+    return f"{device_words([space.device.label for space in shut])} {why}"
 
 
 def _holders(request: Request, spaces: Sequence[Space], claims: Sequence[Claim]) -> list[Claim]:

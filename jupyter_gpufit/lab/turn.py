@@ -7,13 +7,13 @@ all other room that a waiting job could use stays free for it. So a wait never d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import overload
 
 from .place import Placement, Room, Space, SpareRoom, could_use, least, place, rooms
-from .policy import Policy, UserPolicy
+from .policy import Policy, UserPolicy, UserState, exceeded
 from .record import Claim, Ticket
 
 
@@ -41,6 +41,7 @@ class _Hall:
     spaces: Sequence[Space]
     claims: Sequence[Claim]
     policy: Policy
+    barred: Mapping[int, str]  # by uid: why nothing of theirs may start
     starting: list[Ticket] = field(default_factory=list)
     waiting: list[Ticket] = field(default_factory=list)
     wanting: dict[str, _Wanting] = field(default_factory=dict)  # by UUID: of those, who could use the device
@@ -50,7 +51,7 @@ class _Hall:
 
     def decide(self, ticket: Ticket) -> Go | Wait:
         """What this ticket may do, whose turn it is to be looked at."""
-        limit = over_limit(ticket, self.claims, self.policy.of(ticket.uid))
+        limit = self._limit(ticket)
         placement = None if limit else self._admit(ticket)
         if placement is not None:
             return Go(placement)
@@ -81,9 +82,12 @@ class _Hall:
 
     def let_by(self, ticket: Ticket) -> None:
         """Go on to the next in the queue, with what this one is about to take, or waits for, in mind."""
-        if over_limit(ticket, self.claims, self.policy.of(ticket.uid)):
+        if self._limit(ticket):
             return
         self.go_on(ticket, self._admit(ticket))
+
+    def _limit(self, ticket: Ticket) -> str:
+        return self.barred.get(ticket.uid) or over_limit(ticket, self.claims, self.policy.of(ticket.uid))
 
     def go_on(self, ticket: Ticket, placement: Placement | None) -> None:
         """The same, for one of whom it is known what it is about to take; None: it waits."""
@@ -168,9 +172,10 @@ def whose_turn(
     policy: Policy,
     *,
     passed: Collection[str] = (),
+    barred: Mapping[int, str] = {},
 ) -> Go | Wait:
     """May `mine` start, given the queue in its order? `passed` are tickets that could start and, for long, did not."""
-    hall = _Hall(spaces, claims, policy)
+    hall = _Hall(spaces, claims, policy, barred)
     for ticket in queue:
         if ticket.id == mine.id:
             return hall.decide(ticket)
@@ -180,10 +185,15 @@ def whose_turn(
 
 
 def everyones_turn(
-    queue: Sequence[Ticket], spaces: Sequence[Space], claims: Sequence[Claim], policy: Policy
+    queue: Sequence[Ticket],
+    spaces: Sequence[Space],
+    claims: Sequence[Claim],
+    policy: Policy,
+    *,
+    barred: Mapping[int, str] = {},
 ) -> list[Go | Wait]:
     """What each ticket of the queue may do, in its order: what a status shows."""
-    hall = _Hall(spaces, claims, policy)
+    hall = _Hall(spaces, claims, policy, barred)
     decisions: list[Go | Wait] = []
     for ticket in queue:
         decision = hall.decide(ticket)
@@ -200,27 +210,8 @@ def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> 
     if allowed.devices is None and allowed.memory is None:
         return ""
     holds = [claim.hold for claim in claims if claim.uid == ticket.uid]
-    return limit_exceeded(
-        ticket,
-        allowed,
-        devices=sum(hold.count for hold in holds),
-        memory=sum(hold.bytes * hold.count for hold in holds),
-    )
-
-
-def limit_exceeded(ticket: Ticket, allowed: UserPolicy, *, devices: int = 0, memory: int = 0) -> str:
-    """The limit that the job would exceed on top of what its user already has; with nothing had, it never may start."""
-    from ..units import format_bytes
-
-    request = ticket.request
-    if allowed.devices is not None and devices + request.count > allowed.devices:
-        return f"the lab's policy allows you {allowed.devices} devices at once"
-    if allowed.memory is None:
-        return ""
-    most = f"the lab's policy allows you {format_bytes(allowed.memory)} at once"
-    if request.needed is None:
-        return f"{most}: say how much this job needs with --memory"
-    return most if memory + request.needed * request.count > allowed.memory else ""
+    state = UserState(devices=sum(hold.count for hold in holds), memory=sum(hold.bytes * hold.count for hold in holds))
+    return exceeded(allowed, state, ticket.request.count, ticket.request.needed)
 
 
 def held_back(queue: Sequence[Ticket], spaces: Sequence[Space], claims: Sequence[Claim]) -> dict[str, Ticket]:

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +72,14 @@ def append(lab: Path, line: Mapping[str, object]) -> None:
     if found.st_size > digest.LARGEST:
         with suppress(OSError):
             digest.shorten(lab, name)
+
+
+def open_uses(lab: Path) -> Iterator[tuple[str, int, int]]:
+    """Everybody's records: name, uid, and a descriptor to be closed."""
+    for name in _names(lab):
+        fd = _open(lab, name, os.O_RDONLY)
+        if fd is not None:
+            yield name, int(name.split(".")[1]), fd
 
 
 def own_text(lab: Path, most: int) -> bytes:
@@ -170,6 +178,19 @@ class UsageReader:
                     used[uid] = used.get(uid, 0.0) + self._account(name, fd, half_life, now).at(now, live)
                 finally:
                     os.close(fd)
+        return used
+
+    def seconds_since(self, start: float, end: float, without: Container[str]) -> dict[int, float]:
+        """The device-seconds of each user between two moments, by uid, as of the last reading."""
+        used: dict[int, float] = {}
+        for name, account in self._accounts.items():
+            uid = int(name.split(".")[1])
+            seconds = sum(
+                use.share * max(0.0, min(use.end, end) - max(use.start, start))
+                for use in account.uses.values()
+                if use.claim not in without
+            )
+            used[uid] = used.get(uid, 0.0) + seconds
         return used
 
     def _account(self, name: str, fd: int, half_life: float, now: float) -> _Account:

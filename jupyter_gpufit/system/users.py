@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
+import time
 from functools import lru_cache
 from pathlib import Path
 
 PEOPLE = range(1000, 65534)  # as login.defs has it; below are services, above `nobody` and containers
 NO_SHELL = ("nologin", "false")
+GROUPS_LAST = 300.0  # seconds
 
 
 @lru_cache(maxsize=1024)  # a name may come from a directory server on the network
@@ -17,6 +20,28 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
+
+
+def groups_of(uid: int) -> frozenset[str]:
+    """The names of a user's Unix groups, which are asked for anew every few minutes."""
+    return _groups_of(uid, int(time.monotonic() // GROUPS_LAST))
+
+
+@lru_cache(maxsize=1024)
+def _groups_of(uid: int, _when: int) -> frozenset[str]:
+    try:
+        user = pwd.getpwuid(uid)
+        numbers = os.getgrouplist(user.pw_name, user.pw_gid)
+    except (KeyError, OSError):
+        return frozenset()
+    return frozenset(name for number in numbers if (name := _group_name(number)))
+
+
+def _group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return ""
 
 
 def others_have_accounts() -> bool:

@@ -134,7 +134,7 @@ class Keeper:
 
     def _save(self, writer: Writer, snapshot: Snapshot, about: About, why: Why) -> Saving:
         # Who leaves stands still anyway; nor is one put off twice, whose state grows from step to step.
-        in_place = why in ("release", "move") or self._deferred
+        in_place = why in ("release", "move", "turn") or self._deferred
         longest = MOST_OF_TIME * (time.monotonic() - self._stood) if why == "automatic" else float("inf")
         self._expected = max(self._expected, sum(blob.nbytes for blob in snapshot.blobs))
         self._say_if_it_streams()

@@ -4,7 +4,7 @@
                            |                    |          |
                            |                 arriving      +- releasing - leaving - released, or resting - begun
                            |                    |          +- moving - crossing
-                       outgrown                 +-----------------------+  the next image of the process
+              outgrown, requeued                +-----------------------+  the next image of the process
 
 `after` is asked before anything is done: the table below is what the worker does. Its end (`Over`) may come in every
 phase. Not here: which wishes become one checkpoint (saving.py); and *lost*, which nobody says of himself.
@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias, get_args
 
 from ..jobs.events import StateChange, Why
 from ..jobs.state import State
-from ..train import Finished, Moved, Outcome, Outgrown, Released
+from ..train import Finished, Moved, Outcome, Outgrown, Released, Requeued
 
 Phase = Literal[
     "begun",  # this process has the job
@@ -34,6 +34,7 @@ Phase = Literal[
     "leaving",  # saved, and stands still
     "crossing",  # the same, and holds the device on which the next image goes on
     "outgrown",  # its cell ran out of memory, and is to begin again with more
+    "requeued",  # its turn is over: saved, it stands still, and is to wait for another
     "ending",  # its cell has ended, and the device is given back
     "resting",  # released, and suspended
     "released",
@@ -46,12 +47,13 @@ OVER: frozenset[Phase] = frozenset({"released", "done", "failed", "stopped"})
 RUNS: frozenset[Phase] = frozenset({"running", "saving", "releasing", "moving"})  # the cell: it can be saved
 DEVICES: Mapping[Phase, int] = {  # so many does it hold; in every other phase none
     **dict.fromkeys(("starting", "arriving", "entering", "running", "saving", "releasing", "leaving"), 1),
-    **dict.fromkeys(("outgrown", "ending"), 1),
+    **dict.fromkeys(("outgrown", "requeued", "ending"), 1),
     **dict.fromkeys(("moving", "crossing"), 2),
 }
 _TOLD: Mapping[Phase, State] = {  # as everybody reads it, where the phase is no state
     **{"begun": "starting", "arriving": "moving", "entering": "running", "releasing": "saving"},
-    **{"leaving": "saving", "crossing": "moving", "outgrown": "running", "ending": "running", "resting": "released"},
+    **{"leaving": "saving", "crossing": "moving", "outgrown": "running", "requeued": "saving", "ending": "running"},
+    "resting": "released",
 }
 
 
@@ -62,7 +64,7 @@ def told(phase: Phase) -> State:
 
 # What happens -------------------------------------------------------------------------------------------------------
 
-Verb = Literal["checkpoint", "release", "move", "interrupt", "resume", "dismiss"]
+Verb = Literal["checkpoint", "release", "move", "turn", "interrupt", "resume", "dismiss"]
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,23 @@ class CellRuns:
 
 @dataclass(frozen=True)
 class Asked:
-    """A front asks for something."""
+    """A front asks for something; or the lab's policy does, that the job give its turn to others."""
 
     verb: Verb
-    to: str = ""  # of a move: what is held there already
+    to: str = ""  # of a move: what is held there already; of a turn: why
     place: Released | None = None  # of a release: as what it leaves if its cell does not run yet
 
 
 @dataclass(frozen=True)
 class Delayed:
     """A wish waits for its safe point."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Its turn will end, and why; empty: it will not after all."""
 
     words: str
 
@@ -116,7 +125,7 @@ class Over:
     suspended: bool = False  # and stays
 
 
-Event: TypeAlias = Reached | CellRuns | Asked | Delayed | Settled | CellLeft | Over
+Event: TypeAlias = Reached | CellRuns | Asked | Delayed | Warned | Settled | CellLeft | Over
 
 # What is to be done -------------------------------------------------------------------------------------------------
 
@@ -166,7 +175,7 @@ class Life:
 
 _QUEUES: Mapping[str, Phase] = {"queued": "queued", "starting": "starting"}
 _CELL_ENDS: Mapping[str, Phase] = {"finished": "ending", "outgrown": "outgrown"}
-_SAVES: Mapping[str, Phase] = {"checkpoint": "saving", "release": "releasing", "move": "moving"}
+_SAVES: Mapping[str, Phase] = {"checkpoint": "saving", "release": "releasing", "move": "moving", "turn": "releasing"}
 
 
 def _as_it_was(phase: Phase, *happens: str) -> Mapping[str, Phase]:
@@ -181,10 +190,10 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
     "starting": {"running": "entering", **_as_it_was("starting", "release", "interrupt")},
     "arriving": {"running": "entering", **_as_it_was("arriving", "interrupt")},
     "entering": {"cell runs": "running", "finished": "ending", **_as_it_was("entering", "interrupt")},
-    "running": {**_SAVES, **_CELL_ENDS, "waits": "saving", **_as_it_was("running", "interrupt")},
+    "running": {**_SAVES, **_CELL_ENDS, "waits": "saving", **_as_it_was("running", "warned", "interrupt")},
     "saving": {**_SAVES, **_CELL_ENDS, "goes on": "running", **_as_it_was("saving", "waits", "interrupt")},
     "releasing": {
-        **{"stays": "running", "released": "leaving", **_CELL_ENDS},
+        **{"stays": "running", "released": "leaving", "requeued": "requeued", **_CELL_ENDS},
         **_as_it_was("releasing", "checkpoint", "release", "waits", "interrupt"),
     },
     "moving": {
@@ -194,6 +203,7 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
     "leaving": _as_it_was("leaving", "release", "interrupt"),
     "crossing": _as_it_was("crossing", "interrupt"),
     "outgrown": {**_QUEUES, **_as_it_was("outgrown", "interrupt")},
+    "requeued": {**_QUEUES, **_as_it_was("requeued", "interrupt")},
     "ending": {},
     "resting": {"resume": "begun", "dismiss": "released"},
     **dict.fromkeys(OVER, {}),
@@ -201,6 +211,7 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
 _IN_A_MOMENT: Mapping[Phase, str] = {
     "entering": "it is just beginning to run. Ask again in a moment.",
     "outgrown": "it is about to begin again with more memory. Ask again in a moment.",
+    "requeued": "its turn is over, and it is about to wait for another. Ask again in a moment.",
 }
 
 
@@ -233,6 +244,8 @@ def after(life: Life, event: Event) -> tuple[Life, tuple[Effect, ...]]:
             return replace(following, device=change.device), (Tell(change),)
         case Delayed(words):
             return following, (_tell(told(phase), words, life.device),)
+        case Warned(words):
+            return following, (_tell("running", words, life.device),)
         case Settled():
             return following, (_tell("running", "", life.device),)
         case Asked("interrupt"):
@@ -254,7 +267,9 @@ def _happening(event: Event) -> str:
             return verb
         case Delayed():
             return "waits"
-        case Settled(why, durable) if why in ("release", "move"):
+        case Warned():
+            return "warned"
+        case Settled(why, durable) if why in ("release", "move", "turn"):
             return "" if durable else "stays"
         case Settled():
             return "goes on"
@@ -264,6 +279,8 @@ def _happening(event: Event) -> str:
             return "moved"
         case CellLeft(Outgrown()):
             return "outgrown"
+        case CellLeft(Requeued()):
+            return "requeued"
     return "finished"
 
 
@@ -290,6 +307,8 @@ def _wished(life: Life, following: Life, asked: Asked) -> tuple[Life, tuple[Effe
             return following, (_tell("saving", "at its next safe point", life.device),)
         case "release" if following.phase == "releasing":
             return following, (_tell("saving", "at its next safe point, to be released", life.device),)
+        case "turn" if following.phase == "releasing":
+            return following, (_tell("saving", asked.to, life.device),)
         case "move":
             return following, (_tell("moving", f"to {asked.to}, from its next safe point", life.device),)
     return following, ()  # it is on its way out: what is saved for that is what was asked for

@@ -27,7 +27,7 @@ from ..lab.holder import keep
 from ..settings import Settings
 from ..snapshot.libraries import trackers
 from ..system.trust import check_trusted
-from ..train import Finished, Moved, Outcome, Outgrown, Released, Report
+from ..train import Finished, Moved, Outcome, Outgrown, Released, Report, Requeued
 from . import no_device
 from .cell import CellInWorker
 from .gaps import Gaps
@@ -41,6 +41,7 @@ from .rest import Rest, begin_rest, say_if_it_cannot
 from .saving import Saver, Settled, labels
 from .share import Share
 from .training import Training
+from .turns import TurnTaking, for_another_turn
 
 
 class WorkerMachine:
@@ -117,7 +118,8 @@ class WorkerMachine:
                 training.note(granted.remark, once=True)
             report(StateChange("starting", device=labels(granted)))
             async with anyio.create_task_group() as group:
-                group.start_soon(keep, granted, training.note)
+                turns = None if no_device.is_held(granted) else TurnTaking(training, granted, self.saver)
+                group.start_soon(keep, granted, training.note, turns)
                 yield granted
                 group.cancel_scope.cancel()
 
@@ -215,12 +217,18 @@ class WorkerMachine:
             await self.go_on(Moved(granted))  # what is left of it on any device ends with this image
         self.rest = None
 
-    async def go_on(self, left: Moved | Outgrown) -> None:
+    async def go_on(self, left: Moved | Outgrown | Requeued) -> None:
         """Replace this image by one that restores the checkpoint on the device that is held already; or queues."""
         training = self.training
         interrupted = self.main.interrupted
         kept = replace(training.handover, memory=list(training.memory.fds), left=self._left, interrupted=interrupted)
-        handover = self._moved(kept, left) if isinstance(left, Moved) else larger_start(training, kept, left)
+        match left:
+            case Moved():
+                handover = self._moved(kept, left)
+            case Outgrown():
+                handover = larger_start(training, kept, left)
+            case Requeued():
+                handover = for_another_turn(kept, left)
         training.output.stop()
         try:
             become(handover, training.process_env)

@@ -26,7 +26,7 @@ from ..errors import CannotSave, GpufitError, NotHere
 from ..jobs.events import ENDED_FIRST, WAITING, CouldNotSave, Saved, Why
 from ..jobs.record import LastCheckpoint
 from ..lab import Granted
-from ..train import Moved, Released
+from ..train import Moved, Released, Requeued
 from .main_thread import MainThread
 from .whereabouts import where_is
 
@@ -72,7 +72,7 @@ class Keeps(Protocol):
         """In the main thread: copy all of it; the step, the place, and when it is durable. Raises NotHere, NotReady."""
 
 
-Leave: TypeAlias = Released | Moved
+Leave: TypeAlias = Released | Moved | Requeued
 Settled: TypeAlias = Callable[[Saved | CouldNotSave, LastCheckpoint | None], None]
 Saying: TypeAlias = Callable[[Why, str], None]  # what a wish waits for, in words
 
@@ -153,9 +153,12 @@ class Saver:
     ) -> int:
         """Have a checkpoint made; returns its number, which `Saved` or `CouldNotSave` will carry."""
         with self._guard:
+            wish = self._wish
+            for under_way in (self._writing, wish):
+                if under_way is not None and under_way.why == "turn" and why == "release":
+                    under_way.why, under_way.leave = why, leave  # its user does not want another turn
             if self._writing is not None and self._writing.leave is not None:
                 return self._writing.number  # it is being saved, and nothing comes after that here
-            wish = self._wish
             if wish is None:
                 self._asked += 1
                 wish = self._wish = SaveWish(why, self._asked, leave, give_up)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpufit.lab.order import decayed_seconds, fair_order, used_by_user
-from jupyter_gpufit.lab.policy import DAY, Policy, UserPolicy
+from jupyter_gpufit.lab.policy import DAY, Policy
 from jupyter_gpufit.lab.record import Ticket
 from tests.lab.values import ADA, BOB, EVE, claim, ticket
 
@@ -62,7 +62,7 @@ def test_a_clock_set_back_gives_nothing() -> None:
 
 def test_the_administrators_priority_comes_before_fairness() -> None:
     ada, bob = ticket(ADA, 1), ticket(BOB, 2)
-    policy = Policy(users={str(BOB): UserPolicy(priority=1)})
+    policy = Policy(users={str(BOB): {"priority": 1}})
     assert order([ada, bob], {BOB: 1e6}, policy) == [bob, ada]
 
 

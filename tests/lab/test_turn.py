@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jupyter_gpufit.lab.order import fair_order
 from jupyter_gpufit.lab.place import Space
-from jupyter_gpufit.lab.policy import Policy, UserPolicy
+from jupyter_gpufit.lab.policy import Policy
 from jupyter_gpufit.lab.reasons import explain
 from jupyter_gpufit.lab.record import Claim, Ticket
 from jupyter_gpufit.lab.turn import Go, Wait, everyones_turn, held_back, whose_turn
@@ -75,7 +75,7 @@ def test_who_can_never_start_holds_nobody_up() -> None:
 
 
 def test_a_users_limit_holds_up_nobody_else() -> None:
-    policy = Policy(users={str(ADA): UserPolicy(devices=1)})
+    policy = Policy(users={str(ADA): {"devices": 1}})
     held = [claim(["cpu:0"], GiB, uid=ADA)]
     queue = [ticket(ADA), ticket(BOB)]
 
@@ -85,14 +85,14 @@ def test_a_users_limit_holds_up_nobody_else() -> None:
 
 
 def test_memory_can_be_limited_too() -> None:
-    policy = Policy(users={str(ADA): UserPolicy(memory=6 * GiB)})
+    policy = Policy(users={str(ADA): {"memory": 6 * GiB}})
     held = [claim(["cpu:0"], 4 * GiB, uid=ADA)]
     assert turns([ticket(ADA, needed=2 * GiB)], spaces(slots(8)), held, policy) == "cpu:0"
     assert turns([ticket(ADA, needed=3 * GiB)], spaces(slots(8)), held, policy) == "-"
 
 
 def test_whoever_has_a_limit_of_memory_must_say_how_much() -> None:
-    policy = Policy(users={str(ADA): UserPolicy(memory=6 * GiB)})
+    policy = Policy(users={str(ADA): {"memory": 6 * GiB}})
     assert turns([ticket(ADA, needed=None)], spaces(slots(8)), [], policy) == "-"
 
 

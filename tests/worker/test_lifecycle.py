@@ -20,7 +20,7 @@ from jupyter_gpufit.jobs.record import LastCheckpoint, Record
 from jupyter_gpufit.jobs.state import ENDED, GOING, LEFT, STATES
 from jupyter_gpufit.lab import Granted
 from jupyter_gpufit.testing import FakeMachine, fake_device, fake_grant
-from jupyter_gpufit.train import Finished, Moved, Outcome, Outgrown, Released, Report, train
+from jupyter_gpufit.train import Finished, Moved, Outcome, Outgrown, Released, Report, Requeued, train
 from jupyter_gpufit.worker.lifecycle import (
     DEVICES,
     OVER,
@@ -40,6 +40,7 @@ from jupyter_gpufit.worker.lifecycle import (
     Settled,
     Tell,
     Verb,
+    Warned,
     after,
     refusal,
     told,
@@ -49,13 +50,18 @@ JOB = Job(id="abc234", name="bert", source="pass", created=0.0, cwd="/")
 SAVED = Released("released at step 3")
 OUTCOMES = (
     *(Finished("done"), Finished("failed", "KeyError"), Finished("stopped"), SAVED),
-    *(Moved(fake_grant(fake_device())), Outgrown(Needed(None, "more"), "more")),
+    *(
+        Moved(fake_grant(fake_device())),
+        Outgrown(Needed(None, "more"), "more"),
+        Requeued(Needed(None, "its turn ended")),
+    ),
 )
 EVENTS: tuple[Event, ...] = (
     *(Reached(StateChange(state, device="0")) for state in ("estimating", "queued", "starting", "running")),
     CellRuns(),
     *(Asked(verb, to="1", place=SAVED) for verb in get_args(Verb)),
     Delayed("waiting"),
+    *(Warned("its turn ends"), Warned("")),
     *(Settled(why, durable) for why in get_args(Why) for durable in (True, False)),
     *(CellLeft(outcome) for outcome in (*OUTCOMES, None)),
     *(Over(outcome, suspended) for outcome in OUTCOMES[:4] for suspended in (False, True)),
@@ -198,11 +204,13 @@ class Machine(FakeMachine):
             moves = isinstance(self.outcomes[0], Moved)
             self.held += moves
             self.take(Asked("move" if moves else "release", "1"), Settled("move" if moves else "release", durable=True))
+        if isinstance(self.outcomes[0], Requeued):
+            self.take(Warned("soon"), Asked("turn", "now"), Settled("turn", durable=True))
         outcome = await super().run(job, granted)
         self.take(CellLeft(outcome))
         return outcome
 
-    async def go_on(self, left: Moved | Outgrown) -> None:
+    async def go_on(self, left: Moved | Outgrown | Requeued) -> None:
         await super().go_on(left)
         if isinstance(left, Moved):
             self.life = Life("arriving", resumes=True)  # the next image's
@@ -210,7 +218,7 @@ class Machine(FakeMachine):
 
 @pytest.mark.parametrize("last", [Finished("done"), SAVED])
 def test_it_holds_what_its_phase_says_from_step_to_step(last: Finished | Released) -> None:
-    machine = Machine(outcomes=[OUTCOMES[4], OUTCOMES[5], last])
+    machine = Machine(outcomes=[OUTCOMES[4], OUTCOMES[5], OUTCOMES[6], last])
     anyio.run(train, JOB, machine, lambda change: machine.take(Reached(change)))
     machine.take(Over(last))
     assert machine.life.phase in OVER
@@ -221,6 +229,15 @@ def test_a_release_that_comes_to_nothing_is_not_on_its_way_out_any_more() -> Non
     assert refusal(life, "move") is not None and told(life.phase) == "saving"
     life, effects = after(life, Settled("release", durable=False))
     assert effects == (Tell(StateChange("running", device="0")),) and refusal(life, "move") is None
+
+
+def test_a_turn_is_told_ahead_and_one_that_comes_to_nothing_goes_on() -> None:
+    life, effects = after(in_phase("running"), Warned("its turn ends at 14:05"))
+    assert effects == (Tell(StateChange("running", "its turn ends at 14:05", "0")),)
+    life, effects = after(life, Asked("turn", "its turn is over"))
+    assert effects == (Tell(StateChange("saving", "its turn is over", "0")),) and refusal(life, "release") is None
+    assert lived(Settled("turn", durable=False), begin=life).phase == "running"
+    assert lived(Settled("turn", durable=True), CellLeft(OUTCOMES[6]), begin=life).phase == "requeued"
 
 
 def test_a_cell_that_has_ended_keeps_its_end() -> None:

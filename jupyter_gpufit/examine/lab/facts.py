@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 from ...lab.directory import MUTEX, file_system
 from ...lab.ledger import LedgerReader, Strange
 from ...lab.owner import own_pid
-from ...lab.policy import POLICY, load_policy
+from ...lab.policy_file import POLICY, load_policy, policy_path
 from .mounts import Mounted, mounted
 from .places import PlaceEntry, entry, open_to_swap
 
@@ -179,7 +180,7 @@ def contents(path: Path) -> Contents:
             newest = max(newest, found.st_ctime)
             if file.name[:2] in ("q.", "c."):
                 ours += 1
-            elif file.name != MUTEX and file.name[:2] not in ("u.", "w."):
+            elif file.name != MUTEX and file.name[:2] not in ("u.", "w.", "e.", "s."):
                 others[found.st_uid] += 1
     snapshot = LedgerReader(path).read()
     live = len(snapshot.tickets) + len(snapshot.claims) + len(snapshot.strange)
@@ -194,18 +195,29 @@ def count_dead(path: Path) -> int:
 class PolicyFile:
     exists: bool
     warning: str  # why it is not followed
-    unknown: tuple[str, ...]  # users that this machine does not know
+    unknown: tuple[str, ...]  # users and groups that this machine does not know
+    path: Path = POLICY
 
 
-def policy(path: Path = POLICY) -> PolicyFile:
+def policy(path: Path | None = None) -> PolicyFile:
+    path = path or policy_path()
     found = load_policy(path)
     unknown = tuple(name for name in found.users if not name.isdigit() and not _is_user(name))
-    return PolicyFile(path.exists(), found.warning, unknown)
+    unknown += tuple(f"group {name}" for name in found.groups if not _is_group(name))
+    return PolicyFile(path.exists(), found.warning, unknown, path)
 
 
 def _is_user(name: str) -> bool:
     try:
         pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _is_group(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
     except KeyError:
         return False
     return True

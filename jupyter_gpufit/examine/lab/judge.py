@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ...lab.directory import MUTEX
-from ...lab.policy import POLICY
 from ...lab.view import by_user, strange_words
 from ...system.users import user_name
 from ...units import MiB, format_bytes, format_duration
@@ -230,11 +229,15 @@ def contents(found: Contents, lab: Path, init: str) -> Iterator[Finding]:
 def policy(found: PolicyFile) -> Iterator[Finding]:
     """Is the administrator's file followed?"""
     if found.warning:
-        yield bad(found.warning, f"Mend it; then: sudo chown root {POLICY} && sudo chmod 644 {POLICY}")
+        yield bad(
+            found.warning, f"Root alone may write it: sudo chown root {found.path} && sudo chmod 644 {found.path}"
+        )
     elif found.exists:
-        yield ok(f"{POLICY} is followed.")
+        yield ok(f"{found.path} is followed.")
     for name in found.unknown:
-        yield note(f"{POLICY} speaks of {name!r}, whom this machine does not know.", "Correct the name, or remove it.")
+        yield note(
+            f"{found.path} speaks of {name!r}, whom this machine does not know.", "Correct the name, or remove it."
+        )
 
 
 def trial(found: Tried, as_root: str) -> Iterator[Finding]:

@@ -211,7 +211,7 @@ def test_names_the_users_of_the_policy_whom_nobody_knows(tmp_path: Path, as_root
     file = tmp_path / "policy.toml"
     file.write_text("[users.root]\npriority = 1\n[users.nobody-such]\n[users.61001]\n")
 
-    assert facts.policy(file) == PolicyFile(True, "", ("nobody-such",))
+    assert facts.policy(file) == PolicyFile(True, "", ("nobody-such",), file)
 
 
 @pytest.mark.parametrize(

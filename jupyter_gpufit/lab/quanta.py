@@ -1,0 +1,121 @@
+"""Whose turn is over? Pure: every holder answers it from the same files, and leaves by itself if it is its own.
+
+A holder's turn lasts its quantum at least, and goes on for as long as nobody waits. Then the queue is gone through in
+its order: for the first job that waits, those leave without whom it would start, and whose own next turn would come
+after it. So nobody leaves for a job that would not start by that, nor for one of their own, and who has used least
+stays longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .place import Space, could_use
+from .policy import Policy
+from .record import Claim, Ticket
+from .standing import NOTHING, Standing
+from .turn import Go, everyones_turn
+
+MOST = 32  # waiting jobs that are looked at, from the head of the queue
+PATIENCE = 300.0  # seconds after which one who was to leave and did not is counted on no longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holding:
+    """The lab as its holders look at it."""
+
+    queue: Sequence[Ticket]  # in the order of service
+    spaces: Sequence[Space]
+    claims: Sequence[Claim]
+    policy: Policy
+    used: Mapping[int, float]  # device-seconds by uid, with running claims and their penalties
+    standings: Mapping[str, Standing]  # by claim
+    barred: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TurnOver:
+    """Why a claim is to be given back."""
+
+    ticket: Ticket | None = None  # for whom; None: its device is drained
+
+
+def turns_over(lab: Holding, now: float) -> dict[str, TurnOver]:
+    """The claims that are to be given back by that moment, by id."""
+    over = {claim.id: TurnOver() for claim in lab.claims if _is_drained(claim, lab)}
+    left = [claim for claim in lab.claims if claim.id not in over]
+    queue = lab.queue[:MOST]
+    given_up: set[str] = set()
+    while True:
+        turns = everyones_turn(queue, lab.spaces, left, lab.policy, barred=lab.barred)
+        waits = (t for t, turn in zip(queue, turns, strict=True) if not isinstance(turn, Go) and not turn.limit)
+        ticket = next((ticket for ticket in waits if ticket.id not in given_up), None)
+        if ticket is None:
+            return over
+        leaving = _who_leaves(ticket, queue, left, lab, now)
+        given_up.add(ticket.id)
+        over |= {claim.id: TurnOver(ticket) for claim in leaving}
+        left = [claim for claim in left if claim.id not in over]
+
+
+def ends(claim: Claim, policy: Policy) -> float | None:
+    """The first moment at which a claim's turn may be over, in seconds since 1970; None: it is never."""
+    quantum = policy.of(claim.uid).quantum
+    return None if quantum is None else claim.since / 1e9 + quantum
+
+
+def _is_drained(claim: Claim, lab: Holding) -> bool:
+    here = [space.device for space in lab.spaces if claim.hold.among([space.device.uuid])]
+    return lab.standings.get(claim.id, NOTHING).yields and any(lab.policy.drains(device) for device in here)
+
+
+def _who_leaves(
+    ticket: Ticket, queue: Sequence[Ticket], left: Sequence[Claim], lab: Holding, now: float
+) -> list[Claim]:
+    """The fewest, of those who have used most, without whom the ticket starts; nobody if that is not enough."""
+    useful = {space.device.uuid for space in could_use(ticket.request, lab.spaces)}
+    due = [c for c in left if c.hold.among(useful) and _is_due(c, lab, now) and _comes_after(c, ticket, lab)]
+    due.sort(key=lambda claim: _last_first(claim, lab))
+    gone: list[Claim] = []
+    for claim in due:
+        gone.append(claim)
+        if _starts(ticket, queue, left, gone, lab):
+            break
+    else:
+        return []
+    for claim in list(gone):  # of those that came first, some may have been on another device
+        fewer = [one for one in gone if one is not claim]
+        if fewer and _starts(ticket, queue, left, fewer, lab):
+            gone = fewer
+    return gone
+
+
+def _starts(
+    ticket: Ticket, queue: Sequence[Ticket], left: Sequence[Claim], gone: Sequence[Claim], lab: Holding
+) -> bool:
+    stay = [claim for claim in left if claim not in gone]
+    turns = everyones_turn(queue, lab.spaces, stay, lab.policy, barred=lab.barred)
+    return isinstance(turns[[one.id for one in queue].index(ticket.id)], Go)
+
+
+def _is_due(claim: Claim, lab: Holding, now: float) -> bool:
+    standing, end = lab.standings.get(claim.id, NOTHING), ends(claim, lab.policy)
+    gone_by_now = standing.leaves is None or now <= standing.leaves + PATIENCE
+    return standing.yields and end is not None and end <= now and gone_by_now
+
+
+def _comes_after(claim: Claim, ticket: Ticket, lab: Holding) -> bool:
+    """Would the claim's job, in the queue again, have to wait for the ticket?"""
+    if claim.uid == ticket.uid:
+        return False
+    spent = lab.used.get(claim.uid, 0.0) - lab.policy.entry_penalty * claim.hold.count  # which its next turn costs anew
+    mine = -lab.policy.of(claim.uid).priority, round(spent)
+    return (-lab.policy.of(ticket.uid).priority, round(lab.used.get(ticket.uid, 0.0))) <= mine
+
+
+def _last_first(claim: Claim, lab: Holding) -> tuple[bool, int, int, int, int]:
+    """Who has said that they leave, then who has used most, then who has held longest."""
+    leaves = lab.standings.get(claim.id, NOTHING).leaves is not None
+    spent = round(lab.used.get(claim.uid, 0.0))
+    return not leaves, lab.policy.of(claim.uid).priority, -spent, claim.since, claim.tie
