@@ -1,6 +1,7 @@
 """What the panel costs a Jupyter server, beside jupyterlab-nvdashboard and jupyter-resource-usage; and click to effect.
 
-Eight pretended GPUs, ten running jobs that write their state once a second. The peers are asked as their own pages ask:
+Eight pretended GPUs, ten running jobs that write their state once a second, and one of them its journal: a long one,
+whose page is open in one of the measurements. The peers are asked as their own pages ask:
 nvdashboard's utilisation and memory charts each hold a WebSocket that is served ten times a second (its default),
 resource-usage is polled every five seconds.
 
@@ -38,7 +39,10 @@ package_root()
 import psutil  # noqa: E402 - needs the path above
 import websocket  # noqa: E402
 
+from jupyter_gpufit.jobs.events import DeviceMark, Metrics, ProgressMark, Text  # noqa: E402
+from jupyter_gpufit.jobs.events import Event as Written  # noqa: E402
 from jupyter_gpufit.jobs.job import Job  # noqa: E402
+from jupyter_gpufit.jobs.journal import Journal  # noqa: E402
 from jupyter_gpufit.jobs.live import Live, Loss, Memory, Progress  # noqa: E402
 from jupyter_gpufit.jobs.paths import JobPaths  # noqa: E402
 from jupyter_gpufit.jobs.record import Record, take_lock, write_record  # noqa: E402
@@ -51,6 +55,9 @@ from tests.server.running import BASE, TOKEN, Client, Server, running_server  # 
 Look = Callable[[int, Event, Event], None]  # at this port: say when it has begun, and go on until told to stop
 
 DEVICES, JOBS = 8, 10
+BEFORE = 20_000  # seconds for which the job whose page is open has run
+PAGE = BEFORE / 1000  # seconds between two questions of a run's page, as words/plot.ts has it
+POINTS = 1500  # of a line, as it asks for
 WATCHED = 20.0  # seconds
 ROUNDS, TURN = 10, 400  # requests in one turn
 REQUESTS_EVERY = 0.01  # seconds between two of the other requests
@@ -58,6 +65,8 @@ RESAMPLES = 1000
 CLICKS, STOPS = 40, 10
 WITHOUT, AGAIN = "no extension", "no extension, again"
 PEERS = ("jupyterlab-nvdashboard", "jupyter-resource-usage")
+JOURNAL = 64 << 20  # bytes
+LOG = 5000 // 200 + 2  # messages until a log is there
 TARGETS = {"open, %": 1.0, "nobody looks, %": 0.1, "p99 more, ms": 1.0, "click to effect p95, s": 0.5}
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -87,6 +96,9 @@ def jobs(settings: Settings) -> Iterator[None]:
     locks = [take_lock(one, "bench") for one in paths]
     for one in paths:
         write_record(one, running(0))
+    journal = Journal(paths[0].journal, JOURNAL)
+    journal.append([event for step in range(BEFORE) for event in second(step)])
+    journal.close()
     writer = SPAWN.Process(target=write, args=(paths,), daemon=True)
     writer.start()
     try:
@@ -99,10 +111,19 @@ def jobs(settings: Settings) -> Iterator[None]:
 
 
 def write(paths: Sequence[JobPaths]) -> None:
-    for step in itertools.count(1):
+    journal = Journal(paths[0].journal, JOURNAL)
+    for step in itertools.count(BEFORE):
         time.sleep(1.0)
+        journal.append(second(step))
         for one in paths:
             write_record(one, running(step))
+
+
+def second(step: int) -> list[Written]:
+    """What a job writes into its journal in a second."""
+    found: list[Written] = [ProgressMark(step, 1 << 30, 1 << 30), Text("stdout", f"step {step}\n")]
+    found += [Metrics(step, {"loss": 1.0 / (step + 1), "lr": 1e-3}), DeviceMark(93, 310.0)] if step % 10 == 0 else []
+    return found
 
 
 def running(step: int) -> Record:
@@ -127,6 +148,27 @@ def our_panel(port: int, begun: Event, stop: Event) -> None:
     listen([f"ws://127.0.0.1:{port}{BASE}jupyter-gpufit/api/events"], begun, stop)
 
 
+def our_run_page(port: int, begun: Event, stop: Event) -> None:
+    """The panel, and the page of a run beside it with its log, once it has been drawn for the first time."""
+    follows = {"follow": {"job": "job000", "after": -5000, "question": 1}}
+    drawn = SPAWN.Event()
+    page = SPAWN.Process(target=ask_curves, args=(port, drawn, stop), daemon=True)
+    page.start()
+    drawn.wait()
+    listen([f"ws://127.0.0.1:{port}{BASE}jupyter-gpufit/api/events"], begun, stop, follows, LOG)
+    page.join()
+
+
+def ask_curves(port: int, drawn: Event, stop: Event) -> None:
+    with asking(port) as ask:
+        ask("jupyter-gpufit/api/jobs/job000/facts")
+        while True:
+            ask(f"jupyter-gpufit/api/jobs/job000/curves?span=whole&name=loss&points={POINTS}")
+            drawn.set()
+            if stop.wait(PAGE):
+                return
+
+
 def nvdashboard(port: int, begun: Event, stop: Event) -> None:
     charts = ("gpu_utilization", "gpu_usage")
     listen([f"ws://127.0.0.1:{port}{BASE}nvdashboard/{chart}" for chart in charts], begun, stop, FAST)
@@ -144,7 +186,8 @@ def resource_usage(port: int, begun: Event, stop: Event) -> None:
                 return
 
 
-def listen(urls: Sequence[str], begun: Event, stop: Event, first: object = None) -> None:
+def listen(urls: Sequence[str], begun: Event, stop: Event, first: object = None, opening: int = 1) -> None:
+    """It has begun when each has brought so many messages."""
     connections = []
     with ExitStack() as stack:
         for url in urls:
@@ -153,10 +196,13 @@ def listen(urls: Sequence[str], begun: Event, stop: Event, first: object = None)
             if first is not None:
                 connection.send(json.dumps(first))
             connections.append(connection)
-        while not stop.is_set():
+        for number in itertools.count(1):
             for connection in connections:
                 connection.recv()
-            begun.set()
+            if number == opening:
+                begun.set()
+            if stop.is_set():
+                return
 
 
 @contextmanager
@@ -182,7 +228,7 @@ def asking(port: int) -> Iterator[Callable[[str], float]]:
 @contextmanager
 def looking(port: int, look: Look) -> Iterator[None]:
     begun, stop = SPAWN.Event(), SPAWN.Event()
-    looker = SPAWN.Process(target=look, args=(port, begun, stop), daemon=True)
+    looker = SPAWN.Process(target=look, args=(port, begun, stop))
     looker.start()
     try:
         assert begun.wait(60.0), "whoever was to look did not"
@@ -338,6 +384,7 @@ def main() -> None:
             (WITHOUT, "", nobody),
             ("ours, nobody looks", "jupyter_gpufit", nobody),
             ("ours, the panel open", "jupyter_gpufit", our_panel),
+            ("ours, a run's page open, too", "jupyter_gpufit", our_run_page),
         ]
         if found is not None:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), str(found)]))

@@ -30,6 +30,10 @@ test('steps have their times, and a line is parted where it had no device', () =
   assert.deepEqual(plot.gapsOf({ breaks: [BREAK] }, 'time', 100), [20]);
 });
 
+test('a picture is asked for as often as something new can be seen in it', () => {
+  assert.deepEqual([0, 6000, 90_000].map(plot.pause), [3, 6, 30]);
+});
+
 test('epochs begin at steps, and at the times of these', () => {
   const curves = { laps: [[0, 1], [2, 2]], clock: CLOCK };
   assert.deepEqual(plot.lapsOf(curves, 'step'), [{ at: 0, text: '1' }, { at: 2, text: '2' }]);

@@ -4,10 +4,11 @@ import { Poll } from '@lumino/polling';
 import * as React from 'react';
 
 import { GpufitModel } from '../model/model';
+import { pause } from '../words/plot';
 import { Curves, GOING, Job, OVER } from '../words/schema';
+import { ranFor } from '../words/states';
 import { Range } from './plot';
 
-const INTERVAL = 3000; // ms between two questions while one of them goes on
 const RESTING = 60_000;
 const LONGEST = 60_000; // ms between two tries while the server fails
 const AT_ONCE = 4; // questions: the server reads as many journals at once
@@ -25,7 +26,9 @@ export function useRuns(
 ): { known: Known; trouble: string } {
   const [found, setFound] = React.useState<{ known: Known; trouble: string }>({ known: new Map(), trouble: '' });
   const ids = jobs.map(({ id }) => id).join();
-  const going = jobs.some(({ state }) => GOING.has(state));
+  const going = jobs.filter(({ state }) => GOING.has(state)).map(job => ranFor(job, model.status?.time ?? 0));
+  const interval = going.length ? 1000 * pause(Math.min(...going)) : RESTING;
+  const awake = going.length > 0;
   React.useEffect(() => {
     const each = Math.max(100, Math.min(POINTS, Math.floor(SHARED / Math.max(1, jobs.length * names.length))));
     const over = new Map<string, Curves>(); // of runs that have ended: they are asked for once
@@ -61,11 +64,11 @@ export function useRuns(
           throw error;
         }
       },
-      frequency: { interval: going ? INTERVAL : RESTING, backoff: true, max: LONGEST },
+      frequency: { interval, backoff: true, max: LONGEST },
       standby: () => document.hidden || !host.current?.offsetParent
     });
     return () => poll.dispose();
-  }, [ids, names.join(), going, closer?.from, closer?.to]);
+  }, [ids, names.join(), awake, closer?.from, closer?.to]);
   return found;
 }
 

@@ -140,6 +140,11 @@ export function gapsOf({ breaks }: Pick<Curves, 'breaks'>, across: Across, zero 
   return breaks.map(one => (across === 'step' ? one.step : one.left - zero));
 }
 
+/** Seconds until a picture is asked for again: until what is new is as wide as a pixel of it, half a minute at the most. */
+export function pause(ran: number): number {
+  return Math.min(30, Math.max(3, ran / 1000));
+}
+
 /** A mark from top to bottom. */
 export interface Lap {
   at: number;
