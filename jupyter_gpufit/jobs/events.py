@@ -44,6 +44,17 @@ class Result:
 
 
 @dataclass(frozen=True)
+class WidgetMessage:
+    """What a widget of the cell's says to the browser: a message of its comm."""
+
+    kind: ClassVar = "widget"
+    comm: str  # its id, which is the widget's model id
+    what: str  # "open", "msg", "close"; "again": it is open, and one that a resume brought back
+    data: dict[str, Any]
+    buffers: tuple[str, ...] = ()  # its bytes, in base64
+
+
+@dataclass(frozen=True)
 class Clear:
     """clear_output()."""
 
@@ -147,7 +158,19 @@ class Gap:
 
 
 Event = (
-    Text | Display | Result | Clear | Failure | Note | ProgressMark | Metrics | StateChange | Saved | CouldNotSave | Gap
+    Text
+    | Display
+    | Result
+    | WidgetMessage
+    | Clear
+    | Failure
+    | Note
+    | ProgressMark
+    | Metrics
+    | StateChange
+    | Saved
+    | CouldNotSave
+    | Gap
 )
 _KINDS: dict[str, type[Any]] = {
     cls.kind: cls
@@ -155,6 +178,7 @@ _KINDS: dict[str, type[Any]] = {
         Text,
         Display,
         Result,
+        WidgetMessage,
         Clear,
         Failure,
         Note,
@@ -192,6 +216,8 @@ def decode_entry(line: bytes) -> Entry | None:
     found = known(cls, record)
     if cls is Failure:
         found["traceback"] = tuple(map(str, found["traceback"]))
+    if cls is WidgetMessage:
+        found["buffers"] = tuple(map(str, found.get("buffers", ())))
     if cls is StateChange and found["state"] not in STATES:
         return None
     return Entry(event=cls(**found), **known(Entry, {"seq": record["seq"], "time": record["time"]}))
