@@ -332,6 +332,8 @@ class Worker:
         """Have the job saved: what will happen, or why not."""
         from . import rest, wishes
 
+        if verb == "widget":
+            return self.training.shell.comms.hear(to)
         if verb == "resume" or verb == "dismiss":
             return rest.answer(self.training, self.machine.rest, self.account, self._lock, verb, to)
         try:
