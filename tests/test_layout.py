@@ -31,7 +31,7 @@ FLOORS = (  # from the ground up
     {"testing"},
     {"actions"},
     {"worker", "deploy"},
-    {"notebook", "terminal", "server"},
+    {"notebook", "terminal", "server", "hub"},
     {"", "__main__"},  # the package itself: what IPython and Jupyter load, and Python runs
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

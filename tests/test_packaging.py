@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import jupyter_gpufit
+from tests.kernels import environment
 
 ROOT = Path(__file__).parent.parent
 PANEL = ROOT / "jupyter_gpufit" / "_labextension"
@@ -35,6 +37,34 @@ def test_importing_the_package_imports_no_front_and_no_torch() -> None:
     code = f"import sys, jupyter_gpufit; print([name for name in {heavy} if name in sys.modules])"
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "[]\n"
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None  # as where it is not installed
+import jupyter_gpufit.hub.culler, jupyter_gpufit.hub.service
+import jupyter_gpufit.server.events, jupyter_gpufit.server.handlers
+from jupyter_gpufit.terminal import cli
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "jupyter_gpufit")
+shell.run_cell("%%gpufit train\\nprint(1)")
+sys.argv[1:] = ["status"]
+cli.main()
+"""
+
+
+@pytest.mark.slow
+def test_all_but_a_training_goes_without_torch(tmp_path: Path) -> None:
+    """A server, a terminal, a hub, and a notebook that says what it lacks; nothing asks pip for torch."""
+    env = environment(tmp_path)
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], text=True, cwd=ROOT, env=env, stdout=subprocess.PIPE)
+
+    assert ran.returncode == 0 and "CPU slot 0" in ran.stdout, ran.stdout
+    assert "has no torch" in ran.stdout and "jupyter_gpufit[torch]" in ran.stdout
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert not any(one.startswith("torch") for one in needed["dependencies"])
+    assert needed["optional-dependencies"]["torch"] == ["torch>=2.6"]
 
 
 @pytest.mark.slow

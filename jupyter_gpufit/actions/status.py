@@ -109,6 +109,9 @@ class TicketView:
     since: float  # seconds since 1970
     why: str  # what kind of reason: claims.waiting.Why, or "starting"
     reason: str
+    earliest: float | None = None  # seconds since 1970, from when on it may start; null: it is about to
+    latest: float | None = None  # seconds since 1970, by when it should; null: nobody can say
+    expected: str = ""  # the two in words, or why none can be said
 
 
 @dataclass(frozen=True)
@@ -261,8 +264,13 @@ def _queue(view: LabView, now: float) -> tuple[TicketView, ...]:
             since=ticket.since / 1e9,
             why=waiting.why if waiting else "starting",
             reason=_reason(waiting, now),
+            earliest=expected.earliest if expected else None,
+            latest=expected.latest if expected else None,
+            expected=expected.sentence(now) if expected else "",
         )
-        for position, (ticket, waiting) in enumerate(zip(view.queue, view.reasons, strict=True), 1)
+        for position, (ticket, waiting, expected) in enumerate(
+            zip(view.queue, view.reasons, view.expected, strict=True), 1
+        )
     )
 
 

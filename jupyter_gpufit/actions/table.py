@@ -108,11 +108,18 @@ def _claims(claims: Sequence[ClaimView], now: float) -> str:
 
 
 def _queue(queue: Sequence[TicketView], now: float) -> str:
-    rows = [("", "waits", "job", "wants", "for", "why")]
+    rows = [("", "waits", "job", "wants", "for", "starts", "why")]
     for ticket in queue:
         waited = format_duration(max(0.0, now - ticket.since))
-        rows.append((f"{ticket.position}.", _you(ticket), ticket.name, ticket.wants, waited, ticket.reason))
+        rows.append(
+            (f"{ticket.position}.", _you(ticket), ticket.name, ticket.wants, waited, _starts(ticket), ticket.reason)
+        )
     return columns(rows)
+
+
+def _starts(ticket: TicketView) -> str:
+    """ "in 5 min to 8 min"; where it cannot be said, the sentence says why."""
+    return ticket.expected.removeprefix("starts ").removeprefix("start ") or "-"
 
 
 def _you(what: ClaimView | TicketView) -> str:

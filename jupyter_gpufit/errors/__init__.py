@@ -9,6 +9,7 @@ GpufitError
 │   └── NotExecutable
 ├── CellError              the cell cannot run as it stands
 │   ├── MagicInCell            %gpufit inside of a cell that runs in a worker
+│   ├── NoTorch                the kernel's environment has no torch, or an old one
 │   ├── NameNotDefined         a name that neither the notebook nor the cell defines
 │   ├── CannotTravel           a variable that cannot go to the worker
 │   ├── NoRoomToTravel         the variables need more memory than is free
@@ -37,6 +38,7 @@ GpufitError
 │   ├── LabBusy                somebody keeps its mutex
 │   ├── ClaimGone              a claim to be taken over that nobody holds any more
 │   ├── CannotInit             what stands where the lab is to be is not root's to take
+│   ├── CannotUninstall        somebody uses the lab that is to be removed
 │   └── NotRoot                only root can make the lab
 ├── WorkerError
 │   ├── WorkerDied             the process ended without saying how
@@ -84,6 +86,7 @@ from .cells import (
     NameNotDefined,
     NoEstimate,
     NoRoomToTravel,
+    NoTorch,
     cell_failure,
 )
 from .checkpoints import CannotSave, CheckpointBroken, CheckpointError, NotHere, NotSaved, TakenOver, WouldOverwrite
@@ -132,7 +135,7 @@ from .jobs import (
     TooManyActions,
     VersionDiffers,
 )
-from .lab import CannotInit, ClaimGone, LabBusy, LabError, LabUnsound, NotRoot
+from .lab import CannotInit, CannotUninstall, ClaimGone, LabBusy, LabError, LabUnsound, NotRoot
 from .workers import CannotArrive, CannotSuspend, PathTooLong, Unreachable, WorkerDied, WorkerError
 
 __all__ = [
@@ -144,6 +147,7 @@ __all__ = [
     "CannotArrive",
     "CannotGoOn",
     "CannotInit",
+    "CannotUninstall",
     "CannotNow",
     "CannotSave",
     "CannotSuspend",
@@ -185,6 +189,7 @@ __all__ = [
     "NoSuchDevice",
     "NoSuchHold",
     "NoSuchJob",
+    "NoTorch",
     "NotExecutable",
     "NotHere",
     "NotNow",

@@ -14,6 +14,21 @@ class CellError(GpufitError):
 
 
 @dataclass(eq=False)
+class NoTorch(CellError):
+    """The kernel's environment cannot train; the package installs without torch, for servers and hubs."""
+
+    pip: str  # the command that installs into this environment
+    found: str = ""  # the version that is too old
+
+    def __str__(self) -> str:
+        what = f"has torch {self.found}, and a training needs 2.6 or later" if self.found else "has no torch"
+        return (
+            f"This notebook's environment {what}. In a terminal: {self.pip} 'jupyter_gpufit[torch]'; then restart the"
+            " kernel. (For a machine without a GPU: https://pytorch.org/get-started/locally has a smaller build.)"
+        )
+
+
+@dataclass(eq=False)
 class NameNotDefined(CellError):
     name: str
     line: int

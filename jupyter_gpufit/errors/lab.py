@@ -58,6 +58,16 @@ class CannotInit(LabError):
 
 
 @dataclass(eq=False)
+class CannotUninstall(LabError):
+    path: str
+    why: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.path} stays, and so does everything else: {self.why}. {self.mend}"
+
+
+@dataclass(eq=False)
 class NotRoot(LabError):
     command: str
 

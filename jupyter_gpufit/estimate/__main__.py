@@ -1,7 +1,7 @@
 """The process that estimates: takes a program and one line for each estimate of it, and answers with one line each.
 
 It has torch and the user's variables, and forks for each trace; the notebook's kernel has neither to fork nor to import
-torch. It ends when nobody asks any more.
+torch. It ends when nobody asks any more, and with whoever does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ..system.processes import die_with_parent
 from .asking.ask import Ask, EstimatedProgram
 
 
 def main() -> None:
+    die_with_parent()
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a library prints may come among the answers
     program = EstimatedProgram.decode(questions.readline())

@@ -82,6 +82,7 @@ _FAMILIES = (
     "kinds.iterations",
     "kinds.odd",
     "kinds.opened_archives",
+    "kinds.file_locks",
     "kinds.directories",
     "kinds.archived",
     "kinds.instances",

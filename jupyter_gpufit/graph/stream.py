@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ from .unavailable import unavailable
 Namespace = dict[str, Any]
 
 # These names are IPython's own; every shell has its own.
+# What IPython keeps of earlier cells, and Python of a module; not what a cell names so itself, as `__file__`.
+HISTORY = re.compile(
+    r"_+|_\d+|_i+|_i\d+|_[iod]h|__(?!\w+__$).*"
+    r"|__(name|doc|package|loader|spec|builtins?|annotations|annotate|conditional_annotations|warningregistry|gf\w*)__"
+)
 _OF_THE_SHELL = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
 
 
@@ -175,7 +181,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def want(self, code: CodeType, function: str) -> None:
         """Note the notebook's names that a function uses: they have to travel, too."""
         for name in names_used(code):
-            if name in self.namespace and not name.startswith("__") and not is_the_shells(name, self.namespace[name]):
+            if name in self.namespace and not HISTORY.fullmatch(name) and not is_the_shells(name, self.namespace[name]):
                 self.wanted.setdefault(name, function)
 
     def want_class(self, cls: type) -> None:

@@ -13,6 +13,7 @@ import anyio
 from ..devices.device import Device
 from ..errors import ClaimGone, DeviceError
 from .directory import Lab
+from .ends import End, EndNote
 from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
 from .place import Room, Space, least, measure, rooms
@@ -37,6 +38,7 @@ class Granted:
     fds: tuple[int, ...]  # a child that may use the devices inherits them, and holds the claim as long as it lives
     lab: Lab
     claim: Claim
+    _note: EndNote | None = None  # when it expects to end
 
     @property
     def remark(self) -> str:
@@ -48,6 +50,15 @@ class Granted:
         with suppress(OSError):
             note_use(self.lab.path, self.claim, time.time())
 
+    def expect(self, end: End | None, now: float) -> None:
+        """Tell those who wait when it will be given back; None: that is not known, or no longer."""
+        if self._note is not None and self._note.claim != self.claim.id:  # it became another (see resize)
+            self._note.drop()
+            self._note = None
+        if self._note is None:
+            self._note = EndNote(self.lab.path, self.claim.id)
+        self._note.tell(end, now)
+
 
 @dataclass
 class Held:
@@ -58,6 +69,7 @@ class Held:
 
     def give_back(self) -> None:
         self.granted.mark()  # first: whoever sees the claim gone sees its use
+        self.granted.expect(None, time.time())
         self.file.path = self.granted.lab.path / self.granted.claim.id  # as it is now (see resize)
         self.file.drop()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -24,14 +25,17 @@ from ..devices.device import Device
 from ..errors import BadOption, DeviceError, LabBusy, StorageError
 from .debts import DebtMemory
 from .directory import Lab
+from .ends import forget_old_ends
+from .foresee import foresee
+from .foreseen import Foreseen
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
 from .ledger import MOST_TICKETS, LedgerLook, Published, is_exhausted, publish, sweep
 from .mutex import clock_moved, lab_mutex
 from .place import Space, refuse_impossible, rooms
-from .policy import UserState, exceeded
+from .policy import Policy, UserState, exceeded
 from .policy_file import load_policy
 from .reasons import Waiting, explain
-from .record import Hold, Request, Ticket
+from .record import Claim, Hold, Request, Ticket
 from .room import lab_trouble
 from .stalled import Passing
 from .turn import Go, Wait, whose_turn
@@ -47,6 +51,9 @@ LONGEST_PAUSE = 0.1  # seconds
 IMPATIENCE = 0.02  # seconds, with who kept it before
 
 
+FORESEEN = 5  # places from the head, from where one's turn is foreseen
+
+
 def ignore(_: Waiting) -> None:
     """For whoever does not want to know why it waits."""
 
@@ -58,6 +65,7 @@ async def claim(lab: Lab, request: Request, look: Look, report: Report = ignore)
     assert devices is not None
     refuse_impossible(request, devices, load_policy())
     sweep(lab.path)
+    forget_old_ends(lab.path)
     queueing = _Queueing(lab, request, look, report)
     while True:
         held = await queueing.win(devices)
@@ -93,6 +101,16 @@ async def claim_now(lab: Lab, request: Request, look: Look, leaving: Granted) ->
     return waits[-1] if waits else Waiting(0, 0, "memory", remark="the driver takes long to answer")
 
 
+@dataclass(frozen=True)
+class _Among:
+    """What a ticket waits among."""
+
+    queue: Sequence[Ticket]
+    spaces: Sequence[Space]
+    claims: Sequence[Claim]
+    policy: Policy
+
+
 @dataclass
 class _Queueing:
     """One ticket's way through the queue."""
@@ -105,6 +123,7 @@ class _Queueing:
     spaces: tuple[Space, ...] | None = None  # None: the driver is to be asked
     reason: Waiting | None = None
     told: Waiting | None = None
+    waits_among: _Among | None = None  # as of the last look
     trouble: bool = False
     mutex_kept: bool = False  # somebody does not give it back
     in_the_way: float | None = None  # since when only processes outside the lab are
@@ -193,9 +212,23 @@ class _Queueing:
         return held
 
     def _tell(self, reason: Waiting) -> None:
-        if reason != self.told:
-            self.told = reason
-            self.report(reason)
+        now = time.time()
+        expected = self._expected(reason, now)
+        if reason != self.told or (expected is not None and expected.is_news(self.told.expected, now)):
+            self.told = replace(reason, expected=expected)
+            self.report(self.told)
+
+    def _expected(self, reason: Waiting, now: float) -> Foreseen | None:
+        """When it may be our turn: only those near the head ask, so that a crowd costs itself nothing by it."""
+        among = self.waits_among
+        if among is None or not 1 <= reason.position <= FORESEEN or reason.why in ("trouble", "memory", "strangers"):
+            return None
+        with suppress(OSError):
+            ends = self.reader.ends(among.claims)
+            queue = among.queue[: reason.position]  # who comes later changes nothing for us
+            found = foresee(queue, among.spaces, among.claims, ends, among.policy, now=now, reader=os.geteuid())
+            return found[-1]
+        return None
 
     async def _try(self) -> Held | None:
         """Claim if it is our turn; else say why it is not."""
@@ -300,6 +333,7 @@ class _Queueing:
         strangers = isinstance(decision, Wait) and decision.for_strangers_only
         self.in_the_way = (self.in_the_way or now) if strangers else None
         if isinstance(decision, Wait):
+            self.waits_among = _Among(queue, spaces, claims, policy)
             why_here = explain(mine, queue, decision, spaces, claims, reader=mine.uid)
             self.reason = replace(why_here, policy=policy.warning.rstrip("."))
         return decision

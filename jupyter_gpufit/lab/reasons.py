@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ..devices.device import Process
 from ..system.users import user_name
 from ..units import format_bytes, format_duration
+from .foreseen import Foreseen
 from .place import Space, could_use
 from .record import Claim, Request, Ticket
 from .turn import Wait
@@ -50,6 +51,7 @@ class Waiting:
     more: int = 0  # holders beside those
     remark: str = ""  # what else there is to say
     head: str = ""  # what the head of the queue waits for
+    expected: Foreseen | None = field(default=None, compare=False)  # when it may start: no reason of its own
     policy: str = ""  # why the lab's policy is not followed as it stands
 
     def sentence(self, now: float) -> str:
@@ -60,6 +62,8 @@ class Waiting:
             parts.append(f"the head waits for {self.head}")
         if self.policy:
             parts.append(self.policy)
+        if self.expected is not None:
+            parts.append(self.expected.clock(now))
         return "; ".join(parts)
 
     def reason(self, now: float) -> str:

@@ -74,6 +74,14 @@ def append(lab: Path, line: Mapping[str, object]) -> None:
             digest.shorten(lab, name)
 
 
+def open_uses(lab: Path) -> Iterator[tuple[str, int, int]]:
+    """Everybody's records: name, uid, and a descriptor to be closed."""
+    for name in _names(lab):
+        fd = _open(lab, name, os.O_RDONLY)
+        if fd is not None:
+            yield name, int(name.split(".")[1]), fd
+
+
 def own_text(lab: Path, most: int) -> bytes:
     """The end of our own record."""
     for name in _names(lab):

@@ -11,6 +11,9 @@ from pathlib import Path
 from ..devices.device import Device
 from ..system.users import user_name
 from .directory import Lab
+from .ends import End, read_ends
+from .foresee import foresee
+from .foreseen import Foreseen
 from .grant import sort_out
 from .ledger import LedgerLook, LedgerReader, Strange
 from .order import fair_order, used_by_user
@@ -24,6 +27,8 @@ from .standing import NOTHING, Standing, read_standings
 from .turn import Wait, everyones_turn, held_back
 from .usage import UsageReader
 
+FORESIGHT_HOLDS = 10.0  # seconds
+
 
 @dataclass(frozen=True)
 class LabView:
@@ -32,6 +37,7 @@ class LabView:
     claims: tuple[Claim, ...]  # oldest first
     queue: tuple[Ticket, ...]  # in the order of service
     reasons: tuple[Waiting | None, ...]  # why each ticket of the queue waits; None: it is about to start
+    expected: tuple[Foreseen | None, ...]  # when each may start; None: it is about to
     rooms: dict[str, Room]  # by UUID: what is left of each device, and what strangers have of it
     held_back: dict[str, Ticket]  # by UUID: devices that stand free for a job that waits for more of them
     remarks: tuple[str, ...]  # what the reader must know: the lab is private, the policy is ignored, a file is strange
@@ -45,6 +51,7 @@ class LabReader:
     lab: Lab
     _files: LedgerReader = field(init=False)
     _usage: UsageReader = field(init=False)
+    _foreseen: tuple[object, tuple[Foreseen | None, ...]] = (None, ())  # of what, and what
 
     def __post_init__(self) -> None:
         self._files, self._usage = LedgerReader(self.lab.path), UsageReader(self.lab.path)
@@ -119,6 +126,7 @@ class LabReader:
                 else None
                 for position, (ticket, decision) in enumerate(zip(queue, decisions, strict=True), 1)
             ),
+            expected=self._expected(queue, spaces, snapshot.claims, policy),
             rooms=rooms(spaces, snapshot.claims),
             held_back=held_back(queue, spaces, snapshot.claims),
             remarks=(
@@ -127,6 +135,22 @@ class LabReader:
             ),
             standings=standings,
         )
+
+    def ends(self, claims: Sequence[Claim]) -> dict[str, End]:
+        """When these claims are expected to end, by those who hold them."""
+        return read_ends(self.lab.path, claims)
+
+    def _expected(
+        self, queue: Sequence[Ticket], spaces: Sequence[Space], claims: Sequence[Claim], policy: Policy
+    ) -> tuple[Foreseen | None, ...]:
+        """Foreseen anew where something came or went, else every few seconds: a panel looks all the time."""
+        if not queue:
+            return ()
+        now, ends = time.time(), self.ends(claims)
+        key = [one.id for one in (*queue, *claims)], ends, int(now / FORESIGHT_HOLDS)
+        if self._foreseen[0] != key:
+            self._foreseen = key, tuple(foresee(queue, spaces, claims, ends, policy, now=now, reader=os.geteuid()))
+        return self._foreseen[1]
 
 
 def view_lab(lab: Lab, devices: Sequence[Device]) -> LabView:

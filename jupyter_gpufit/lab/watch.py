@@ -16,7 +16,8 @@ from inotify_simple import INotify, flags
 # Not CLOSE_NOWRITE: everybody's reading would wake everybody.
 _FILES = flags.CREATE | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE | flags.CLOSE_WRITE
 _LOST = flags.IGNORED | flags.Q_OVERFLOW | flags.DELETE_SELF | flags.MOVE_SELF
-_OURS_TO_IGNORE = ("u.", ".u.", ".s.")  # notes of use come with every end of a claim, which is an event already
+# Notes of use come with every end of a claim, which is an event already; when one expects to end is no reason to look.
+_OURS_TO_IGNORE = ("u.", ".u.", "e.", ".s.")
 POLL = 1.0  # seconds between two looks where no watch can be had
 
 

@@ -33,7 +33,7 @@ from ..settings import Settings
 from ..system.background import aside
 from ..system.version import version
 from . import deployed
-from .cell import read_cell
+from .cell import check_torch, read_cell
 from .cuda import KernelCuda
 from .new_job import new_job
 from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
@@ -110,6 +110,7 @@ class Notebook:
             sizes = packed_sizes(self.shell, names)
             self._say(table.plan(self._status.read(self.settings), options.gpu, options.memory, sizes))
             return
+        check_torch()
         job = new_job(self.shell, self.settings, options, line, cell)
         # Here already, so that what can never run costs neither a worker nor a copy of the variables.
         refuse_impossible(request_for(job, options.memory), await read_devices_async(self.settings))
@@ -182,6 +183,7 @@ class Notebook:
 
         if options.script:
             raise BadOption("A script is estimated in a terminal: gpufit estimate train.py")
+        check_torch()
         wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch)
         source = f"# %%gpufit {line}\n{self.shell.transform_cell(cell)}"
         all_told: list[session.Told] = []

@@ -7,6 +7,7 @@ It is the way that works while the kernel is busy, after a reload and without an
     wire            what goes over it (pure); schema makes OpenAPI and TypeScript of it
     readings        one reading for all who look, and none when nobody does
     actions         the verbs under way   journals   stretches of a job's journal
+    activity        tells Jupyter, and so the hub's culler, that jobs are at work
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
 
 def load(app: ServerApp) -> None:
-    """Add our routes to a Jupyter server; nothing is read until somebody asks."""
+    """Add our routes to a Jupyter server; nothing but this user's jobs, once a minute, is read until somebody asks."""
     from jupyter_server.utils import url_path_join
 
+    from .activity import ActivityReport
     from .events import Events
     from .handlers import routes
     from .service import Service
@@ -29,3 +31,4 @@ def load(app: ServerApp) -> None:
     base = url_path_join(app.web_app.settings["base_url"], "jupyter-gpufit", "api")
     found = [(url_path_join(base, path), handler, {"service": service}) for path, handler in routes()]
     app.web_app.add_handlers(".*$", [*found, (url_path_join(base, "events"), Events, {"service": service})])
+    ActivityReport(service.settings, app.web_app.settings).begin()

@@ -82,7 +82,9 @@ class Handler(APIHandler):
 
 
 class StatusHandler(Handler):
-    """GET status."""
+    """GET status. A page that looks again and again is nobody at work: it must not keep a culler away."""
+
+    _track_activity = False
 
     @authenticated
     @authorized

@@ -21,6 +21,7 @@ _FAMILIES = (
     "kinds.caches",
     "kinds.opened_files",
     "libraries.reporters",
+    "libraries.rich_displays",
     "libraries.trackers",
     "libraries.figures",
     "kinds.pools",

@@ -15,6 +15,7 @@ need of the arrival, and the sets that need help with their order.
     blobs        bytes out and in                          autograd     which graphs of tensors can be held
     trackers     runs of W&B and MLflow                    caches       what lru_cache remembers
     past_modes   our calls of torch, and the cell's modes  watched      what goes on in a loader's workers
+    rich_displays  what rich's threads draw
 
 Objects that cannot be saved are named, all at once (CannotSave); what can be saved later only defers (NotHere).
 """
@@ -33,8 +34,7 @@ from ..graph import Arrival
 from ..graph.deep import deeply
 from ..graph.modules import Here
 from ..graph.paths import where
-from ..graph.stream import Namespace, Refusal, a_thing, is_the_shells
-from ..graph.travel.arrival import _HISTORY
+from ..graph.stream import HISTORY, Namespace, Refusal, a_thing, is_the_shells
 from ..graph.wire import seal, split
 from ..program.libraries.texts import PREFIX
 from ..program.values import FrameRecord, hidden
@@ -189,7 +189,7 @@ class _Whole:
 
     def _is_theirs(self, name: str) -> bool:
         ours = is_the_shells(name, self.namespace[name]) or hidden(name) or self.skip(name)
-        return not ours and not _HISTORY.fullmatch(name) and not _OF_DYNAMO.fullmatch(name)
+        return not ours and not HISTORY.fullmatch(name) and not _OF_DYNAMO.fullmatch(name)
 
     def _write(self, pickler: SnapshotPickler, value: Any) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -62,6 +63,16 @@ async def start_asking(module: str, *, descriptors: Sequence[int] = (), stderr: 
         env=with_our_package(os.environ),
         start_new_session=True,
     )
+
+
+def die_with_parent() -> None:
+    """Have the system end this process once the thread that started it has ended, however that came about.
+
+    Who asks may be killed while this process is at work; its pipe tells that only to one who reads.
+    """
+    import ctypes  # here: it takes a while, and most processes never ask
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _command(module: str, arguments: Sequence[str], python: str, finds_the_notebooks: bool) -> list[str]:

@@ -119,6 +119,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
 def _lab(options: argparse.Namespace, settings: Settings) -> int:
     from ..examine.lab.check import check_lab
     from ..examine.lab.init import init, site
+    from ..examine.lab.uninstall import uninstall
 
     if options.deed == "policy":
         from ..actions.policy import policy_view
@@ -128,10 +129,15 @@ def _lab(options: argparse.Namespace, settings: Settings) -> int:
         return 0
     where = site(settings.lab, options.root)
     if options.deed == "check":
-        return _show_findings(check_lab(where), options.json)
-    for word in init(where, dry_run=options.dry_run):
+        return _show_findings(check_lab(where, hub=options.hub), options.json)
+    deed = uninstall(where, dry_run=options.dry_run) if options.deed == "uninstall" else init(where, **_how(options))
+    for word in deed:
         _print(word)
     return 0
+
+
+def _how(options: argparse.Namespace) -> dict[str, bool]:
+    return {"dry_run": options.dry_run, "hub": options.hub}
 
 
 def _show_findings(found: list[Finding], in_json: bool) -> int:

@@ -26,15 +26,12 @@ from traitlets.config import Config
 
 from ..jobs.events import Clear, Display, Event, Failure, Result
 from ..program import Program
-from . import tqdm_notebook
+from . import output_widgets, tqdm_notebook
 from .tracebacks import quickly
 
 Emit = Callable[[Event], None]
 INLINE = "matplotlib_inline.backend_inline"
 OUR_FILES = str(Path(__file__).resolve().parents[1]) + os.sep
-
-# A widget's model lives in the kernel it was made in: its view cannot be shown from here, its text can.
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class JournalPublisher(DisplayPublisher):
@@ -52,11 +49,16 @@ class JournalPublisher(DisplayPublisher):
         update: bool = False,
         **_: Any,
     ) -> None:
-        shown = {mime: value for mime, value in data.items() if mime != WIDGET_VIEW}
-        self.shell.emit(Display(_plain(shown), _plain(metadata or {}), transient or {}, bool(update)))
+        if output_widgets.take_view(data):
+            return
+        # A widget's model lives in the kernel it was made in: its view cannot be shown from here, its text can.
+        shown = {mime: value for mime, value in data.items() if mime != output_widgets.WIDGET_VIEW}
+        if transient or not output_widgets.take_display(_plain(shown)):
+            self.shell.emit(Display(_plain(shown), _plain(metadata or {}), transient or {}, bool(update)))
 
     def clear_output(self, wait: bool = False) -> None:
-        self.shell.emit(Clear(wait))
+        if not output_widgets.take_clear(wait):
+            self.shell.emit(Clear(wait))
 
 
 class LastExpression(DisplayHook):
@@ -94,7 +96,10 @@ class WorkerFormatter(DisplayFormatter):
 
 
 class WorkerShell(InteractiveShell):
-    """Runs one cell and says what it showed."""
+    """Runs one cell and says what it showed.
+
+    Its class has the name of a kernel's: by it, libraries (rich, fastprogress, huggingface_hub) know a notebook.
+    """
 
     display_pub_class = Type(JournalPublisher)
     displayhook_class = Type(LastExpression)
@@ -118,6 +123,7 @@ class WorkerShell(InteractiveShell):
             "MPLBACKEND", f"module://{INLINE}"
         )  # as a kernel does; a terminal, which resumes, does not
         tqdm_notebook.draw_html()
+        output_widgets.draw_in_place(emit)
         builtins.input = _no_input
         getpass.getpass = _no_input
         return shell
@@ -127,6 +133,7 @@ class WorkerShell(InteractiveShell):
         self.cell_source = source
         self.execution_count = number
         result = self.run_cell(source, store_history=False, silent=False)  # type: ignore[no-untyped-call]
+        output_widgets.draw_the_rest()
         left: BaseException | None = result.error_before_exec or result.error_in_exec
         return left
 
@@ -173,6 +180,10 @@ class WorkerShell(InteractiveShell):
 
     def ask_exit(self) -> None:
         pass
+
+
+WorkerShell.__name__ = WorkerShell.__qualname__ = "ZMQInteractiveShell"
+WorkerShell.__module__ = "ipykernel.zmqshell"
 
 
 def _without_ours(trace: types.TracebackType | None) -> types.TracebackType | None:

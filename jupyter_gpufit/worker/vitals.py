@@ -16,7 +16,8 @@ from ..devices.nvml import read_load
 from ..errors import DeviceError
 from ..estimate.reckoning.pace import Pace
 from ..jobs.events import DeviceMark, Lap, Metrics, ProgressMark
-from ..jobs.live import Live, Memory, finite
+from ..jobs.live import Live, Memory, Progress, finite
+from ..lab.ends import Forecast
 from ..system.background import aside
 from .copies import Copies
 from .loops import Course, Laps
@@ -97,12 +98,14 @@ class Vitals:
 async def watch(training: Training, account: Account, points: Points, followers: Followers) -> None:
     """Note how it is, for as long as its cell runs."""
     vitals, last, said = Vitals(account.output.log, points), (0, 0), False
+    forecast = Forecast()
     while True:
         await anyio.sleep(EVERY)
         if training.meter is None or not training.life.runs:
             continue
         try:
             last = _mark(training, account, vitals, last, followed=followers.count > 0)
+            _foresee(training, forecast, account.record.live.progress)
         except OSError:  # the cell has all descriptors in use, say: it trains on, and the next look may do
             if not said:
                 traceback.print_exc(file=account.output.log)
@@ -139,6 +142,18 @@ async def watch_device(training: Training, account: Account) -> None:
         if training.life.runs and (busy, power) != (None, None):
             with suppress(OSError):
                 account.output.put(DeviceMark(busy, power))
+
+
+def _foresee(training: Training, forecast: Forecast, progress: Progress | None) -> None:
+    """Tell those who wait when this one expects to end; where its loops do not know, nothing."""
+    now = time.time()
+    if progress is None or progress.left is None:
+        if progress is None or progress.total != progress.step:  # else it is about to end, as was foreseen
+            forecast.forget()
+            training.granted.expect(None, now)
+        return
+    if (end := forecast.take(now, progress.left)) is not None:
+        training.granted.expect(end, now)
 
 
 def mark_last(training: Training, account: Account) -> None:

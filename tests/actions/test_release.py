@@ -242,7 +242,7 @@ def test_a_neighbour_can_neither_forge_a_wish_nor_stop_its_reading(lab: Path) ->
 
 def test_a_flood_of_wishes_costs_little(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nonce = HERS.id.rpartition(".")[2]
-    for number in range(MOST_LOOKED_AT * 4):
+    for number in range(1, MOST_LOOKED_AT * 4):
         (lab / f"w.{number}.{nonce}.{number:08x}").touch()
     opened = []
     really_open = os.open

@@ -44,6 +44,15 @@ def test_binds_what_was_assigned_and_removes_what_was_deleted() -> None:
     assert namespace["d"] is namespace["c"] is namespace["e"][0]
 
 
+def test_names_between_underscores_are_the_notebooks_unless_python_keeps_them() -> None:
+    namespace = notebook("__file__ = 'a.py'\ndef where(): return __file__")
+
+    returned = cross_here(namespace, "seen = where(); __file__ = 'b.py'; __version__ = 1; __doc__ = 2; __gf__ = 3")
+
+    assert set(returned.returned.names) == {"seen", "__file__", "__version__"} and namespace["seen"] == "a.py"
+    assert namespace["where"]() == "b.py"
+
+
 def test_names_that_functions_use_travel_with_them() -> None:
     namespace = notebook(
         "K = [1]; unused = 2\ndef g(): return [K for _ in '1']\nclass A:\n    def f(self): return g()\na = A()"

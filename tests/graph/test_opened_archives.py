@@ -35,6 +35,8 @@ def test_are_opened_again_and_stay_open_in_the_notebook(tmp_path: Path, monkeypa
     assert namespace["names"] == (["images.npy", "focal.npy"], "data.npz", ["images", "focal"])
     assert namespace["data"] is data and namespace["archive"] is archive
     assert data["focal"] == 1.5 and archive.read("focal.npy")
+    for one in (data, archive):
+        one.close()
 
 
 def test_one_whose_file_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +46,5 @@ def test_one_whose_file_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
     with pytest.raises(CannotTravel, match=r"data.*dict\(np.load"):
         cross_here(namespace, CELL)
+    namespace["data"].close()
+    namespace["archive"].close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from anyio.abc import TaskGroup
 from jupyter_gpufit.devices.device import Device, Process
 from jupyter_gpufit.errors import BadOption, DeviceUnreadable, NeverFits, NoSuchDevice, StorageError
 from jupyter_gpufit.lab import Granted, Held, Lab, Request, Waiting, claim, claim_now, queue, stalled, view_lab
+from jupyter_gpufit.lab.ends import End
+from jupyter_gpufit.lab.foreseen import Foreseen
 from jupyter_gpufit.lab.policy import Policy
 from jupyter_gpufit.system.users import user_name
 from jupyter_gpufit.testing import fake_device
@@ -118,6 +121,22 @@ async def test_a_free_device_is_claimed_at_once(lab: Lab) -> None:
         assert job.waits == []
 
 
+async def test_one_that_waits_is_told_when_its_turn_may_come(lab: Lab) -> None:
+    async with jobs(lab, Machine(slots(4))) as here:
+        job = await here.running(3)
+        now = time.time()
+        job.granted.expect(End(now + 60, now + 90), now)
+        waiting = await here.waiting(3)
+        assert (told := waiting.waits[-1].expected) == Foreseen(now + 60, now + 90)
+        assert told.clock(now) in str(waiting.waits[-1])
+        assert view_lab(lab, here.machine.devices).expected == (told,)
+        behind = await here.waiting(3)
+        assert str(behind.waits[-1]).endswith("at the earliest: your bert comes first and has not begun")
+        job.ending.set()
+        await waiting.until_it_started()
+        assert not [name for name in os.listdir(lab.path) if name.startswith("e.")]
+
+
 async def test_nothing_of_it_is_left_behind(lab: Lab) -> None:
     async with jobs(lab, Machine(slots(4))) as here:
         job = await here.running(3)
@@ -144,7 +163,9 @@ async def test_it_says_who_holds_what_and_where_one_stands(lab: Lab) -> None:
 
         sentence = str(third.waits[-1])
         assert "your resnet holds cpu:0 (4.0 GiB) for " in sentence
-        assert sentence.endswith("you are 2nd of 2; the head waits for 4.0 GiB")
+        assert sentence.endswith(
+            "you are 2nd of 2; the head waits for 4.0 GiB; start not known: your resnet does not say how long it runs"
+        )
 
 
 async def test_cancelling_a_waiter_leaves_no_ticket(lab: Lab) -> None:

@@ -19,7 +19,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def server(home: Path) -> Iterator[Server]:
-    with running_server(environment(home), home) as server:
+    looks_often = "from jupyter_gpufit.server import activity\nactivity.EVERY = 0.5"
+    with running_server(environment(home), home, changes=looks_often) as server:
         yield server
 
 

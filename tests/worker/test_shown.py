@@ -62,21 +62,24 @@ def test_what_a_cell_told_its_notebook_holds_afterwards(kernel: Kernel) -> None:
     assert (kernel.check("1.23456").result or {})["text/plain"] == "1.23"
 
 
-def test_after_a_resume_a_figure_is_a_picture_its_handle_comes_back_and_a_bar_goes_on(
+def test_after_a_resume_a_figure_is_a_picture_its_handle_comes_back_and_bars_go_on(
     kernel: Kernel, second_kernel: Kernel, tmp_path: Path
 ) -> None:
-    kernel.check(SET_UP + "figure, axes = plt.subplots()\nplt.close()")
+    kernel.check(SET_UP + "figure, axes = plt.subplots()\nplt.close()\nfrom rich.progress import track")
     kernel.check(f"end = pathlib.Path({str(tmp_path / 'end')!r})")
     cell = """%%gpufit train --name draws
 from tqdm.notebook import tqdm
 bar = tqdm(total=2)
 bar.update()
 handle = display(figure, display_id=True)
-while not end.exists():
-    time.sleep(0.01)
+for step in track(range(3), "steps"):
+    print("step", step)
+    while step == 1 and not end.exists():
+        time.sleep(0.01)
 bar.update()
 bar.close()
 handle.update(figure)
+print(f"{step} is the last")
 """
     sent = kernel.send(cell)
     kernel.until(sent, "Figure size")
@@ -91,3 +94,31 @@ handle.update(figure)
     kernel.check("handle.update(figure)")
     ends = [shown for shown in ran.displays if "2/2" in shown["text/plain"]]
     assert "--jp-success" in ends[-1]["text/html"] and not ends[0]["update"]  # where it was before may be gone
+    *_, full = [shown for shown in ran.displays if "steps" in shown["text/plain"]]
+    assert "100%" in full["text/html"] and full["transient"]["display_id"]  # rich's, drawn in its place as HTML
+    assert "2 is the last" in ran.stdout
+
+
+def test_what_is_shown_and_printed_inside_of_an_output_widget_is_drawn_in_its_place(kernel: Kernel) -> None:
+    ran = kernel.check("""%%gpufit train
+from ipywidgets import Output, VBox
+from IPython.display import HTML, clear_output, display
+print("before")
+out = Output()
+display(out)
+with out:
+    print("a < b")
+    display(HTML("<b>bold</b>"))
+with out:
+    clear_output(wait=True)
+    print("b < c")
+    display(HTML("<i>slanted</i>"))
+box = VBox([out])
+print("after")
+""")
+
+    drawn = [shown for shown in ran.displays if "gpufit-output" in shown["transient"].get("display_id", "")]
+    assert ran.stdout == "before\nafter\n"
+    assert [shown["update"] for shown in drawn] == [False, *[True] * (len(drawn) - 1)]
+    assert "b &lt; c" in drawn[-1]["text/html"] and "<i>slanted</i>" in drawn[-1]["text/html"]
+    assert "bold" not in drawn[-1]["text/html"]

@@ -25,6 +25,7 @@ from typing import Any
 from ...devices.card import Card
 from ...fit.plan import Plan
 from ...system.collecting import for_good
+from ...system.processes import die_with_parent
 from ..reckoning.record import Change, RanModule, Status, Trace, TracedStorage
 from .so_far import seen_so_far
 
@@ -143,7 +144,7 @@ def _leave_parent(log: int) -> None:
     import faulthandler
 
     os.setpgid(0, 0)
-    _die_with_parent()
+    die_with_parent()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):
         os.dup2(null, fd)
@@ -152,12 +153,6 @@ def _leave_parent(log: int) -> None:
         signal.signal(name, signal.SIG_DFL)
     faulthandler.enable(2)
     faulthandler.register(_WHERE, file=2, all_threads=False)
-
-
-def _die_with_parent() -> None:
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _wait(running: Running, end: float, stop: int | None = None) -> tuple[bytes, bool]:

@@ -9,6 +9,7 @@ import anyio
 from ...lab.directory import MUTEX, unsound
 from ..findings import Check, Finding, one_by_one
 from . import facts, judge
+from .everyone import autoload, check_everyone
 from .init import Site
 from .places import entry
 from .trial import try_lab
@@ -16,7 +17,7 @@ from .trial import try_lab
 SYSCTLS = ("fs.protected_hardlinks", "fs.protected_regular")
 
 
-def check_lab(site: Site) -> list[Finding]:
+def check_lab(site: Site, *, hub: bool = False) -> list[Finding]:
     """Everything that a lab rests on; the try comes last, and only where nothing is wrong with the rest."""
     lab, init = site.directory, site.command()
     findings = one_by_one(
@@ -29,6 +30,7 @@ def check_lab(site: Site) -> list[Finding]:
             Check("The policy", facts.policy, judge.policy),
         ]
     )
+    findings += check_everyone(site.root, init) if hub or autoload(site.root).block else []
     return findings + (_inside(site) if lab.is_dir() else [])
 
 

@@ -180,7 +180,7 @@ def contents(path: Path) -> Contents:
             newest = max(newest, found.st_ctime)
             if file.name[:2] in ("q.", "c."):
                 ours += 1
-            elif file.name != MUTEX and file.name[:2] not in ("u.", "w.", "s."):
+            elif file.name != MUTEX and file.name[:2] not in ("u.", "w.", "e.", "s."):
                 others[found.st_uid] += 1
     snapshot = LedgerReader(path).read()
     live = len(snapshot.tickets) + len(snapshot.claims) + len(snapshot.strange)

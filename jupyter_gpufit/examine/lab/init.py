@@ -20,7 +20,7 @@ from ...errors import CannotInit, NotRoot
 from ...lab.directory import MUTEX, SHARED, file_system, unsound
 from ...lab.ledger import sweep
 from ...system.files import write_whole
-from . import mounts
+from . import everyone, mounts
 from .facts import count_dead
 from .places import PlaceEntry, entry, entry_of, nearest, open_to_swap, without_links
 
@@ -100,14 +100,16 @@ class FoundSite:
     in_use: bool = False
 
 
-def init(site: Site, *, dry_run: bool = False) -> Iterator[str]:
-    """Make the lab as it must be, and say each thing that is done (or would be)."""
+def init(site: Site, *, dry_run: bool = False, hub: bool = False) -> Iterator[str]:
+    """Make the lab as it must be, and say each thing that is done (or would be); for a hub, the users' kernels, too."""
     if os.geteuid() != 0 and not dry_run:
         raise NotRoot(site.command())
     steps = plan(look(site), site)
     for step in steps:
         why_not = "" if dry_run else _do(step.deed, site)
         yield f"{'would be ' if dry_run else ''}{step.says}" if not why_not else why_not
+    if hub:
+        yield from everyone.enable(site.root, dry_run=dry_run)
     if dry_run:
         yield "Nothing was changed."
     elif why := unsound(site.directory):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from ..paths import where
 from ..sources import make_known
 from ..spans import Recorder
 from ..stream import (
+    HISTORY,
     Around,
     GraphPickler,
     GraphUnpickler,
@@ -31,8 +31,6 @@ from ..stream import (
 )
 from ..wire import seal, split
 from .reply import Reply
-
-_HISTORY = re.compile(r"__.*|_|_\d+|_i+|_i\d+|_[iod]h")  # dunder names, and what IPython keeps of earlier cells
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ class Arrival:
         return Reply(graph, memory, self.graph, self.memory)
 
     def _is_new(self, name: str, value: Any, skip: Callable[[str], bool]) -> bool:
-        if is_the_shells(name, value) or _HISTORY.fullmatch(name) or skip(name):
+        if is_the_shells(name, value) or HISTORY.fullmatch(name) or skip(name):
             return False
         same = name in self.bindings and self.bindings[name] is value
         return not same or kind_of(type(value), self.kinds).replaced
@@ -210,7 +208,7 @@ class Arrival:
         return pickler, []
 
     def _place(self, refusal: Refusal) -> tuple[str, str, str]:
-        roots = {name: value for name, value in self.namespace.items() if not _HISTORY.fullmatch(name)}
+        roots = {name: value for name, value in self.namespace.items() if not HISTORY.fullmatch(name)}
         if refusal.name:
             roots = {refusal.name: self.namespace[refusal.name]}
         name, path = where(roots, refusal.obj) or (refusal.name, refusal.name or a_thing(refusal.obj))

@@ -43,7 +43,8 @@ export function discreet(status: Status, others: Others): Status {
     })),
     queue: status.queue.map(ticket => ({
       ...hidden(ticket),
-      reason: REASONS[ticket.why] ?? 'It waits.'
+      reason: REASONS[ticket.why] ?? 'It waits.',
+      expected: ticket.latest === null ? '' : ticket.expected
     })),
     jobs: status.jobs.map(job =>
       job.state === 'queued' ? { ...job, reason: '' } : job

@@ -177,6 +177,9 @@ export interface Ticket {
   since: number; // seconds since 1970
   why: string; // what kind of reason: claims.waiting.Why, or "starting"
   reason: string;
+  earliest: number | null; // seconds since 1970, from when on it may start; null: it is about to
+  latest: number | null; // seconds since 1970, by when it should; null: nobody can say
+  expected: string; // the two in words, or why none can be said
 }
 
 /** The machine beside its devices, at one moment. */

@@ -1,0 +1,72 @@
+"""What an administrator can do from the page. Nothing here ends a process: holders are asked, or ordered, and act.
+
+An order is a file of root's in the lab, which the holder obeys by saving its job and leaving its device. So the service
+must run as root for it, as JupyterHub's own services do where the hub starts users' servers by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from ..actions.status import ClaimView
+from ..errors import GpufitError, NoSuchHold
+from ..lab import Claim, open_lab
+from ..lab.ledger import LedgerReader
+from ..lab.room import lab_trouble
+from ..lab.wishes import forget_old_wishes, make_wish
+from ..settings import Settings
+from ..system.users import user_name
+
+Deed = Callable[[Settings, str], str]
+
+
+def ask(settings: Settings, id: str) -> str:
+    """Ask a claim's owner to release it."""
+    return _wish(settings, id, order=False)
+
+
+def release(settings: Settings, id: str) -> str:
+    """Have a claim's holder save its job and leave the device."""
+    if os.geteuid() != 0:
+        return "Not done: only root's orders are obeyed, and this service does not run as root."
+    return _wish(settings, id, order=True)
+
+
+DEEDS: Mapping[str, Deed] = {"ask": ask, "release": release}
+
+
+def _wish(settings: Settings, id: str, *, order: bool) -> str:
+    lab = open_lab(settings)
+    snapshot = LedgerReader(lab.path).read()
+    claim = next((claim for claim in snapshot.claims if claim.id == id), None)
+    if claim is None:
+        raise NoSuchHold(id, tuple(claim.id for claim in snapshot.claims))
+    try:
+        forget_old_wishes(lab.path, snapshot.claims)
+        new = make_wish(lab.path, claim, order=order)
+    except OSError as error:
+        return f"Not done: {lab_trouble(lab, error)}."
+    return _said(claim, new, order)
+
+
+def _said(claim: Claim, new: bool, order: bool) -> str:
+    whose = f"{user_name(claim.uid)}'s {claim.request.name}"
+    if not new:
+        return f"{whose} has been {'ordered' if order else 'asked'} to be released already."
+    if order:
+        return f"{whose} will be saved and leave its device at its next safe point."
+    return f"{user_name(claim.uid)} is asked to release {claim.request.name}. Nothing happens by itself."
+
+
+def done(deed: str, settings: Settings, id: str) -> str:
+    """Do it, and say what came of it; a refusal is an answer, too."""
+    try:
+        return DEEDS[deed](settings, id)
+    except GpufitError as error:
+        return f"Not done: {error}"
+
+
+def target_name(claims: tuple[ClaimView, ...], id: str) -> str:
+    """What people call what the deed is about."""
+    return next((f"{claim.user}'s {claim.name}" for claim in claims if claim.id == id), id)

@@ -1,0 +1,28 @@
+"""Processes of ours, and who outlives whom."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+
+WAITS = "import signal; print(os.getpid(), flush=True); signal.pause()"
+CHILD = f"import os; from jupyter_gpufit.system.processes import die_with_parent; die_with_parent(); {WAITS}"
+PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+
+
+def test_one_that_is_to_die_with_its_parent_does_when_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = os.pidfd_open(int(parent.stdout.readline()))
+        try:
+            parent.kill()
+
+            ended, _, _ = select.select([child], [], [], 60)
+            assert ended
+        finally:
+            if not select.select([child], [], [], 0)[0]:
+                signal.pidfd_send_signal(child, signal.SIGKILL)
+            os.close(child)
