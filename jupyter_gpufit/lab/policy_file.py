@@ -23,6 +23,7 @@ from ..system.files import write_whole
 from .policy import DAY, DAYS, SETTINGS, Policy, QuietHours, UserPolicy
 
 POLICY = Path("/etc/gpufit/policy.toml")
+VARIABLE = "GPUFIT_POLICY"  # where it is instead
 _TOP = ("half_life", "entry_penalty", "reserve", "notice", "kept_out", "drained", "default", "groups", "users")
 _NEXT = "Mend it there; `gpufit lab check` reads it again."
 _QUIET = re.compile(r"(?:([a-z]{3}(?:[-,][a-z]{3})*)\s+)?(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)")
@@ -31,7 +32,7 @@ _last_good: dict[Path, Policy] = {}
 
 def policy_path() -> Path:
     """Where the file is: a machine that is an image, or a test's, has it elsewhere."""
-    return Path(os.environ.get("GPUFIT_POLICY") or POLICY)
+    return Path(os.environ.get(VARIABLE) or POLICY)
 
 
 def load_policy(path: Path | None = None) -> Policy:

@@ -96,6 +96,7 @@ class TurnTaking:
     leaving: Leaving | None = None
     stays: float = 0.0  # seconds since 1970: until then it is not asked again, since it could not be saved
     failed: bool = False
+    said: bool = False  # that something is wrong
 
     def __post_init__(self) -> None:
         self._reader, self._file = LabReader(self.granted.lab), StandingFile(self.granted.lab.path)
@@ -106,6 +107,15 @@ class TurnTaking:
 
     async def look(self) -> float:
         """Do what the policy says now; in how many seconds to look again, if nothing happens in the lab."""
+        try:
+            return await self._look()
+        except Exception as error:  # the lab was emptied, say; or of ours: no reason to end a training
+            if not self.said:
+                self.training.defect(error)
+            self.said = True
+            return EVERY
+
+    async def _look(self) -> float:
         if not self.training.life.runs:
             return SOON
         policy, now = load_policy(), time.time()
