@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
+PATIENCE = 90.0  # seconds: for what must come; never a measure of speed
 PROXY = ROOT / "build" / "hub" / "node_modules" / ".bin" / "configurable-http-proxy"
 MAKE = r"""
 set -e
@@ -78,7 +78,20 @@ def house(folder: Path) -> Iterator[House]:
     """Skips, loudly, where that cannot be."""
     _check()
     env = {**os.environ, "HOUSE": str(folder), "VENV": sys.prefix, "CLOSED": _closed()}
-    space = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", MAKE]
+    space = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "bash",
+        "-c",
+        MAKE,
+    ]
     with subprocess.Popen(space, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         try:
