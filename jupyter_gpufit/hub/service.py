@@ -19,6 +19,7 @@ from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler, authenticated
 
+from ..lab.policy_file import drained, drained_path
 from ..settings import load_settings
 from ..system.background import aside
 from . import deeds
@@ -73,6 +74,7 @@ class PageHandler(ServiceHandler):
                     busy=self.reader.store.busy(now - SHOWN, now, STRETCH),
                     user=str(self.user["name"]),
                     admin=self.is_admin,
+                    drained=drained(drained_path()),
                     audit=self.audit.last(AUDIT_SHOWN) if self.is_admin else (),
                     xsrf=self.xsrf_form_html() if self.is_admin else "",
                 )

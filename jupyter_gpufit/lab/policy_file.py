@@ -13,6 +13,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,36 @@ def policy_path() -> Path:
     return Path(os.environ.get(VARIABLE) or POLICY)
 
 
+def drained_path() -> Path:
+    """Devices that are drained besides, a name a line: the hub's page writes it; the policy stays as it was typed."""
+    return policy_path().with_name("drained")
+
+
 def load_policy(path: Path | None = None) -> Policy:
     """The policy that holds now."""
     path = path or policy_path()
+    policy, more = _policy(path), drained(path.with_name("drained"))
+    return replace(policy, drained=(*policy.drained, *more)) if more else policy
+
+
+def drained(path: Path) -> tuple[str, ...]:
+    """What stands in that file, if only root can have written it."""
+    try:
+        found = os.stat(path)
+        return _drained(path, found.st_uid, found.st_mode, found.st_mtime_ns, found.st_ino)
+    except OSError:
+        return ()
+
+
+@lru_cache(maxsize=8)
+def _drained(path: Path, uid: int, mode: int, *_version: int) -> tuple[str, ...]:
+    if uid != 0 or mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return ()
+    lines = (line.partition("#")[0].strip() for line in path.read_text(errors="replace").splitlines())
+    return tuple(filter(None, lines))
+
+
+def _policy(path: Path) -> Policy:
     try:
         found = os.stat(path)
     except FileNotFoundError:
