@@ -23,9 +23,7 @@ def uninstall(site: Site, *, dry_run: bool = False) -> Iterator[str]:
     if os.geteuid() != 0 and not dry_run:
         raise NotRoot(site.command("uninstall"))
     if who := _who_uses(site.directory):
-        raise CannotUninstall(
-            str(site.lab), f"jobs of {who} hold devices or wait", "Run this again when they have ended."
-        )
+        raise CannotUninstall(str(site.lab), f"jobs of {who} hold devices or wait", "Run this again when they have ended.")
     would = "would be " if dry_run else ""
     yield from everyone.disable(site.root, dry_run=dry_run)
     wants = site.unit.parent / "local-fs.target.wants" / site.unit.name
@@ -41,9 +39,7 @@ def uninstall(site: Site, *, dry_run: bool = False) -> Iterator[str]:
     for path in (site.root / POLICY.parent.relative_to("/"), site.root / STATE.relative_to("/")):
         if path.exists():
             yield f"left: {path}, which is yours. To remove it: rm -r {path}"
-    yield (
-        "Nothing was changed." if dry_run else "The package itself: pip uninstall jupyter_gpufit, in each environment."
-    )
+    yield "Nothing was changed." if dry_run else "The package itself: pip uninstall jupyter_gpufit, in each environment."
 
 
 def _who_uses(lab: Path) -> str:
