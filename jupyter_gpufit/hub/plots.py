@@ -11,7 +11,7 @@ from html import escape
 
 from .store import BusyPoint
 
-WIDTH, HEIGHT = 640, 120
+WIDTH, HEIGHT = 320, 96
 LEFT, BOTTOM = 34, 18
 HOUR = 3600.0
 
