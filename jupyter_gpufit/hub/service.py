@@ -104,8 +104,9 @@ class ActHandler(ServiceHandler):
 class MetricsHandler(ServiceHandler):
     """GET the figures for Prometheus, with a token of the hub's."""
 
-    @authenticated
     async def get(self) -> None:
+        if self.current_user is None:
+            raise HTTPError(403)  # a program has no use for the page to sign in
         await self.reader.fresh()
         self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
         self.finish(self.reader.figures.text())

@@ -166,7 +166,7 @@ class RunningHub:
 
 
 def start_hub(house: House, ports: Sequence[int], *more: str) -> RunningHub:
-    """By the example's own configuration; what is changed for the test stands on the command line."""
+    """By the example's own configuration, as the page says; what is changed for the test stands on the command line."""
     log = house.folder / "hub.log"
     url = f"http://127.0.0.1:{ports[0]}"
     env = {
@@ -182,7 +182,7 @@ def start_hub(house: House, ports: Sequence[int], *more: str) -> RunningHub:
     }
     command = house.command(
         "/opt/gpufit/bin/jupyterhub",
-        *("-f", str(ROOT / "examples" / "hub" / "jupyterhub_config.py")),
+        *("-f", "/etc/jupyterhub/jupyterhub_config.py"),
         f"--JupyterHub.hub_port={ports[2]}",
         f"--ConfigurableHTTPProxy.api_url=http://127.0.0.1:{ports[3]}",
         f"--Spawner.environment={SERVERS}",
