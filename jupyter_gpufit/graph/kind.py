@@ -83,6 +83,7 @@ _FAMILIES = (
     "kinds.odd",
     "kinds.opened_archives",
     "kinds.file_locks",
+    "kinds.rich_consoles",
     "kinds.directories",
     "kinds.archived",
     "kinds.instances",
@@ -90,6 +91,7 @@ _FAMILIES = (
 _OF_LIBRARIES = {
     "torch": "kinds.tensors",
     "torch.utils.tensorboard": "kinds.writers",
+    "tensorboardX": "kinds.writers",
     "numpy": "kinds.arrays",
     "pandas": "kinds.frames",
 }

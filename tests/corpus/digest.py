@@ -16,7 +16,7 @@ SOURCE = (
 def __digest__(space):
     import hashlib, io, json, random, sys, types
     np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    seen = {}
+    seen, kept = {}, []
 
     def sha(raw):
         return hashlib.sha256(raw).hexdigest()[:16]
@@ -40,6 +40,7 @@ def __digest__(space):
         if id(value) in seen:
             return f"<{seen[id(value)]}>"
         seen[id(value)] = len(seen)
+        kept.append(value)  # or its address would be that of another one, which looked as if it had been seen
         if depth > 12:
             return type(value).__name__
         if torch is not None and isinstance(value, torch.Tensor):

@@ -72,10 +72,12 @@ def test_weights_can_be_read_by_their_names(trainings: Trainings, tmp_path: Path
     assert "model.0.bias" not in names  # which is a part of something else
 
 
-def test_tensorboard_sees_each_step_once(trainings: Trainings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("library", ["torch.utils.tensorboard", "tensorboardX"])
+def test_tensorboard_sees_each_step_once(library: str, trainings: Trainings, tmp_path: Path) -> None:
     need("tensorboard")
+    need(library)
     cell = (
-        "from torch.utils.tensorboard import SummaryWriter\n"
+        f"from {library} import SummaryWriter\n"
         "writer = SummaryWriter('runs')\n"
         "for i in range(8): writer.add_scalar('loss', 1.0, i)\n"
         "writer.close()\n"

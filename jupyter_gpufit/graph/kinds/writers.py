@@ -1,4 +1,4 @@
-"""TensorBoard's SummaryWriter, which has a thread, a queue and a file: one of an earlier cell is begun anew.
+"""A SummaryWriter, torch's or tensorboardX's, has a thread, a queue and a file: one of an earlier cell is begun anew.
 
 The new one writes a file of its own into the same directory, where TensorBoard reads them together; so do the
 notebook's own, which stays as it is, and one that the cell made, which the notebook gets.
@@ -14,22 +14,66 @@ from typing import Any
 from ..kind import Kind, Pickler, Reduced
 from .instances import INSTANCE, make_instance
 
-_ARGUMENTS = ("log_dir", "purge_step", "max_queue", "flush_secs", "filename_suffix")
+# The arguments of each SummaryWriter, and the attributes that keep them.
+_SAME = ("log_dir", "purge_step", "max_queue", "flush_secs", "filename_suffix")
+_ARGUMENTS = {
+    "torch.utils.tensorboard": {name: name for name in _SAME},
+    "tensorboardX": {"logdir": "logdir", "purge_step": "purge_step"}
+    | {name: f"_{name}" for name in ("max_queue", "flush_secs", "filename_suffix", "write_to_disk", "comet_config")},
+}
 
 
 def find(cls: type) -> Kind | None:
-    return Kind(reduce=_reduce) if issubclass(cls, sys.modules["torch.utils.tensorboard"].SummaryWriter) else None
+    return Kind(reduce=_reduce) if library_of(cls) else None
+
+
+def library_of(cls: type) -> str | None:
+    """Whose SummaryWriter it is, if it is one."""
+    libraries = (name for name in _ARGUMENTS if name in sys.modules)
+    return next((name for name in libraries if issubclass(cls, sys.modules[name].SummaryWriter)), None)
+
+
+def arguments_of(writer: Any) -> dict[str, Any]:
+    """With which another one writes what this one would."""
+    kept = _ARGUMENTS[library_of(type(writer)) or ""]
+    return {argument: getattr(writer, name) for argument, name in kept.items()}
+
+
+def settle(writer: Any) -> None:
+    """Have it write all that it was given: tensorboardX's `flush` leaves out what still waits in its queue."""
+    for one in (writer.all_writers or {}).values():
+        events: Any = getattr(one, "event_writer", None)
+        if type(events).__module__.startswith("tensorboardX") and events._worker is not None:
+            thread = events._worker
+            thread.stop()
+            events._worker = type(thread)(events._event_queue, events._ev_writer, events._flush_secs)
+            events._worker.start()
+    writer.flush()
 
 
 def _reduce(writer: Any, pickler: Pickler) -> Reduced:
     if writer.file_writer is None and writer.all_writers is None:  # closed
         return make_instance, (type(writer),), INSTANCE.state(writer), None, None, INSTANCE.fill
-    writer.flush()
-    return make_writer, (type(writer), {name: getattr(writer, name) for name in _ARGUMENTS}, os.getcwd())
+    settle(writer)
+    return make_writer, (type(writer), arguments_of(writer), os.getcwd())
 
 
 def make_writer(cls: Any, arguments: dict[str, Any], directory: str) -> Any:
-    writer = cls(**arguments | {"log_dir": os.path.join(directory, arguments["log_dir"])})
-    writer.log_dir = arguments["log_dir"]
-    atexit.register(writer.flush)  # its thread ends with the process, whatever still waits in its queue
+    name = directory_argument(arguments)
+    writer = another(cls, arguments | {name: os.path.join(directory, arguments[name])})
+    setattr(writer, name, arguments[name])
+    atexit.register(settle, writer)  # its thread ends with the process, whatever still waits in its queue
+    return writer
+
+
+def directory_argument(arguments: dict[str, Any]) -> str:
+    return "log_dir" if "log_dir" in arguments else "logdir"
+
+
+def another(cls: Any, arguments: dict[str, Any]) -> Any:
+    """One more writer into a directory. tensorboardX names files by the second, and begins one of that name anew."""
+    if "logdir" not in arguments:
+        return cls(**arguments)
+    writer = cls(**arguments | {"filename_suffix": f"{arguments['filename_suffix']}.{os.getpid()}"})
+    writer._filename_suffix = arguments["filename_suffix"]
     return writer

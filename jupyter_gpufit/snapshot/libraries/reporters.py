@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import INSTANCE, make_instance
+from ...graph.kinds.writers import another, arguments_of, directory_argument, library_of, settle
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
@@ -34,10 +35,7 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_rich_bar)
     if names & _CSV_WRITERS:
         return Kind(reduce=reduce_csv_writer)
-    writers = sys.modules.get("torch.utils.tensorboard.writer")
-    if writers is not None and issubclass(cls, writers.SummaryWriter):
-        return Kind(reduce=reduce_summary)
-    return None
+    return Kind(reduce=reduce_summary) if library_of(cls) else None
 
 
 # A bar is among all bars, which share the lines of the terminal, and it has a clock.
@@ -114,24 +112,21 @@ def _put_back(path: Path, content: bytes | None) -> None:
 
 
 # A SummaryWriter has a thread and a queue. Its files are cut back to what they held; a new one is begun beside them.
-_ARGUMENTS = ("log_dir", "purge_step", "max_queue", "flush_secs", "filename_suffix")
 
 
 def reduce_summary(writer: Any, pickler: SnapshotPickler) -> Reduced:
     if writer.file_writer is None and writer.all_writers is None:
         return make_instance, (type(writer),), INSTANCE.state(writer), None, None, INSTANCE.fill  # closed
-    writer.flush()
-    arguments = {name: getattr(writer, name) for name in _ARGUMENTS} | {"log_dir": os.path.abspath(writer.log_dir)}
+    settle(writer)
+    arguments = arguments_of(writer)
+    name = directory_argument(arguments)
+    arguments[name] = os.path.abspath(arguments[name])
     for path in filter(None, map(_event_file, (writer.all_writers or {}).values())):
         pickler.take_file(path, read=False)
-    inner = [os.path.abspath(path) for path in (writer.all_writers or {}) if path != writer.log_dir]
-    return make_summary, (type(writer), arguments, inner)
+    return another, (type(writer), arguments)
 
 
 def _event_file(file_writer: Any) -> str | None:
-    found = getattr(getattr(file_writer, "event_writer", None), "_file_name", None)
+    events = getattr(file_writer, "event_writer", None)
+    found = getattr(getattr(events, "_ev_writer", events), "_file_name", None)  # tensorboardX's has another inside
     return os.path.abspath(found) if found and os.path.exists(found) else None
-
-
-def make_summary(cls: Any, arguments: dict[str, Any], inner: list[str]) -> Any:
-    return cls(**arguments)
