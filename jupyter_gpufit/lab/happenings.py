@@ -53,7 +53,7 @@ class HappeningReader:
                 key, end = (name, about.st_ino), about.st_size
                 # A file that came since, or was shortened, is a new one: of the latter all was told.
                 begin = end if self._first else self._read.get(key, 0 if self._is_new(name) else end)
-                begin = max(begin, end - LONGEST)
+                begin = max(min(begin, end), end - LONGEST)
                 text = os.pread(fd, end - begin, begin) if end > begin else b""
                 whole = text[: text.rfind(b"\n") + 1]
                 read[key] = begin + len(whole)
