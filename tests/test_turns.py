@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.hub import deeds
 from jupyter_gpufit.lab import Lab
+from jupyter_gpufit.lab.ledger import LedgerReader
 from jupyter_gpufit.lab.record import Request
+from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB
 from tests.command_line import gpufit, jobs
 from tests.held_training import DIGEST, started
@@ -86,6 +89,20 @@ def test_who_lies_idle_is_shown_to_all_asked_and_released(
     follow_policy(home, QUICK)
     hold.touch()
     assert kernel.finish(kernel.send("%gpufit resume lazy")).ok
+    assert kernel.check(DIGEST).stdout == plain
+
+
+def test_roots_order_is_obeyed_and_nothing_is_lost(
+    kernel: Kernel, plain: str, hold: Path, home: Path, lab: Lab, env: dict[str, str]
+) -> None:
+    follow_policy(home, QUICK)
+    sent = started(kernel, "ordered", hold)
+    (claim,) = LedgerReader(lab.path).read().claims
+    said = deeds.release(Settings(lab=str(lab.path)), claim.id)
+    assert "will be saved and leave its device" in said
+    assert "the lab's administrator wants its device" in kernel.finish(sent).shown
+    hold.touch()
+    assert kernel.finish(kernel.send("%gpufit resume ordered")).ok
     assert kernel.check(DIGEST).stdout == plain
 
 

@@ -31,7 +31,8 @@ c.JupyterHub.services = [
     {
         "name": "idle-culler",
         "command": [
-            *(sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=3600"),
+            *(sys.executable, "-m", "jupyterhub_idle_culler"),
+            f"--timeout={os.environ.get('GPUFIT_HUB_IDLE', '3600')}",  # seconds
             f"--config={os.path.join(os.path.dirname(os.path.abspath(__file__)), 'idle_culler_config.py')}",
         ],
     },

@@ -55,6 +55,18 @@ async def ask(settings: Settings, claim: str) -> AsyncIterator[str]:
         yield word
 
 
+async def give_up(settings: Settings, hold: str) -> AsyncIterator[str]:
+    """Release what this user holds or waits for, of `gpufit run`, say: its command is asked to end."""
+    snapshot = _lab(settings)
+    found = next((one for one in (*snapshot.claims, *snapshot.tickets) if one.id == hold), None)
+    if found is None:
+        raise NoSuchHold(hold, tuple(one.id for one in snapshot.claims if one.uid == os.geteuid()))
+    if found.uid != os.geteuid():
+        raise NotYourJob(found.request.name, user_name(found.uid))
+    async for word in release(settings, hold, insist=False):
+        yield word
+
+
 async def remove(settings: Settings, ids: Sequence[str]) -> AsyncIterator[str]:
     """Remove these jobs of this user's, which have ended."""
     for id in ids:

@@ -12,7 +12,7 @@ from ..checkpoint.files import Checkpoint, listed, open_checkpoint
 from ..checkpoint.manifest import StoredBlob
 from ..errors import CheckpointBroken, NotYours
 from ..units import format_bytes, format_duration
-from .table import columns
+from .columns import columns
 
 LARGEST = 10  # tensors that are named
 

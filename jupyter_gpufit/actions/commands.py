@@ -13,6 +13,7 @@ from ..lab.record import MOST_DEVICES
 from ..settings import FITS
 from ..system.version import version
 from . import values
+from .lab_deeds import LAB, add_deeds
 
 ENDED_HINT = "a job's name or id, as `gpufit jobs` lists them"
 
@@ -268,21 +269,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     about.add_argument("about", metavar="VERB", nargs="?", default="", help="the same as VERB --help")
     completion = verb("completion", "Print what makes your shell complete gpufit (only in a terminal).")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell that is")
-    lab = verb("lab", "Make or prove the lab that all users share, or say what its policy is (only in a terminal).")
-    deeds = lab.add_subparsers(dest="deed", metavar="init|check|policy|uninstall", required=True, parser_class=_Parser)
-    init = deeds.add_parser("init", help="make or repair the lab, as root; may be run again at any time")
-    init.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
-    check = deeds.add_parser("check", help="prove that the lab is sound, and say how to mend what is not")
-    check.add_argument("--json", action="store_true", help="as JSON: ok, and findings with level, what, mend")
-    remove = deeds.add_parser("uninstall", help="take back what init made, as root; what people wrote stays")
-    for deed in (init, check):
-        deed.add_argument("--hub", action="store_true", help="and what every user of this environment's Jupyter needs")
-    remove.add_argument("--dry-run", action="store_true", help="say what would be removed, and do nothing")
-    policy = deeds.add_parser("policy", help="say what the lab's policy allows you, and what waits because of it")
-    policy.add_argument("--user", default="", metavar="NAME", help="of somebody else (default: you)")
-    policy.add_argument("--json", action="store_true", help="as JSON: settings with value, words and by, used, waiting")
-    for deed in (init, check, remove):
-        deed.add_argument("--root", default="", help=argparse.SUPPRESS)  # a machine at another place than /
+    add_deeds(verb("lab", LAB))
     return parser, built
 
 

@@ -9,31 +9,32 @@ from ..devices.device import Device
 from ..jobs.verbs import may
 from ..lab.history import History
 from ..units import format_bytes, format_duration
+from .columns import columns
 from .status import ClaimView, JobView, RoomView, Status, TicketView
 
 BAR = 12  # characters
 LABEL = 40  # characters
 
 
-def status(status: Status) -> str:
+def status(status: Status, width: int = 0) -> str:
     """Devices, who holds them, who waits, and the user's jobs that have not ended."""
-    parts = [_devices(status) if status.devices else status.problem or "No devices."]
+    parts = [_devices(status, width) if status.devices else status.problem or "No devices."]
     if status.devices and status.problem:
         parts.append(status.problem)
     if status.claims:
-        parts.append(_claims(status.claims, status.time))
+        parts.append(_claims(status.claims, status.time, width))
     parts += [_wished(claim) for claim in status.claims if claim.mine and claim.asked_by]
     if status.queue:
-        parts.append(_queue(status.queue, status.time))
+        parts.append(_queue(status.queue, status.time, width))
     running = [job for job in status.jobs if job.state not in ("done", "failed", "stopped", "lost")]
-    parts.append(_jobs(running, status.time) if running else "You have no running jobs.")
+    parts.append(_jobs(running, status.time, width) if running else "You have no running jobs.")
     parts += status.remarks
     return "\n\n".join(parts)
 
 
-def queue(status: Status) -> str:
+def queue(status: Status, width: int = 0) -> str:
     """Who waits, in the order of service."""
-    parts = [_queue(status.queue, status.time) if status.queue else status.problem or "Nobody waits."]
+    parts = [_queue(status.queue, status.time, width) if status.queue else status.problem or "Nobody waits."]
     return "\n\n".join([*parts, *status.remarks])
 
 
@@ -50,9 +51,9 @@ def history(history: History) -> str:
     return "\n\n".join([columns([heads, *rows]), summed, *history.remarks])
 
 
-def jobs(jobs: Sequence[JobView], now: float) -> str:
+def jobs(jobs: Sequence[JobView], now: float, width: int = 0) -> str:
     """The user's jobs, oldest first."""
-    return _jobs(jobs, now) if jobs else "You have no jobs yet. Put %%gpufit train on top of a cell."
+    return _jobs(jobs, now, width) if jobs else "You have no jobs yet. Put %%gpufit train on top of a cell."
 
 
 def plan(status: Status, gpu: str, memory: int | None, sizes: Mapping[str, int]) -> str:
@@ -62,19 +63,11 @@ def plan(status: Status, gpu: str, memory: int | None, sizes: Mapping[str, int])
     lines.append(columns([("name", "bytes"), *rows]) if rows else "  none")
     asked = format_bytes(memory) if memory is not None else "a whole device"
     lines.append(f"\nThe job would ask for {asked}{f' on {gpu}' if gpu else ''}. The devices:")
-    lines.append(_devices(status) if status.devices else status.problem)
+    lines.append(_devices(status, 0) if status.devices else status.problem)
     return "\n".join(lines)
 
 
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text under each other, the first being the heads."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
-
-
-def _devices(status: Status) -> str:
+def _devices(status: Status, width: int) -> str:
     rows = [("device", "name", "memory", "used of total", "busy", "left for jobs", "who")]
     for device, room in zip_longest(status.devices, status.rooms):
         # A slot has no driver that would tell what is used: what is claimed counts.
@@ -84,7 +77,7 @@ def _devices(status: Status) -> str:
         who = device.problem or _who(device, status.claims)
         left = _left(room) if room and not device.problem else "-"
         rows.append((device.label, device.name, _bar(used, device.total, BAR), memory, busy, left, who))
-    return columns(rows)
+    return columns(rows, width)
 
 
 def _left(room: RoomView) -> str:
@@ -98,23 +91,23 @@ def _who(device: Device, claims: Sequence[ClaimView]) -> str:
     return ", ".join(holders or users) or "-"
 
 
-def _claims(claims: Sequence[ClaimView], now: float) -> str:
+def _claims(claims: Sequence[ClaimView], now: float, width: int) -> str:
     rows = [("held by", "job", "device", "memory", "for", "what", "claim")]
     for claim in claims:
         memory = f"{format_bytes(claim.bytes)}{' alone' if claim.alone else ''}"
         held = format_duration(max(0.0, now - claim.since))
         rows.append((_you(claim), claim.name, ", ".join(claim.devices), memory, held, _short(claim.label), claim.id))
-    return columns(rows)
+    return columns(rows, width)
 
 
-def _queue(queue: Sequence[TicketView], now: float) -> str:
+def _queue(queue: Sequence[TicketView], now: float, width: int) -> str:
     rows = [("", "waits", "job", "wants", "for", "starts", "why")]
     for ticket in queue:
         waited = format_duration(max(0.0, now - ticket.since))
         rows.append(
             (f"{ticket.position}.", _you(ticket), ticket.name, ticket.wants, waited, _starts(ticket), ticket.reason)
         )
-    return columns(rows)
+    return columns(rows, width)
 
 
 def _starts(ticket: TicketView) -> str:
@@ -131,13 +124,13 @@ def _wished(claim: ClaimView) -> str:
     return f"Please: {who} would like you to release {claim.name} ({where}). If you can: gpufit release {claim.name}"
 
 
-def _jobs(jobs: Sequence[JobView], now: float) -> str:
+def _jobs(jobs: Sequence[JobView], now: float, width: int) -> str:
     rows = [("job", "id", "state", "device", "step", "since", "saved", "reason")]
     for job in jobs:
         step = f"{job.step:,}" if job.step else "-"
         since = format_duration(max(0.0, now - job.since))
         rows.append((job.name, job.id, job.state, job.device or "-", step, since, _saved(job, now), _why(job)))
-    return columns(rows)
+    return columns(rows, width)
 
 
 def _saved(job: JobView, now: float) -> str:

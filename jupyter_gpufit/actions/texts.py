@@ -23,17 +23,19 @@ def jobs(options: argparse.Namespace, settings: Settings, reader: StatusReader) 
     found, now = reader.jobs(settings), time.time()
     if options.json:
         return _json([asdict(job) for job in found])
-    return "\n\n".join(filter(None, [table.jobs(found, now), run_jobs.listed(run_jobs.mine(settings))]))
+    return "\n\n".join(
+        filter(None, [table.jobs(found, now, _width(options)), run_jobs.listed(run_jobs.mine(settings))])
+    )
 
 
 def queue(options: argparse.Namespace, settings: Settings, reader: StatusReader) -> str:
     found = reader.read(settings)
-    return _json(found.to_record()["queue"]) if options.json else table.queue(found)
+    return _json(found.to_record()["queue"]) if options.json else table.queue(found, _width(options))
 
 
 def status(options: argparse.Namespace, settings: Settings, reader: StatusReader) -> str:
     found = reader.read(settings)
-    return found.to_json() if options.json else table.status(found)
+    return found.to_json() if options.json else table.status(found, _width(options))
 
 
 def checkpoint(options: argparse.Namespace, settings: Settings, reader: StatusReader) -> str:
@@ -42,6 +44,11 @@ def checkpoint(options: argparse.Namespace, settings: Settings, reader: StatusRe
 
     _, paths = chosen_job(settings, options.job)
     return _json(as_json(paths.checkpoints)) if options.json else as_text(paths.checkpoints)
+
+
+def _width(options: argparse.Namespace) -> int:
+    """Of the terminal that shows it; 0: it goes to a file, or a notebook, and has as much room as it takes."""
+    return int(getattr(options, "width", 0))
 
 
 def _json(record: object) -> str:

@@ -241,6 +241,8 @@ class Deployment:
         record, name = self.account.record, self.job.name
         if verb == "dismiss":
             return Answer(False, "it is not suspended")
+        if verb == "widget":
+            return Answer(False, "a deployed model has no widgets")
         if why := record.why_not(verb):
             return Answer(False, why)
         if self._ending.is_set() or (self.places.moving and verb == "move"):

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 from ..errors import GpufitError
 from ..lab import open_lab
 from ..lab.ledger import LedgerReader
+from ..lab.standing import NOTHING, read_standings
 from ..settings import load_settings
 
 log = logging.getLogger(__name__)
@@ -47,9 +48,13 @@ def cull_arbiter(
 
 
 def works(uid: int) -> bool:
-    """Whether this user waits for a device, or holds one."""
-    found = LedgerReader(open_lab(load_settings()).path).read()
-    return any(one.uid == uid for one in (*found.tickets, *found.claims))
+    """Whether this user waits for a device, or holds one on which something is computed."""
+    lab = open_lab(load_settings()).path
+    found = LedgerReader(lab).read()
+    claims = [claim for claim in found.claims if claim.uid == uid]
+    words = read_standings(lab, claims)
+    idle = [claim for claim in claims if words.get(claim.id, NOTHING).idle is not None]
+    return len(idle) < len(claims) or any(ticket.uid == uid for ticket in found.tickets)
 
 
 def user_of(server: Mapping[str, Any]) -> str:

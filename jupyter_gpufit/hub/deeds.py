@@ -10,12 +10,17 @@ import os
 from collections.abc import Callable, Mapping
 
 from ..actions.status import ClaimView
+from ..devices.device import find_device
+from ..devices.here import read_devices
 from ..errors import GpufitError, NoSuchHold
 from ..lab import Claim, open_lab
 from ..lab.ledger import LedgerReader
+from ..lab.policy_file import drained, drained_path
 from ..lab.room import lab_trouble
+from ..lab.standing import NOTHING, read_standings
 from ..lab.wishes import forget_old_wishes, make_wish
 from ..settings import Settings
+from ..system.files import write_whole
 from ..system.users import user_name
 
 Deed = Callable[[Settings, str], str]
@@ -33,7 +38,34 @@ def release(settings: Settings, id: str) -> str:
     return _wish(settings, id, order=True)
 
 
-DEEDS: Mapping[str, Deed] = {"ask": ask, "release": release}
+def drain(settings: Settings, label: str) -> str:
+    """Have nothing start on a device any more, and what can be saved leave it, as the policy's own `drained` does."""
+    return _drain(find_device(read_devices(settings), label).label, away=False)
+
+
+def fill(settings: Settings, label: str) -> str:
+    """Let jobs start there again; also on a device that is gone by now."""
+    return _drain(label, away=True)
+
+
+DEEDS: Mapping[str, Deed] = {"ask": ask, "release": release, "drain": drain, "fill": fill}
+
+
+def _drain(label: str, *, away: bool) -> str:
+    if os.geteuid() != 0:
+        return "Not done: only root can drain devices, and this service does not run as root."
+    path = drained_path()
+    before = drained(path)
+    if away != (label in before):
+        return f"{label} {'is not drained here; the policy may say so' if away else 'is drained already'}."
+    names = [name for name in before if name != label] if away else [*before, label]
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        write_whole(path, "".join(f"{name}\n" for name in names))
+        path.chmod(0o644)
+    except OSError as error:
+        return f"Not done: {path} cannot be written ({error.strerror})."
+    return f"Jobs start on {label} again." if away else f"Nothing starts on {label}; what can be saved leaves it."
 
 
 def _wish(settings: Settings, id: str, *, order: bool) -> str:
@@ -47,13 +79,15 @@ def _wish(settings: Settings, id: str, *, order: bool) -> str:
         new = make_wish(lab.path, claim, order=order)
     except OSError as error:
         return f"Not done: {lab_trouble(lab, error)}."
-    return _said(claim, new, order)
+    return _said(claim, new, order, read_standings(lab.path, [claim]).get(claim.id, NOTHING).yields)
 
 
-def _said(claim: Claim, new: bool, order: bool) -> str:
+def _said(claim: Claim, new: bool, order: bool, yields: bool) -> str:
     whose = f"{user_name(claim.uid)}'s {claim.request.name}"
     if not new:
         return f"{whose} has been {'ordered' if order else 'asked'} to be released already."
+    if order and not yields:
+        return f"{whose} is told; it cannot be saved by itself, as far as is known, so only its owner can end it."
     if order:
         return f"{whose} will be saved and leave its device at its next safe point."
     return f"{user_name(claim.uid)} is asked to release {claim.request.name}. Nothing happens by itself."

@@ -6,7 +6,7 @@ Drawn by the server, without a script. Every text of a user's is escaped by Jinj
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -38,6 +38,7 @@ class HubPage:
     busy: Mapping[str, Sequence[BusyPoint]]
     user: str
     admin: bool
+    drained: Collection[str] = ()  # labels of devices that the page has drained
     audit: Sequence[AuditEntry] = ()
     xsrf: str = ""  # the form's hidden field
 
@@ -47,10 +48,9 @@ def render(page: HubPage) -> str:
     by_user = sum_up(page.uses, "user", start=now - WEEK, end=now, devices={})
     return _template().render(
         page=page,
-        devices=[_device(place, status, page.busy, now) for place in range(len(status.devices))],
+        devices=[_device(place, status, page.busy, page.drained, now) for place in range(len(status.devices))],
         claims=[_claim(claim, status, now) for claim in status.claims],
         hours=_bars(by_user),
-        idle=[claim for claim in status.claims if _is_idle(claim, status)],
         read=time.strftime("%H:%M:%S", time.localtime(now)),
         xsrf=Markup(page.xsrf),
         ago=lambda moment: format_duration(max(0.0, now - moment)),
@@ -66,7 +66,9 @@ def _template() -> Template:
     ).get_template("overview.html")
 
 
-def _device(place: int, status: Status, busy: Mapping[str, Sequence[BusyPoint]], now: float) -> dict[str, object]:
+def _device(
+    place: int, status: Status, busy: Mapping[str, Sequence[BusyPoint]], drained: Collection[str], now: float
+) -> dict[str, object]:
     device = status.devices[place]
     room = status.rooms[place] if place < len(status.rooms) else None
     free = device.free if room is None else room.free
@@ -80,6 +82,7 @@ def _device(place: int, status: Status, busy: Mapping[str, Sequence[BusyPoint]],
         "share": round(100 * taken / device.total) if device.total else 0,
         "holders": [claim for claim in status.claims if device.label in claim.devices],
         "strangers": sorted({process.user for process in room.strangers}) if room else [],
+        "drained": device.label in drained,
         "held_for": room.held_for if room else "",
         "mean": None if mean is None else f"{mean:.0%}",
         "busy_word": "busy" if device.utilisation is not None else "held",
@@ -93,10 +96,14 @@ def _claim(claim: ClaimView, status: Status, now: float) -> dict[str, object]:
         "bytes": "the whole device" if claim.alone else format_bytes(claim.bytes),
         "held": format_duration(max(0.0, now - claim.since)),
         "idle": _is_idle(claim, status),
+        "idle_for": format_duration(max(0.0, now - claim.idle_since)) if claim.idle_since is not None else "",
     }
 
 
 def _is_idle(claim: ClaimView, status: Status) -> bool:
+    """By its holder's own word; of one that says nothing, by the driver's."""
+    if claim.idle_since is not None:
+        return True
     mine: list[Device] = [device for device in status.devices if device.label in claim.devices]
     return bool(mine) and all(device.utilisation == 0 for device in mine)
 

@@ -11,8 +11,8 @@ from html import escape
 
 from .store import BusyPoint
 
-WIDTH, HEIGHT = 640, 120
-LEFT, BOTTOM = 34, 18
+WIDTH, HEIGHT = 320, 96
+LEFT, BOTTOM = 40, 18
 HOUR = 3600.0
 
 
@@ -23,14 +23,14 @@ def bars(rows: Sequence[tuple[str, float]], unit: str) -> str:
     shapes = []
     for number, (name, value) in enumerate(rows):
         y = number * line
-        width = max(1.0, 300 * value / most)
+        width = max(1.0, 180 * value / most)
         shapes.append(
-            f'<text x="150" y="{y + 15}" text-anchor="end">{escape(_short(name))}</text>'
-            f'<rect class="bar" x="158" y="{y + 3}" width="{width:.1f}" height="16" rx="2"/>'
-            f'<text x="{164 + width:.1f}" y="{y + 15}">{value:.1f}&#8239;{escape(unit)}</text>'
+            f'<text x="120" y="{y + 15}" text-anchor="end">{escape(_short(name))}</text>'
+            f'<rect class="bar" x="126" y="{y + 3}" width="{width:.1f}" height="16" rx="2"/>'
+            f'<text x="{132 + width:.1f}" y="{y + 15}">{value:.1f}&#8239;{escape(unit)}</text>'
         )
     words = ", ".join(f"{name} {value:.1f} {unit}" for name, value in rows)
-    return _svg(shapes, 560, max(1, len(rows)) * line, words)
+    return _svg(shapes, 380, max(1, len(rows)) * line, words)
 
 
 def lines(points: Sequence[BusyPoint], start: float, end: float, stretch: float, label: str) -> str:
@@ -85,7 +85,7 @@ def _hours(start: float, end: float) -> list[tuple[float, str, str]]:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:19]}…"
+    return name if len(name) <= 16 else f"{name[:15]}…"
 
 
 def _svg(shapes: Iterable[str], width: float, height: float, words: str) -> str:

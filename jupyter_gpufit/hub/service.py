@@ -19,6 +19,7 @@ from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler, authenticated
 
+from ..lab.policy_file import drained, drained_path
 from ..settings import load_settings
 from ..system.background import aside
 from . import deeds
@@ -73,6 +74,7 @@ class PageHandler(ServiceHandler):
                     busy=self.reader.store.busy(now - SHOWN, now, STRETCH),
                     user=str(self.user["name"]),
                     admin=self.is_admin,
+                    drained=drained(drained_path()),
                     audit=self.audit.last(AUDIT_SHOWN) if self.is_admin else (),
                     xsrf=self.xsrf_form_html() if self.is_admin else "",
                 )
@@ -102,8 +104,9 @@ class ActHandler(ServiceHandler):
 class MetricsHandler(ServiceHandler):
     """GET the figures for Prometheus, with a token of the hub's."""
 
-    @authenticated
     async def get(self) -> None:
+        if self.current_user is None:
+            raise HTTPError(403)  # a program has no use for the page to sign in
         await self.reader.fresh()
         self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
         self.finish(self.reader.figures.text())

@@ -20,7 +20,7 @@ from anyio.abc import SocketAttribute, UNIXSocketStream
 
 from .protocol import PROTOCOL, WORKER_VERBS, Answer, Question, WorkerRequest
 
-LONGEST_REQUEST = 64 << 10  # bytes
+LONGEST_REQUEST = 1 << 20  # bytes; a widget may be sent a file
 MOST_CLIENTS = 128  # at once; each takes a descriptor, of which the cell wants some, too
 FIRST_WORD = 30.0  # seconds for which one that says nothing is kept
 ACCEPT_AGAIN = 0.2  # seconds after a front could not be let in

@@ -44,6 +44,17 @@ class Result:
 
 
 @dataclass(frozen=True)
+class WidgetMessage:
+    """What a widget of the cell's says to the browser: a message of its comm."""
+
+    kind: ClassVar = "widget"
+    comm: str  # its id, which is the widget's model id
+    what: str  # "open", "msg", "close"; "again": it is open, and one that a resume brought back
+    data: dict[str, Any]
+    buffers: tuple[str, ...] = ()  # its bytes, in base64
+
+
+@dataclass(frozen=True)
 class Clear:
     """clear_output()."""
 
@@ -169,6 +180,7 @@ Event = (
     Text
     | Display
     | Result
+    | WidgetMessage
     | Clear
     | Failure
     | Note
@@ -187,6 +199,7 @@ _KINDS: dict[str, type[Any]] = {
         Text,
         Display,
         Result,
+        WidgetMessage,
         Clear,
         Failure,
         Note,
@@ -226,6 +239,8 @@ def decode_entry(line: bytes) -> Entry | None:
     found = known(cls, record)
     if cls is Failure:
         found["traceback"] = tuple(map(str, found["traceback"]))
+    if cls is WidgetMessage:
+        found["buffers"] = tuple(map(str, found.get("buffers", ())))
     if cls is StateChange and found["state"] not in STATES:
         return None
     return Entry(event=cls(**found), **known(Entry, {"seq": record["seq"], "time": record["time"]}))

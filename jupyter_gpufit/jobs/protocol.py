@@ -11,7 +11,7 @@ from ..system.foreign import known, parsed_record
 PROTOCOL = 1
 Wish = Literal["checkpoint", "release", "move"]
 Waking = Literal["resume", "dismiss"]  # of a suspended worker
-Question = Literal[Wish, Waking]  # to which the worker's answer is all
+Question = Literal[Wish, Waking, "widget"]  # to which the worker's answer is all
 WorkerVerb = Literal[
     "state",
     "interrupt",
@@ -31,7 +31,9 @@ class WorkerRequest:
 
     verb: WorkerVerb
     protocol: int = PROTOCOL
-    to: str = ""  # of a move: the device's label, index or UUID, empty: the best other one; of a resume: its GoOn
+    # Of a move: the device's label, index or UUID, empty: the best other one; of a resume: its GoOn; of a widget: what
+    # a browser sends it.
+    to: str = ""
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

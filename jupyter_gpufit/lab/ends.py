@@ -27,6 +27,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO in 
 
 LEAST_LOOKS = 5  # before anything is foreseen
 SLACK = 0.05  # of what is left, on both sides: a pace is known so well and no better
+BEGINNING = 0.25  # more, as long as next to nothing of the whole was seen: what comes once an epoch is still to come
 CLOSING = 2.0  # seconds; what comes after the last step has no known length
 NEWS = 0.02  # of what is left: by less, a note is not written again
 
@@ -51,18 +52,21 @@ class Forecast:
     What it foresaw over the later half of the time is the measure: a pace that wandered makes the range wide.
     """
 
+    _since: float = 0.0  # of the first look
     _foreseen: deque[tuple[float, float]] = field(default_factory=deque)  # time of the look, end; since 1970
 
     def take(self, now: float, left: float) -> End | None:
         """Take in how many seconds are left; None as long as too little was seen."""
+        if not self._foreseen:
+            self._since = now
+        seen = now - self._since
         self._foreseen.append((now, now + left))
-        first = self._foreseen[0][0]
-        while len(self._foreseen) > LEAST_LOOKS and self._foreseen[0][0] < now - max(30.0, (now - first) / 2):
+        while len(self._foreseen) > LEAST_LOOKS and self._foreseen[0][0] < now - max(30.0, seen / 2):
             self._foreseen.popleft()
         if len(self._foreseen) < LEAST_LOOKS:
             return None
         ends = [end for _, end in self._foreseen]
-        slack = SLACK * left
+        slack = (SLACK + BEGINNING * left / (left + seen)) * left
         return End(max(now, min(ends) - slack), max(ends) + slack + CLOSING)
 
     def forget(self) -> None:

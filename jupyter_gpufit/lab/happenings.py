@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from ..system.users import user_name
 from .usage import LONGEST, append, open_uses
 
-What = Literal["checkpoint", "turn", "idle", "order", "drained"]
+What = Literal["checkpoint", "turn", "idle", "order"]
 WHATS: tuple[What, ...] = get_args(What)
 
 

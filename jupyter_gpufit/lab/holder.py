@@ -94,6 +94,8 @@ def _gone(granted: Granted) -> str:
 
 def _wished(granted: Granted, wish: Wish) -> str:
     name = granted.claim.request.name
+    if wish.orders:
+        return f"The lab's administrator wants {_where(granted)} back. What can be saved, is, and leaves it by itself."
     return (
         f"{user_name(wish.uid)} asks you to release {_where(granted)} (gpufit release {name}). Nothing happens by"
         " itself."

@@ -13,6 +13,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ..system.files import write_whole
 from .policy import DAY, DAYS, SETTINGS, Policy, QuietHours, UserPolicy
 
 POLICY = Path("/etc/gpufit/policy.toml")
+VARIABLE = "GPUFIT_POLICY"  # where it is instead
 _TOP = ("half_life", "entry_penalty", "reserve", "notice", "kept_out", "drained", "default", "groups", "users")
 _NEXT = "Mend it there; `gpufit lab check` reads it again."
 _QUIET = re.compile(r"(?:([a-z]{3}(?:[-,][a-z]{3})*)\s+)?(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)")
@@ -31,12 +33,39 @@ _last_good: dict[Path, Policy] = {}
 
 def policy_path() -> Path:
     """Where the file is: a machine that is an image, or a test's, has it elsewhere."""
-    return Path(os.environ.get("GPUFIT_POLICY") or POLICY)
+    return Path(os.environ.get(VARIABLE) or POLICY)
+
+
+def drained_path() -> Path:
+    """Devices that are drained besides, a name a line: the hub's page writes it; the policy stays as it was typed."""
+    return policy_path().with_name("drained")
 
 
 def load_policy(path: Path | None = None) -> Policy:
     """The policy that holds now."""
     path = path or policy_path()
+    policy, more = _policy(path), drained(path.with_name("drained"))
+    return replace(policy, drained=(*policy.drained, *more)) if more else policy
+
+
+def drained(path: Path) -> tuple[str, ...]:
+    """What stands in that file, if only root can have written it."""
+    try:
+        found = os.stat(path)
+        return _drained(path, found.st_uid, found.st_mode, found.st_mtime_ns, found.st_ino)
+    except OSError:
+        return ()
+
+
+@lru_cache(maxsize=8)
+def _drained(path: Path, uid: int, mode: int, *_version: int) -> tuple[str, ...]:
+    if uid != 0 or mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return ()
+    lines = (line.partition("#")[0].strip() for line in path.read_text(errors="replace").splitlines())
+    return tuple(filter(None, lines))
+
+
+def _policy(path: Path) -> Policy:
     try:
         found = os.stat(path)
     except FileNotFoundError:

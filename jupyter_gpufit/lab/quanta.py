@@ -15,7 +15,7 @@ from .place import Space, could_use
 from .policy import Policy
 from .record import Claim, Ticket
 from .standing import NOTHING, Standing
-from .turn import Go, everyones_turn
+from .turn import Go, who_waits, whose_turn
 
 MOST = 32  # waiting jobs that are looked at, from the head of the queue
 PATIENCE = 300.0  # seconds after which one who was to leave and did not is counted on no longer
@@ -45,18 +45,20 @@ def turns_over(lab: Holding, now: float) -> dict[str, TurnOver]:
     """The claims that are to be given back by that moment, by id."""
     over = {claim.id: TurnOver() for claim in lab.claims if _is_drained(claim, lab)}
     left = [claim for claim in lab.claims if claim.id not in over]
-    queue = lab.queue[:MOST]
+    due = [claim for claim in left if _is_due(claim, lab, now)]
+    queue = lab.queue[:MOST] if due else ()
     given_up: set[str] = set()
     while True:
-        turns = everyones_turn(queue, lab.spaces, left, lab.policy, barred=lab.barred)
-        waits = (t for t, turn in zip(queue, turns, strict=True) if not isinstance(turn, Go) and not turn.limit)
-        ticket = next((ticket for ticket in waits if ticket.id not in given_up), None)
-        if ticket is None:
+        waiting = who_waits(queue, lab.spaces, left, lab.policy, barred=lab.barred)
+        for ticket in waiting:
+            leaving = [] if ticket.id in given_up else _who_leaves(ticket, queue, left, due, lab)
+            given_up.add(ticket.id)
+            if leaving:
+                break
+        else:
             return over
-        leaving = _who_leaves(ticket, queue, left, lab, now)
-        given_up.add(ticket.id)
         over |= {claim.id: TurnOver(ticket) for claim in leaving}
-        left = [claim for claim in left if claim.id not in over]
+        left, due = ([claim for claim in claims if claim.id not in over] for claims in (left, due))
 
 
 def ends(claim: Claim, policy: Policy) -> float | None:
@@ -71,19 +73,19 @@ def _is_drained(claim: Claim, lab: Holding) -> bool:
 
 
 def _who_leaves(
-    ticket: Ticket, queue: Sequence[Ticket], left: Sequence[Claim], lab: Holding, now: float
+    ticket: Ticket, queue: Sequence[Ticket], left: Sequence[Claim], due: Sequence[Claim], lab: Holding
 ) -> list[Claim]:
     """The fewest, of those who have used most, without whom the ticket starts; nobody if that is not enough."""
     useful = {space.device.uuid for space in could_use(ticket.request, lab.spaces)}
-    due = [c for c in left if c.hold.among(useful) and _is_due(c, lab, now) and _comes_after(c, ticket, lab)]
+    due = [claim for claim in due if claim.hold.among(useful) and _comes_after(claim, ticket, lab)]
     due.sort(key=lambda claim: _last_first(claim, lab))
+    if due and not _starts(ticket, queue, left, due, lab):
+        return []
     gone: list[Claim] = []
     for claim in due:
         gone.append(claim)
         if _starts(ticket, queue, left, gone, lab):
             break
-    else:
-        return []
     for claim in list(gone):  # of those that came first, some may have been on another device
         fewer = [one for one in gone if one is not claim]
         if fewer and _starts(ticket, queue, left, fewer, lab):
@@ -95,8 +97,7 @@ def _starts(
     ticket: Ticket, queue: Sequence[Ticket], left: Sequence[Claim], gone: Sequence[Claim], lab: Holding
 ) -> bool:
     stay = [claim for claim in left if claim not in gone]
-    turns = everyones_turn(queue, lab.spaces, stay, lab.policy, barred=lab.barred)
-    return isinstance(turns[[one.id for one in queue].index(ticket.id)], Go)
+    return isinstance(whose_turn(ticket, queue, lab.spaces, stay, lab.policy, barred=lab.barred), Go)
 
 
 def _is_due(claim: Claim, lab: Holding, now: float) -> bool:

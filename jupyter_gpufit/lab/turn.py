@@ -205,6 +205,21 @@ def everyones_turn(
     return decisions
 
 
+def who_waits(
+    queue: Sequence[Ticket],
+    spaces: Sequence[Space],
+    claims: Sequence[Claim],
+    policy: Policy,
+    *,
+    barred: Mapping[int, str] = {},
+) -> list[Ticket]:
+    """Those of the queue who cannot start for want of room, in its order."""
+    hall = _Hall(spaces, claims, policy, barred)
+    for ticket in queue:
+        hall.let_by(ticket)
+    return hall.waiting
+
+
 def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> str:
     """What of the user's limits the job would exceed now; empty: nothing."""
     if allowed.devices is None and allowed.memory is None:

@@ -77,6 +77,14 @@ def make_wish(lab: Path, claim: Claim, *, order: bool = False) -> bool:
     return True
 
 
+def is_ordered(lab: Path, claim: Claim) -> bool:
+    """Whether root wants the claim's job saved, and its devices left."""
+    try:
+        return any(wish.orders for wish in read_wishes(lab, [claim]).get(claim.id, ()))
+    except OSError:
+        return False
+
+
 def forget_old_wishes(lab: Path, claims: Iterable[Claim]) -> None:
     """Remove our own wishes about claims that are no more."""
     there = {_nonce(claim.id) for claim in claims}

@@ -36,7 +36,7 @@ from . import deployed
 from .cell import check_torch, read_cell
 from .cuda import KernelCuda
 from .new_job import new_job
-from .show import NotebookShow, WidgetShow, cell_failed, wants_card, with_card
+from .show import NotebookShow, WidgetShow, WidgetsOfJob, cell_failed, wants_card, with_card
 from .variables import AllVariables, pack, packed_sizes, write_graph
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Notebook:
         self._started: dict[str, Started] = {}
         self._status = StatusReader()
         self._said: set[str] = set()
+        self._widgets: dict[str, WidgetsOfJob] = {}  # by job
 
     async def do(
         self, options: argparse.Namespace, line: str, cell: str | None, interrupts: Interrupts, leaving: Leaving
@@ -232,7 +233,9 @@ class Notebook:
         after: int = 0,
         card: JobCard | None = None,
     ) -> None:
-        show = NotebookShow(self.shell, job, paths, self._said, has_card=card is not None)
+        show = NotebookShow(self.shell, job, paths, self._said, self._widgets_of(job, paths), has_card=card is not None)
+        for view in self._widgets_of(job, paths).catch_up(after):
+            show(view)
         variables = self._variables.of(job, paths)
         variables.expect(show)
         try:
@@ -262,6 +265,9 @@ class Notebook:
             raise cell_failed(show.failure)
         _raise_if_unexplained(job, end)
 
+    def _widgets_of(self, job: Job, paths: JobPaths) -> WidgetsOfJob:
+        return self._widgets.setdefault(job.id, WidgetsOfJob(job, paths))
+
     def _reap(self, job: Job) -> None:
         started = self._started.pop(job.id, None)
         if started is not None:
@@ -288,8 +294,10 @@ class Notebook:
         """
         from ipywidgets import Output
 
-        show = WidgetShow(Output(), job, self._said)
+        show = WidgetShow(Output(), job, self._said, self._widgets_of(job, paths))
         show(Note(f"{job.name} goes on by itself. Its output, and its variables at the end: %gpufit attach {job.name}"))
+        for view in self._widgets_of(job, paths).catch_up(after):
+            show(view)
         shown = with_card(show, card)
 
         def exit_code() -> int | None:

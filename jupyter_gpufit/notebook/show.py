@@ -18,6 +18,7 @@ from ..jobs.events import (
     Saved,
     StateChange,
     Text,
+    WidgetMessage,
 )
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPyt
 
     from ..jobs.follow import Show
     from ..jobs.paths import JobPaths
+    from .mirrors import Mirrors
 
 
 def cell_failed(failure: Failure) -> CellFailed:
@@ -63,14 +65,62 @@ def wants_card(setting: str, option: bool | None, *, apart: bool) -> bool:
     return setting == "always" or (setting == "auto" and apart)
 
 
+SEEN = frozenset({"widget", "text", "display", "result", "clear", "failure"})  # events that make widgets
+
+
+class WidgetsOfJob:
+    """The mirrors of a job's widgets, once it has any: kernels whose cells have none start faster without."""
+
+    def __init__(self, job: Job, paths: JobPaths) -> None:
+        self._job, self._paths = job, paths
+        self._mirrors: Mirrors | None = None
+
+    def take(self, event: Event) -> bool:
+        """Whether it was theirs, and is shown."""
+        if isinstance(event, WidgetMessage):
+            if self._mirrors is None:
+                from .mirrors import Mirrors
+
+                self._mirrors = Mirrors(self._job, self._paths)
+            self._mirrors.take(event)
+            return True
+        return self._mirrors is not None and self._mirrors.caught(event)
+
+    def catch_up(self, until: int) -> list[Display]:
+        """Of a job that goes on, in a kernel that has not seen it: its widgets as they were left, to be shown here."""
+        if self._mirrors is not None or not until:
+            return []
+        reader, views = JournalReader(self._paths.journal, only=SEEN), []
+        try:
+            for event in (entry.event for entry in reader.read() if entry.seq <= until):
+                caught = self.take(event)  # also what was written within an Output
+                if isinstance(event, Display) and not caught and not event.update:
+                    views += [event] if event.transient.get("gpufit_widget") else []
+        finally:
+            reader.close()
+        return views
+
+    def shown(self, display: Display) -> dict[str, Any]:
+        """What to display of it."""
+        return display.data if self._mirrors is None else self._mirrors.shown(display)
+
+
 class NotebookShow:
     """Shows events as output of the running cell, with one status line that changes in place."""
 
     def __init__(
-        self, shell: InteractiveShell, job: Job, paths: JobPaths, said: set[str], *, has_card: bool = False
+        self,
+        shell: InteractiveShell,
+        job: Job,
+        paths: JobPaths,
+        said: set[str],
+        widgets: WidgetsOfJob,
+        *,
+        has_card: bool = False,
     ) -> None:
         self._shell = shell
         self._paths = paths
+        self._widgets = widgets
         self._has_card = has_card  # it says the same, also in the notebook's file
         self._said = said  # in this kernel, of what need be said once
         self._job = job
@@ -84,14 +134,17 @@ class NotebookShow:
     def __call__(self, event: Event, when: float | None = None) -> None:
         if self._status.take(event, when or time.time()) and not self._has_card:
             self._show_status()
+        if self._widgets.take(event):
+            return
         match event:
             case Text(name, text):
                 self._write(name, text)
-            case Display(data, metadata, transient, update):
+            case Display(_, metadata, transient, update):
                 if update and self._stood_elsewhere(transient.get("display_id")):
                     update = False
                 self._here.add(transient.get("display_id", ""))
-                self._shell.display_pub.publish(data, metadata, transient=transient, update=update)
+                shown = self._widgets.shown(event)
+                self._shell.display_pub.publish(shown, metadata, transient=transient, update=update)
             case Result(data, metadata):
                 _show_result(self._shell, data, metadata)
             case Clear(wait):
@@ -141,8 +194,9 @@ class NotebookShow:
 class WidgetShow:
     """Shows a detached cell's events in an ipywidgets Output, which it puts under the cell; from whichever thread."""
 
-    def __init__(self, output: Any, job: Job, said: set[str]) -> None:
+    def __init__(self, output: Any, job: Job, said: set[str], widgets: WidgetsOfJob) -> None:
         self._output = output
+        self._widgets = widgets
         self._said = said
         self._job = job
         self._status = StatusLine(job)
@@ -152,11 +206,13 @@ class WidgetShow:
 
     def __call__(self, event: Event, when: float | None = None) -> None:
         self._status.take(event, when or time.time())
+        if self._widgets.take(event):
+            return
         match event:
             case Text(name, text):
                 (self._output.append_stdout if name == "stdout" else self._output.append_stderr)(text)
-            case Display(data, metadata, transient):
-                self._display(data, metadata, transient.get("display_id"))
+            case Display(_, metadata, transient):
+                self._display(self._widgets.shown(event), metadata, transient.get("display_id"))
             case Result(data, metadata):
                 self._display(data, metadata, None)
             case Clear():

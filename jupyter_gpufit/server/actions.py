@@ -15,7 +15,7 @@ from typing import Literal
 
 import anyio
 
-from ..actions.buttons import ask, on_job, remove
+from ..actions.buttons import ask, give_up, on_job, remove
 from ..actions.trying import try_it
 from ..errors import GpufitError, TooManyActions, first_of
 from ..jobs.verbs import Verb
@@ -58,6 +58,10 @@ class Actions:
     async def ask(self, claim: str) -> str:
         """Ask another user to release their claim."""
         return await self._do(claim, "ask", lambda: ask(self._settings(), claim))
+
+    async def give_up(self, hold: str) -> str:
+        """Release a claim or a ticket of this user's."""
+        return await self._do(hold, "release", lambda: give_up(self._settings(), hold))
 
     async def remove(self, ids: Sequence[str]) -> str:
         """Remove jobs that have ended."""

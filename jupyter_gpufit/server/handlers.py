@@ -136,6 +136,18 @@ class AskHandler(Handler):
         await self.answer(find, 202)
 
 
+class GiveUpHandler(Handler):
+    """POST claims/{id}/release."""
+
+    @authenticated
+    @authorized
+    async def post(self, id: str) -> None:
+        async def find() -> wire.WireSaid:
+            return wire.WireSaid(said=await self.service.actions.give_up(id))
+
+        await self.answer(find, 202)
+
+
 class RemoveHandler(Handler):
     """POST jobs/remove."""
 
@@ -272,4 +284,5 @@ def routes() -> list[tuple[str, type[Handler]]]:
         (r"jobs/([^/]+)/try", TryHandler),
         (r"jobs/([^/]+)/([^/]+)", ActionHandler),
         (r"claims/([^/]+)/ask", AskHandler),
+        (r"claims/([^/]+)/release", GiveUpHandler),
     ]

@@ -189,6 +189,17 @@ def _paths() -> dict[str, Any]:
                 requestBody=body,
             )
         },
+        "/claims/{id}/release": {
+            "post": _route(
+                "Release a claim of this user's, or leave the queue: a command of `gpufit run` is asked to end.",
+                202,
+                wire.WireSaid,
+                404,
+                409,
+                parameters=[id],
+                requestBody=body,
+            )
+        },
         "/claims/{id}/ask": {
             "post": _route(
                 "Ask another user to release their claim.",

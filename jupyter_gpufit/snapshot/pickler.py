@@ -25,6 +25,7 @@ _FAMILIES = (
     "libraries.trackers",
     "libraries.figures",
     "kinds.pools",
+    "kinds.widgets",
 )
 _ADVICE = "No checkpoint can hold it: make it anew where it is used, or delete it before the loop."
 _LISTED = "No checkpoint can hold its place: go over a list instead, `for x in list(...)`."

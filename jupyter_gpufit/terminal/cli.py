@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -19,6 +21,7 @@ from ..examine.findings import Finding, as_json, as_text, healthy
 from ..jobs.follow import follow
 from ..jobs.store import chosen_job
 from ..settings import Settings, load_settings
+from .colours import coloured, wanted
 from .show import TerminalShow
 
 WATCH_EVERY = 2.0  # seconds; NVML's own figures are averages of up to one
@@ -64,7 +67,7 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
         case "lab":
             return _lab(options, settings)
         case verb if verb in ANSWERS:
-            _print(ANSWERS[verb](options, settings, StatusReader()))
+            _print(_on_terminal(options, settings))
         case verb:
             return _interruptible(WISHES[verb](options, settings))
     return 0
@@ -168,27 +171,28 @@ def _run_command(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _watch(options: argparse.Namespace, settings: Settings) -> None:
-    """Show the status again and again, in place on a terminal; Ctrl-C is the way to leave."""
+    """Show the status again and again: in place on a terminal, with keys; else one below the other."""
     if options.json:
         raise BadOption("--watch shows a table; for programs, call `gpufit status --json` as often as needed.")
-    reader = StatusReader()
-    try:
+    with suppress(KeyboardInterrupt):
+        if sys.stdout.isatty():
+            from .watch import watch  # and what follows: the other verbs start faster without
+
+            watch(settings)
+            return
+        reader = StatusReader()
         while True:
-            _show(texts.status(options, settings, reader))
+            _print(f"{texts.status(options, settings, reader)}\n")
             time.sleep(WATCH_EVERY)
-    except KeyboardInterrupt:
-        _print("")
 
 
-def _show(text: str) -> None:
-    if not sys.stdout.isatty():
-        _print(f"{text}\n")
-        return
-    size = shutil.get_terminal_size()
-    lines = [line[: size.columns] for line in text.splitlines()[: size.lines - 1]]
-    # Line by line over the old text, and then what is below: without a moment of empty screen.
-    sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
-    sys.stdout.flush()
+def _on_terminal(options: argparse.Namespace, settings: Settings) -> str:
+    """An answer as wide as the terminal, and in colours where it has them; in a file, as long as it is."""
+    is_tty = sys.stdout.isatty()
+    options.width = shutil.get_terminal_size().columns if is_tty else 0
+    text = ANSWERS[options.verb](options, settings, StatusReader())
+    colours = wanted(os.environ, tty=is_tty) and not getattr(options, "json", False)
+    return coloured(text) if colours else text
 
 
 def _interruptible(words: AsyncIterator[str]) -> int:

@@ -105,6 +105,7 @@ class CellInWorker:
     def _restore(self, job: Job) -> None:
         try:
             self.training.arrival = self.keeper.restore()
+            self.training.shell.comms.announce_all()
         except GpufitError as error:
             raise CannotGoOn(job.name, str(error).rstrip(".")) from error
         except Exception as error:

@@ -33,6 +33,7 @@ from ..jobs.paths import JobPaths, socket_path
 from ..jobs.protocol import Answer, Question
 from ..jobs.record import LastCheckpoint, read_record, unlock
 from ..jobs.result import descriptors
+from ..lab.happenings import note_happening
 from ..settings import load_settings
 from ..surroundings.travel import watch
 from ..system.collecting import for_good
@@ -301,6 +302,8 @@ class Worker:
     def _settled(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
         """A checkpoint is durable, or came to nothing."""
         self.account.saved(event, last)
+        if isinstance(event, Saved) and (held := self.training.held) is not None:
+            note_happening(held.lab.path, "checkpoint", seconds=event.seconds, bytes=event.bytes)
         self._take(Settled(event.why, isinstance(event, Saved)))
 
     def _end(self, outcome: Finished | Released) -> None:
@@ -332,6 +335,8 @@ class Worker:
         """Have the job saved: what will happen, or why not."""
         from . import rest, wishes
 
+        if verb == "widget":
+            return self.training.shell.comms.hear(to)
         if verb == "resume" or verb == "dismiss":
             return rest.answer(self.training, self.machine.rest, self.account, self._lock, verb, to)
         try:

@@ -54,7 +54,8 @@ class WorkerMachine:
         self.keeper = Keeper(training, self.points.want_save)
         self.cell = CellInWorker(training, main, self.keeper)
         self.saver = Saver(self.keeper, main, settled, self._waits, training.defect)
-        self.points.save = self.saver.at_safe_point
+        self.points.save = self._save
+        training.shell.comms.wake = self.points.want_heard
         self.gaps = Gaps(self.points, training.program, training.note)
         self.rest: Rest | None = None  # while it is suspended
         self._estimated: for_job.Found = None
@@ -189,6 +190,13 @@ class WorkerMachine:
         return outcome
 
     # Checkpoint and move ----------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        comms = self.training.shell.comms
+        comms.flush()  # this process may end there
+        comms.hears = False
+        self.saver.at_safe_point()
+        comms.hears = True
 
     def _preflight(self) -> None:
         """What fails in it must not keep the cell from running."""

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from ..units import MiB
-from .output_widgets import take_text
 from .streams import CapturedStream, Tap, make_c_line_buffered, push_out, readiness
 from .texts import Bytes, Decoder, Event, Name, Passage, WrittenText, batches, coalesced, size, size_of_text
 
@@ -139,8 +138,6 @@ class Output:
 
         Every print comes here twice. So its text is only added to a list, which the queue has as one event.
         """
-        if take_text(text):
-            return True
         with self._lock:
             if not self._capturing:
                 return False

@@ -26,6 +26,8 @@ class Points:
         self.passed = True  # a safe point in the main thread, since it was asked
         self._guard = threading.Lock()  # else what another thread wants between our look and our word would be lost
         self._copy: Callable[[], None] = lambda: None
+        self._hears: Callable[[], None] | None = None
+        self._hearing = False
         self.save: Callable[[], None] = lambda: None
         # Held while the program is read at a safe point. Before Python 3.13 a frame's variables stand in one dictionary
         # for all who read them, and variables.py empties it: another look must not come between.
@@ -42,6 +44,11 @@ class Points:
         self._copy, self._copies = copy, True
         self._arm()
 
+    def want_heard(self, hear: Callable[[], None]) -> None:
+        """Have this called there, once, as the cell's own code, which it comes to."""
+        self._hears = hear
+        self._arm()
+
     def want_passed(self) -> None:
         """Note whether there is a safe point from now on."""
         self.passed = False
@@ -49,9 +56,17 @@ class Points:
 
     def _arm(self) -> None:
         with self._guard:
-            self._program.pending = self._saves or self._copies or not self.passed
+            self._program.pending = bool(self._saves or self._copies or self._hears or not self.passed)
 
     def _at_safe_point(self) -> None:
+        if self._hearing:
+            return  # a loop of what was called: nobody could enter the cell again in the middle of that
+        if self._main.is_here() and (hear := self._hears) is not None:
+            self._hears, self._hearing = None, True
+            try:
+                hear()
+            finally:
+                self._hearing = False
         self.passed = self.passed or self._main.is_here()
         with self.reading:
             if self._copies:

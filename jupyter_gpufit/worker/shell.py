@@ -24,14 +24,18 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from ..jobs.events import Clear, Display, Event, Failure, Result
+from ..jobs.events import Clear, Display, Event, Failure, Note, Result
 from ..program import Program
-from . import output_widgets, tqdm_notebook
+from . import tqdm_notebook
+from .comms import Comms
 from .tracebacks import quickly
 
 Emit = Callable[[Event], None]
 INLINE = "matplotlib_inline.backend_inline"
 OUR_FILES = str(Path(__file__).resolve().parents[1]) + os.sep
+
+# A widget's model is mirrored in the kernels that follow the job: they show its view, and everybody else its text.
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class JournalPublisher(DisplayPublisher):
@@ -49,16 +53,13 @@ class JournalPublisher(DisplayPublisher):
         update: bool = False,
         **_: Any,
     ) -> None:
-        if output_widgets.take_view(data):
-            return
-        # A widget's model lives in the kernel it was made in: its view cannot be shown from here, its text can.
-        shown = {mime: value for mime, value in data.items() if mime != output_widgets.WIDGET_VIEW}
-        if transient or not output_widgets.take_display(_plain(shown)):
-            self.shell.emit(Display(_plain(shown), _plain(metadata or {}), transient or {}, bool(update)))
+        shown, named = dict(data), dict(transient or {})
+        if (view := shown.pop(WIDGET_VIEW, None)) and (widget := self.shell.comms.shown(view)):
+            named["gpufit_widget"] = widget
+        self.shell.emit(Display(_plain(shown), _plain(metadata or {}), named, bool(update)))
 
     def clear_output(self, wait: bool = False) -> None:
-        if not output_widgets.take_clear(wait):
-            self.shell.emit(Clear(wait))
+        self.shell.emit(Clear(wait))
 
 
 class LastExpression(DisplayHook):
@@ -73,6 +74,9 @@ class LastExpression(DisplayHook):
         pass
 
     def write_format_data(self, format_dict: dict[str, Any], md_dict: Any = None) -> None:
+        if WIDGET_VIEW in format_dict:
+            self.shell.display_pub.publish(format_dict, md_dict)
+            return
         self.shell.emit(Result(_plain(format_dict), _plain(md_dict or {})))
 
     def update_user_ns(self, result: object) -> None:
@@ -104,6 +108,7 @@ class WorkerShell(InteractiveShell):
     display_pub_class = Type(JournalPublisher)
     displayhook_class = Type(LastExpression)
     emit: Emit
+    comms: Comms
     cell_source = ""
     program: Program | None = None  # which makes the cell one that can be left and entered
     on_rewritten: Callable[[], None] = staticmethod(lambda: None)  # it has done so, and the cell begins
@@ -118,12 +123,13 @@ class WorkerShell(InteractiveShell):
         config.InteractiveShell.colors = "neutral"
         config.IPKernelApp = Config()  # by which libraries (tqdm, transformers) know that displays are shown
         cls.emit = staticmethod(emit)
+        cls.comms = Comms(emit, lambda text: emit(Note(text)))
+        cls.comms.install()
         shell: WorkerShell = cls.instance(config=config, user_module=types.ModuleType("__main__"))
         os.environ.setdefault(
             "MPLBACKEND", f"module://{INLINE}"
         )  # as a kernel does; a terminal, which resumes, does not
         tqdm_notebook.draw_html()
-        output_widgets.draw_in_place(emit)
         builtins.input = _no_input
         getpass.getpass = _no_input
         return shell
@@ -132,8 +138,12 @@ class WorkerShell(InteractiveShell):
         """Run the cell; what left it as an exception has been shown, and is returned."""
         self.cell_source = source
         self.execution_count = number
-        result = self.run_cell(source, store_history=False, silent=False)  # type: ignore[no-untyped-call]
-        output_widgets.draw_the_rest()
+        self.comms.hears = True
+        try:
+            result = self.run_cell(source, store_history=False, silent=False)  # type: ignore[no-untyped-call]
+        finally:
+            self.comms.hears = False
+            self.comms.flush()
         left: BaseException | None = result.error_before_exec or result.error_in_exec
         return left
 
@@ -173,6 +183,9 @@ class WorkerShell(InteractiveShell):
             super().showtraceback((etype, value, _without_ours(trace)), *args, **kwargs)
 
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:
+        if self.comms.taking:
+            sys.stderr.write("\n".join(stb) + "\n")
+            return
         self.emit(Failure(etype.__name__, str(evalue), tuple(stb)))
 
     def enable_gui(self, gui: str | None = None) -> None:

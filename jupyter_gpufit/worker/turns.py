@@ -1,4 +1,4 @@
-"""A training gives its device back when its turn is over, or when it lies idle, as the lab's policy says.
+"""A training gives its device back when its turn is over, when it lies idle (as the policy says), or by root's order.
 
 Its worker does so by itself: nobody else could, nor ends what they did not start. It says so ahead, in the cell and in
 the job's record, saves, and queues again; one that lay idle is released, and goes on when its user resumes it. What
@@ -21,12 +21,14 @@ from ..estimate.need import Needed
 from ..jobs.handover import Handover
 from ..lab import Granted
 from ..lab.grant import sort_out
+from ..lab.happenings import note_happening
 from ..lab.policy import Policy, UserPolicy
 from ..lab.policy_file import load_policy
 from ..lab.quanta import PATIENCE, TurnOver, ends, turns_over
 from ..lab.reasons import whose
 from ..lab.standing import Standing, StandingFile
 from ..lab.view import LabReader
+from ..lab.wishes import is_ordered
 from ..train import Released, Requeued
 from ..units import format_duration
 from .lifecycle import Asked, Warned, refusal
@@ -38,7 +40,7 @@ SOON = 1.0  # seconds between two looks before the cell runs, and while somethin
 SAMPLE = 30.0  # seconds of computing that are looked at together
 COMPUTES = 0.1  # of one processor: below, it waits for something
 
-Cause = Literal["turn", "idle"]
+Cause = Literal["turn", "idle", "order"]
 
 
 def processor_seconds() -> float:
@@ -96,6 +98,7 @@ class TurnTaking:
     leaving: Leaving | None = None
     stays: float = 0.0  # seconds since 1970: until then it is not asked again, since it could not be saved
     failed: bool = False
+    said: bool = False  # that something is wrong
 
     def __post_init__(self) -> None:
         self._reader, self._file = LabReader(self.granted.lab), StandingFile(self.granted.lab.path)
@@ -106,6 +109,15 @@ class TurnTaking:
 
     async def look(self) -> float:
         """Do what the policy says now; in how many seconds to look again, if nothing happens in the lab."""
+        try:
+            return await self._look()
+        except Exception as error:  # the lab was emptied, say; or of ours: no reason to end a training
+            if not self.said:
+                self.training.defect(error)
+            self.said = True
+            return EVERY
+
+    async def _look(self) -> float:
         if not self.training.life.runs:
             return SOON
         policy, now = load_policy(), time.time()
@@ -125,6 +137,8 @@ class TurnTaking:
     # What is to be done ----------------------------------------------------------------------------------------------
 
     async def _to_leave(self, policy: Policy, mine: UserPolicy, idle: float, now: float) -> Leaving | None:
+        if is_ordered(self.granted.lab.path, self.granted.claim):
+            return Leaving("order", "the lab's administrator wants its device", now + policy.notice)
         if mine.longest_idle is not None and now + policy.notice >= idle + mine.longest_idle:
             at = max(idle + mine.longest_idle, now + policy.notice)
             return Leaving("idle", f"it has computed nothing for {format_duration(now - idle)}", at)
@@ -162,6 +176,8 @@ class TurnTaking:
             self._leave(leaving, now)
 
     async def _still(self, leaving: Leaving, policy: Policy, mine: UserPolicy, idle: float, now: float) -> bool:
+        if leaving.cause == "order":
+            return True
         if leaving.cause == "idle":
             return mine.longest_idle is not None and now + policy.notice >= idle + mine.longest_idle
         return await self._over(policy, now) is not None
@@ -171,9 +187,11 @@ class TurnTaking:
         leaving.asked, self.failed = now, False
 
         def released(step: int) -> Leave:
+            note_happening(self.granted.lab.path, leaving.cause)
             return Released(f"released at step {step:,}, since {words}; `%gpufit resume {name}` goes on")
 
         def requeued(step: int) -> Leave:
+            note_happening(self.granted.lab.path, "turn")
             whole = self.granted.alone and self.granted.claim.request.needed is None
             reason = f"its turn ended at step {step:,}, since {words}; it goes on from there"
             return Requeued(Needed(None if whole else self.granted.bytes, reason))

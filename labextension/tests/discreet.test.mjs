@@ -5,11 +5,15 @@ import { discreet } from '../lib/words/discreet.js';
 
 const STATUS = {
   claims: [
-    { mine: true, user: 'ada', name: 'bert', label: 'a.ipynb', asked_by: ['bob'] },
+    { mine: true, user: 'ada', name: 'bert', label: 'a.ipynb', asked_by: ['bob'], job: 'leaves', leaves: 9 },
     { mine: false, user: 'bob', name: 'secret', label: 'b.ipynb', asked_by: ['ada', 'eve'] }
   ],
   queue: [{ mine: false, user: 'eve', name: 'hidden', label: 'c.ipynb', why: 'held', reason: "bob's secret holds 0" }],
-  jobs: [{ state: 'queued', reason: "bob's secret holds 0" }, { state: 'failed', reason: 'KeyError' }],
+  jobs: [
+    { id: 'waits', state: 'queued', reason: "bob's secret holds 0" },
+    { id: 'failed', state: 'failed', reason: 'KeyError' },
+    { id: 'leaves', state: 'running', reason: "is saved at 14:05: eve's hidden waits" }
+  ],
   devices: [
     {
       processes: [{ pid: 1, user: 'bob' }],

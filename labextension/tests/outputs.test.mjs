@@ -82,6 +82,8 @@ test('a saved output tells its job and state, and whether a widget shows more', 
   const mark = { metadata: { gpufit: { job: 'j', state: 'running' } } };
   assert.deepEqual(told([{ output_type: 'stream' }, mark]), { job: 'j', state: 'running' });
   assert.equal(told([{ metadata: { gpufit: 'x' } }, {}]), null);
-  assert.equal(hasWidget([{ data: { 'application/vnd.jupyter.widget-view+json': {} } }]), true);
+  const view = { data: { 'application/vnd.jupyter.widget-view+json': {} } };
+  assert.equal(hasWidget([{ ...view, metadata: { gpufit: {} } }]), true);
+  assert.equal(hasWidget([view]), false); // the cell's own
   assert.equal(hasWidget([mark, {}]), false);
 });

@@ -67,6 +67,7 @@ def a_claim(user: str, name: str, *devices: str, **said: Any) -> dict[str, Any]:
 def a_ticket(position: int, user: str, name: str, **said: Any) -> dict[str, Any]:
     ticket = {"id": f"q.{user}.{name}", "position": position, "user": user, "mine": False, "job": "", "name": name}
     ticket |= {"label": "", "wants": "12.0 GiB", "since": NOW - 185, "why": "held", "reason": "about to start"}
+    ticket |= {"earliest": None, "latest": None, "expected": ""}
     return ticket | said
 
 

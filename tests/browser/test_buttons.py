@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from .screen import button, fold, job_card, panel_of
-from .stage import CAN, GIB, NOW, Stage, a_claim, a_gpu, a_job
+from .screen import button, fold, job_card, panel_of, section
+from .stage import CAN, GIB, NOW, Stage, a_claim, a_gpu, a_job, a_ticket
 
 TARGETS = [
     {"device": "0", "ok": False, "reason": "It is there already."},
@@ -266,6 +266,26 @@ def test_who_asks_for_a_device_is_told_once_with_what_can_be_done(stage: Stage) 
     expect(toast).to_contain_text("ada asks for GPU 0")
     stage.show(jobs=[running()], claims=[])
     expect(toast).to_have_count(0)  # there is nothing to release any more
+
+
+def test_a_command_has_its_card_and_ends_when_it_is_meant(stage: Stage) -> None:
+    held = a_claim("me", "train", "0", mine=True, label="python train.py --lr 3", asked_by=["bob"])
+    waits = a_ticket(1, "me", "eval", mine=True, expected="starts in 5 min to 8 min")
+    stage.show(devices=[a_gpu(0)], claims=[held], queue=[waits])
+    for text in ("running on GPU 0", "python train.py --lr 3", "bob would like this device."):
+        expect(job_card(stage.page, "train")).to_contain_text(text)
+    expect(job_card(stage.page, "eval")).to_contain_text("1st in the queue: about to start")
+    expect(section(stage.page, "Queue")).to_contain_text("Starts in 5 min to 8 min.")
+    toast = stage.page.locator(".Toastify__toast").filter(has_text="bob asks for GPU 0, which train holds.")
+    dialog = stage.page.locator(".jp-Dialog")
+
+    toast.get_by_role("button", name="End…").click()
+    dialog.get_by_role("button", name="Cancel").click()
+    button(stage.page, "End train").click()
+    dialog.get_by_role("button", name="End", exact=True).click()
+
+    expect(job_card(stage.page, "train")).to_contain_text("heard")
+    assert stage.asked == [("claims/c.me.train/release", {})]
 
 
 def test_says_when_the_page_is_offline(stage: Stage) -> None:

@@ -28,20 +28,30 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 PROXY = ROOT / "build" / "hub" / "node_modules" / ".bin" / "configurable-http-proxy"
+SERVERS = {
+    "GPUFIT_DEVICES": "cpu:2x2GiB",
+    "GPUFIT_SPARE_WORKER": "never",
+    "JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp",  # JupyterLab takes seconds, and no part here
+}
 MAKE = r"""
 set -e
 mount --make-rprivate /
 cp -a /etc "$HOUSE/etc" && mount --bind "$HOUSE/etc" /etc
 for place in /run /opt /home; do mount -t tmpfs -o mode=755 tmpfs "$place"; done
 mkdir -p /opt/gpufit && mount --bind "$VENV" /opt/gpufit
-# What users need of a folder that only root may enter is put into an empty one, which all may.
-number=0
-while IFS=$'\t' read -r needed closed; do
+# What users need of a folder that only root may enter, or of /tmp, is put into an empty one in its place.
+number=0 emptied=" "
+while IFS='|' read -r needed closed; do
   number=$((number + 1)); mkdir "$HOUSE/needed.$number"
-  mount --bind "$needed" "$HOUSE/needed.$number"
-  mountpoint -q "$closed" && [ "$(stat -c %a "$closed")" = 755 ] || mount -t tmpfs -o mode=755 tmpfs "$closed"
-  mkdir -p "$needed" && mount --bind "$HOUSE/needed.$number" "$needed"
-done < <(printf %s "${CLOSED:+$CLOSED$'\n'}")
+  [ -z "$needed" ] || mount --bind "$needed" "$HOUSE/needed.$number"
+done <<< "$CLOSED"
+number=0
+while IFS='|' read -r needed closed; do
+  number=$((number + 1))
+  [[ $emptied = *" $closed "* ]] || mount -t tmpfs -o mode=1777 tmpfs "$closed"
+  emptied="$emptied$closed "
+  [ -z "$needed" ] || { mkdir -p "$needed" && mount --bind "$HOUSE/needed.$number" "$needed"; }
+done <<< "$CLOSED"
 echo made
 exec sleep infinity
 """
@@ -78,7 +88,20 @@ def house(folder: Path) -> Iterator[House]:
     """Skips, loudly, where that cannot be."""
     _check()
     env = {**os.environ, "HOUSE": str(folder), "VENV": sys.prefix, "CLOSED": _closed()}
-    space = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", MAKE]
+    space = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "bash",
+        "-c",
+        MAKE,
+    ]
     with subprocess.Popen(space, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         try:
@@ -99,11 +122,11 @@ def _check() -> None:
 
 
 def _closed() -> str:
-    """What users need, with the folder above it that they may not enter; one a line."""
-    lines = []
+    """What users need, with the folder above it that they may not enter, or that is to be empty; one a line."""
+    lines = ["|/tmp"]
     for place in {Path(sys.prefix), Path(sys.base_prefix), ROOT}:
-        closed = [parent for parent in place.parents if not parent.stat().st_mode & 0o001]
-        lines += [f"{place}\t{closed[-1]}"] if closed else []
+        closed = [one for one in place.parents if one == Path("/tmp") or not one.stat().st_mode & 0o001]
+        lines += [f"{place}|{closed[-1]}"] if closed else []
     return "\n".join(lines)
 
 
@@ -134,7 +157,7 @@ class RunningHub:
                     return
             except OSError:
                 pass
-            time.sleep(0.1)
+            time.sleep(0.5)
 
     def stop(self) -> None:
         """As an administrator does, with SIGTERM; it has to end its services and the proxy for that."""
@@ -143,7 +166,7 @@ class RunningHub:
 
 
 def start_hub(house: House, ports: Sequence[int], *more: str) -> RunningHub:
-    """By the example's own configuration; what is changed for the test stands on the command line."""
+    """By the example's own configuration, as the page says; what is changed for the test stands on the command line."""
     log = house.folder / "hub.log"
     url = f"http://127.0.0.1:{ports[0]}"
     env = {
@@ -159,10 +182,11 @@ def start_hub(house: House, ports: Sequence[int], *more: str) -> RunningHub:
     }
     command = house.command(
         "/opt/gpufit/bin/jupyterhub",
-        *("-f", str(ROOT / "examples" / "hub" / "jupyterhub_config.py")),
+        *("-f", "/etc/jupyterhub/jupyterhub_config.py"),
         f"--JupyterHub.hub_port={ports[2]}",
         f"--ConfigurableHTTPProxy.api_url=http://127.0.0.1:{ports[3]}",
-        "--Spawner.environment={'GPUFIT_DEVICES': 'cpu:2x2GiB', 'GPUFIT_SPARE_WORKER': 'never'}",
+        f"--Spawner.environment={SERVERS}",
+        *("--Spawner.http_timeout=300", "--Spawner.start_timeout=300"),  # the machine may be busy
         f"--JupyterHub.pid_file={house.folder}/hub.pid",
         f"--JupyterHub.cookie_secret_file={house.folder}/secret",
         f"--JupyterHub.db_url=sqlite:///{house.folder}/hub.sqlite",

@@ -7,12 +7,14 @@ import pwd
 from datetime import timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 
 from jupyter_gpufit.hub.culler import cull_arbiter, user_of
 from jupyter_gpufit.lab import Lab, Request, ledger
 from jupyter_gpufit.lab.record import Hold
-from tests.lab.players import Player, Stage, start
+from jupyter_gpufit.lab.standing import Standing, StandingFile
+from tests.lab.players import Part, Player, Stage, start
 
 OTHER = pwd.getpwnam("daemon")  # an account that every Debian has
 IDLE, LIMIT = timedelta(hours=2), 3600
@@ -26,14 +28,14 @@ def culled(name: str = OTHER.pw_name, inactive: timedelta | None = IDLE) -> bool
     return cull_arbiter(inactive=inactive, inactive_limit=LIMIT, server=server(name))
 
 
-def keeps(lab: Path, hold: Hold | None) -> object:
+def keeps(lab: Path, hold: Hold | None) -> Part:
     def part(stage: Stage) -> None:
         kept = ledger.publish(lab, Request(job_id="abcdef", name="bert", needed=1), hold)
         stage.say("there")
-        import anyio
-
         anyio.run(stage.order)
-        kept.drop()
+        StandingFile(lab).tell(kept.id, Standing(idle=1.0))
+        stage.say("idle")
+        anyio.run(stage.order)
 
     return part
 
@@ -41,11 +43,14 @@ def keeps(lab: Path, hold: Hold | None) -> object:
 @pytest.mark.parametrize("hold", [None, Hold(devices=("GPU-a",), bytes=1, alone=False)], ids=["waits", "holds"])
 def test_a_server_stays_while_its_user_waits_or_holds(named_lab: Lab, players: list[Player], hold: Hold | None) -> None:
     assert culled()
-    player = start(players, keeps(named_lab.path, hold), uid=OTHER.pw_uid)  # type: ignore[arg-type]
+    player = start(players, keeps(named_lab.path, hold), uid=OTHER.pw_uid)
     player.hear("there")
 
     assert not culled()
     assert culled("root"), "somebody else's jobs keep no server"
+    player.go_on()
+    player.hear("idle")
+    assert culled() == (hold is not None), "by its own word it computes nothing"
     player.kill()
     assert culled()
 

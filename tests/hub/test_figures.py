@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.devices.here import read_devices
+from jupyter_gpufit.hub import deeds
 from jupyter_gpufit.hub.audit import AuditLog
 from jupyter_gpufit.hub.figures import LabFigures
 from jupyter_gpufit.hub.store import KEPT, DeviceLook, HubStore
 from jupyter_gpufit.lab import Claim, Lab, Request, ledger
 from jupyter_gpufit.lab.happenings import Happening, HappeningReader, note_happening
+from jupyter_gpufit.lab.policy_file import drained_path, load_policy
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.lab.usage import Use, note_use, read_uses
 from jupyter_gpufit.lab.wishes import make_wish, new_wishes, read_wishes
+from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.users import user_name
 from tests.hub.test_page import CLAIM, NOW, STATUS, TICKET
 from tests.lab.conftest import lab
@@ -143,6 +147,27 @@ def test_only_roots_order_is_one(shared_lab: Lab, players: list[Player]) -> None
         assert ordered.orders
         assert new_wishes(shared_lab.path, claim, {0: asked}) == [ordered]
         assert new_wishes(shared_lab.path, claim, {0: ordered}) == []
+
+
+def test_a_device_is_drained_beside_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: draining a device. Run the tests as root, in a container, to test it.")
+    monkeypatch.setenv("GPUFIT_POLICY", str(tmp_path / "gpufit" / "policy.toml"))
+    settings = Settings(devices="cpu:2x1GiB")
+    first, second = read_devices(settings)
+
+    assert "Nothing starts on cpu:1" in deeds.done("drain", settings, "cpu:1")
+    assert "drained already" in deeds.done("drain", settings, "cpu:1")
+    assert "no device" in deeds.done("drain", settings, "cpu:9").lower()
+    assert (load_policy().drains(first), load_policy().drains(second)) == (False, True)
+    (tmp_path / "gpufit" / "policy.toml").write_text('drained = ["cpu:0"]\n')
+    assert (load_policy().drains(first), load_policy().drains(second)) == (True, True)
+
+    assert "start on cpu:1 again" in deeds.done("fill", settings, "cpu:1")
+    assert (load_policy().drains(first), load_policy().drains(second)) == (True, False)
+    drained_path().write_text("cpu:1\n")
+    drained_path().chmod(0o666)
+    assert not load_policy().drains(second), "anybody could have written it"
 
 
 def test_the_audit_log_is_its_owners_alone(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ipywidgets import Output
 
 from jupyter_gpufit.jobs.events import Clear, Display, Event, Text
 from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.notebook.saved import MOST, html_of
-from jupyter_gpufit.notebook.show import WidgetShow
+from jupyter_gpufit.notebook.show import WidgetShow, WidgetsOfJob
 
 LINE = {"output_type": "stream", "text": "a line"}
 
@@ -20,7 +22,8 @@ def bar(text: str, *, update: bool = True, name: str = "bar") -> Display:
 
 def shown(*events: Event) -> list[Any]:
     output = Output()
-    show = WidgetShow(output, Job(id="x", name="x", source="", created=0.0, cwd="/"), set())
+    job = Job(id="x", name="x", source="", created=0.0, cwd="/")
+    show = WidgetShow(output, job, set(), WidgetsOfJob(job, JobPaths(Path("/nowhere"))))
     for event in events:
         show(event)
     return [one["data"]["text/plain"] if "data" in one else one["text"] for one in output.outputs]

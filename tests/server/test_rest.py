@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +26,7 @@ from jupyter_gpufit.lab.record import Hold, Request
 from jupyter_gpufit.units import GiB
 from tests.kernels import Kernel, environment
 from tests.people import ADA, make_shared, need_root
-from tests.server.running import Server, running_server
+from tests.server.running import PATIENCE, Server, running_server
 
 # Each tick is announced, so that a test can wait for the cell to be in its loop instead of sleeping.
 LOOP = "import time\nfor tick in range(600):\n    print('tick', tick)\n    time.sleep(0.1)\n"
@@ -89,6 +91,18 @@ def test_ones_own_claim_is_released_and_not_asked_for(server: Server, training: 
     assert server.job(training)["state"] == "running"
 
 
+def test_a_command_of_mine_is_ended(server: Server, home: Path) -> None:
+    waiting = [sys.executable, "-m", "jupyter_gpufit", "run", "--memory", "1GiB", "--", "sleep", "1000"]
+    with subprocess.Popen(waiting, env=environment(home), stderr=subprocess.DEVNULL) as run, server.client() as client:
+        told = client.status(lambda status: any(claim["name"] == "sleep" for claim in status["claims"]))
+        [claim] = [claim for claim in told["claims"] if claim["name"] == "sleep"]
+        assert claim["mine"] and claim["label"] == "sleep 1000"
+
+        assert server.post(f"claims/{claim['id']}/release").status == 202
+
+        assert run.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
 def test_stop_in_the_middle_of_a_blocking_cell(server: Server, kernel: Kernel, cell: str, training: str) -> None:
     answer = server.post(f"jobs/{server.job(training)['id']}/stop")
     assert answer.status == 202 and "interrupted" in answer.body["said"]
@@ -109,6 +123,7 @@ def test_stop_in_the_middle_of_a_blocking_cell(server: Server, kernel: Kernel, c
         ("POST", "jobs/..%2f..%2fetc/stop", None, 404, "There is no job"),
         ("POST", "jobs/nope/fly", None, 404, "There is no action 'fly'"),
         ("POST", "claims/c.0.nope/ask", None, 404, "c.0.nope"),
+        ("POST", "claims/c.0.nope/release", None, 404, "c.0.nope"),
         ("POST", "jobs/nope/stop", "[1", 422, "not JSON"),
         ("POST", "jobs/nope/move", '{"to": 3}', 422, "must be an object"),
         ("POST", "jobs/nope/move", "[]", 422, "must be an object"),
@@ -138,6 +153,7 @@ ROUTES = [
     ("POST", "jobs/x/stop"),
     ("POST", "jobs/remove"),
     ("POST", "claims/x/ask"),
+    ("POST", "claims/x/release"),
     ("GET", "events"),
 ]
 
@@ -253,6 +269,7 @@ def test_another_users_claim_is_seen_and_asked_for_and_nothing_else(hers: tuple[
             refused = server.post("jobs/herjob/" + verb)
             assert refused.status == 403 and "only uid" in refused.body["message"]
         assert server.ask("GET", "jobs/herjob/journal").status == 403
+        assert server.post(f"claims/{claim}/release").status == 403
         asked = server.post(f"claims/{claim}/ask", {})
         assert asked.status == 202 and "is asked to release hers" in asked.body["said"]
         # A press while the first is still under way has the first's answer; one after it has its own.

@@ -1,4 +1,4 @@
-"""Take back what `gpufit lab init` made: `gpufit lab uninstall`. What users and administrators wrote stays, and is named."""
+"""Take back what `gpufit lab init` made: `gpufit lab uninstall`. What people wrote stays, and is named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def uninstall(site: Site, *, dry_run: bool = False) -> Iterator[str]:
     if os.geteuid() != 0 and not dry_run:
         raise NotRoot(site.command("uninstall"))
     if who := _who_uses(site.directory):
-        raise CannotUninstall(str(site.lab), f"jobs of {who} hold devices or wait", "Run this again when they have ended.")
+        why = f"jobs of {who} hold devices or wait"
+        raise CannotUninstall(str(site.lab), why, "Run this again when they have ended.")
     would = "would be " if dry_run else ""
     yield from everyone.disable(site.root, dry_run=dry_run)
     wants = site.unit.parent / "local-fs.target.wants" / site.unit.name
@@ -39,7 +40,8 @@ def uninstall(site: Site, *, dry_run: bool = False) -> Iterator[str]:
     for path in (site.root / POLICY.parent.relative_to("/"), site.root / STATE.relative_to("/")):
         if path.exists():
             yield f"left: {path}, which is yours. To remove it: rm -r {path}"
-    yield "Nothing was changed." if dry_run else "The package itself: pip uninstall jupyter_gpufit, in each environment."
+    package = "The package itself: pip uninstall jupyter_gpufit, in each environment."
+    yield "Nothing was changed." if dry_run else package
 
 
 def _who_uses(lab: Path) -> str:

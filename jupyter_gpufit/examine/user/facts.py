@@ -28,6 +28,7 @@ from ...jobs.paths import socket_path
 from ...jobs.store import jobs_dir
 from ...lab import Lab, open_lab
 from ...lab.directory import file_system
+from ...lab.policy_file import VARIABLE
 from ...settings import Settings, load_settings
 from ...system.runtime import runtime_dir
 from ...system.trust import check_trusted
@@ -48,7 +49,7 @@ class SettingsFound:
 
 
 def settings() -> SettingsFound:
-    known = tuple(f"GPUFIT_{field.name.upper()}" for field in fields(Settings))
+    known = (VARIABLE, *(f"GPUFIT_{field.name.upper()}" for field in fields(Settings)))
     strange = tuple(sorted(name for name in os.environ if name.startswith("GPUFIT_") and name not in known))
     try:
         found = load_settings()

@@ -113,9 +113,12 @@ export function joined(entries: Entry[]): Entry[] {
   return found;
 }
 
-/** Whether a kernel's widget is among them: while that kernel lives, it shows what there is. */
+/** Whether the job's output stands in a widget of ours: while its kernel lives, that shows what there is. */
 export function hasWidget(outputs: Data[]): boolean {
-  return outputs.some(({ data }) => WIDGET_VIEW in ((data ?? {}) as Data));
+  return outputs.some(({ data, metadata }) => {
+    const ours = 'gpufit' in ((metadata ?? {}) as Data); // and not one that the cell made
+    return ours && WIDGET_VIEW in ((data ?? {}) as Data);
+  });
 }
 
 /** The job and the state that a saved output tells of, if it does. */

@@ -22,25 +22,26 @@ interface Options {
   rendermime: IRenderMimeRegistry;
 }
 
-export class Log extends MainAreaWidget<Panel> {
+export class Log extends Panel {
   constructor(options: Options) {
     const { id: job, name, settings, events, rendermime } = options;
-    super({ content: new Panel() });
+    super();
     this.addClass('jp-gpufit-log');
+    // Not JupyterLab's toolbar, in which arrows go from tool to tool: here some of them need their arrows themselves.
+    const tools = new Panel();
+    tools.addClass('jp-gpufit-tools');
+    tools.node.setAttribute('role', 'group');
     this._output = new Output(rendermime);
     this._output.node.setAttribute('aria-label', `Output of ${name}`);
     this._output.followed.connect((_, following) => {
       this._following.checked = following;
     });
     this._notice.node.setAttribute('role', 'status');
-    this.content.addWidget(this._notice);
-    this.content.addWidget(this._output);
-    this.toolbar.addItem('state', this._state);
-    this.toolbar.addItem('moments', this._momentsItem());
-    this.toolbar.addItem('follow', this._followItem());
-    this.toolbar.addItem('find', findItem(this._output.node, () => (this._output.following = false)));
-    this.toolbar.addItem('copy', copyItem(this._output.node));
-    this.toolbar.addItem('download', downloadItem(settings, job, name));
+    tools.node.setAttribute('aria-label', `Log of ${name}`);
+    const find = findItem(this._output.node, () => (this._output.following = false));
+    const [copy, download] = [copyItem(this._output.node), downloadItem(settings, job, name)];
+    [this._state, this._momentsItem(), this._followItem(), find, copy, download].forEach(tool => tools.addWidget(tool));
+    [tools, this._notice, this._output].forEach(part => this.addWidget(part));
     this._follow = after => {
       this._follower?.dispose();
       this._follower = new Follower(settings, events, job, after);
@@ -136,10 +137,12 @@ export class Log extends MainAreaWidget<Panel> {
   private _following = document.createElement('input');
 }
 
-export class LogTab extends Log {
+export class LogTab extends MainAreaWidget<Log> {
   constructor(options: Options) {
-    super(options);
+    super({ content: new Log(options) });
     const { id, name } = options;
+    this.toolbar.hide();
+    this.content.node.setAttribute('aria-label', `Log of ${name}`);
     this.job = id;
     this.id = `jupyter-gpufit-log-${id}`;
     this.title.label = name;

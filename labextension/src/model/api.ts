@@ -103,13 +103,14 @@ export async function postTry(
   return said(await ask(settings, ['jobs', job, 'try'], '', init));
 }
 
-/** Ask another user to release their claim. */
-export async function postAsk(
+/** Ask another user to release their claim; or release one of mine, or leave the queue. */
+export async function postHold(
   settings: ServerConnection.ISettings,
-  claim: string
+  claim: string,
+  action: 'ask' | 'release'
 ): Promise<string> {
   const init = { method: 'POST', body: '{}' };
-  return said(await ask(settings, ['claims', claim, 'ask'], '', init));
+  return said(await ask(settings, ['claims', claim, action], '', init));
 }
 
 /** Remove jobs that have ended; resolves to what became of them. */

@@ -13,7 +13,7 @@ import {
   fetchRun,
   fetchStatus,
   postAction,
-  postAsk,
+  postHold,
   postTry,
   postPick,
   postRemove,
@@ -109,7 +109,12 @@ export class GpufitModel extends VDomModel {
 
   /** Ask another user to release their claim. */
   async ask(claim: string): Promise<void> {
-    await this._do(claim, 'ask', '', () => postAsk(this.settings, claim));
+    await this._do(claim, 'ask', '', () => postHold(this.settings, claim, 'ask'));
+  }
+
+  /** Release what I hold, or leave the queue: a command is asked to end. */
+  async giveUp(claim: string): Promise<void> {
+    await this._do(claim, 'release', '', () => postHold(this.settings, claim, 'release'));
   }
 
   /** Remove jobs that have ended, with their files. */
@@ -210,8 +215,8 @@ export class GpufitModel extends VDomModel {
   /** A deed that has become the job's state need not be told any more. */
   private _forgetDeeds(): void {
     const jobs = this._status?.jobs ?? [];
-    const claims = this._status?.claims ?? [];
-    const ids = new Set([ENDED, ...[...jobs, ...claims].map(({ id }) => id)]);
+    const { claims = [], queue = [] } = this._status ?? {};
+    const ids = new Set([ENDED, ...[...jobs, ...claims, ...queue].map(({ id }) => id)]);
     for (const [id, deed] of this._deeds) {
       const job = jobs.find(job => job.id === id);
       const done = !ids.has(id) || (job && looks(job) !== deed.mark);

@@ -63,6 +63,10 @@ export function addCommands(options: {
     }
   });
   palette?.addItem({ command: 'gpufit:remove', category: CATEGORY });
+  commands.addCommand('gpufit:end', {
+    label: 'End a Command of gpufit run',
+    execute: ({ claim, name }) => endCommand(model, String(claim), String(name))
+  });
   for (const [word, label] of Object.entries(LABELS)) {
     const verb = word as Verb | Opened;
     commands.addCommand(`gpufit:${verb}`, {
@@ -106,6 +110,19 @@ export function addCommands(options: {
     }
   });
   let enabled = '';
+}
+
+/** A command saves nothing by itself that we would know of. */
+export async function endCommand(model: GpufitModel, claim: string, name: string): Promise<void> {
+  const answer = await showDialog({
+    title: `End ${name}?`,
+    body: 'It is told to end (SIGTERM). What it has not saved by itself is lost. One that waits leaves the queue.',
+    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'End' })],
+    defaultButton: 0
+  });
+  if (answer.button.accept) {
+    await model.giveUp(claim);
+  }
 }
 
 async function act(

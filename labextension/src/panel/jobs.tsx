@@ -4,9 +4,11 @@ import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
 import { ENDED, GpufitModel } from '../model/model';
+import { commands } from '../words/holds';
 import { Claim, Job, Status } from '../words/schema';
 import { inOrder } from '../words/states';
 import { Card } from './card';
+import { Command } from './command';
 import { Button, Outcome, Section } from './common';
 
 const MOST_ENDED = 20; // shown; `gpufit jobs` lists all
@@ -19,10 +21,12 @@ interface Shown {
 
 export function MyJobs(props: Shown): JSX.Element {
   const { here, mine } = order(props);
+  const { model, status } = props;
+  const held = commands(status);
   return (
     <Section
       title="My jobs"
-      count={mine.length}
+      count={mine.length + held.length}
       empty={
         props.status.jobs.length
           ? 'None goes on.'
@@ -30,6 +34,9 @@ export function MyJobs(props: Shown): JSX.Element {
       }
     >
       {mine.map(job => card(props, job, job === here))}
+      {held.map(hold => (
+        <Command key={hold.id} {...hold} deed={model.deed(hold.id)} commands={props.commands} />
+      ))}
     </Section>
   );
 }

@@ -5,6 +5,7 @@ import { Notification } from '@jupyterlab/apputils';
 import { GpufitModel } from '../model/model';
 import { Job, Status } from '../words/schema';
 import { asking, Asking, News, news, Rules } from '../words/news';
+import { endCommand } from './commands';
 
 const SHOWN = 8_000; // ms that a notice stays, unless something failed or somebody asks
 
@@ -52,15 +53,17 @@ export class Notices {
     }
   }
 
-  private _ask({ claim, job, text }: Asking): void {
-    const release = job && {
-      label: 'Release',
-      caption: 'Save it at its next safe point, and leave the device.',
-      callback: () => void this.model.act(job, 'release')
-    };
+  private _ask({ claim, name, job, text }: Asking): void {
+    const release = job
+      ? {
+          label: 'Release',
+          caption: 'Save it at its next safe point, and leave the device.',
+          callback: () => void this.model.act(job, 'release')
+        }
+      : { label: 'End…', callback: () => void endCommand(this.model, claim, name) };
     const later = { label: 'Not now', callback: () => undefined };
     this._asks.add(claim);
-    this._show(claim, text, 'warning', { autoClose: false, actions: release ? [release, later] : [later] });
+    this._show(claim, text, 'warning', { autoClose: false, actions: [release, later] });
   }
 
   private _show(

@@ -16,7 +16,7 @@ export function Queue({ queue }: { queue: Ticket[] }): JSX.Element {
 }
 
 const Place = memo(({ ticket }: { ticket: Ticket }): JSX.Element => {
-  const { position, user, mine, name, label, wants, since, reason } = ticket;
+  const { position, user, mine, name, label, wants, since, reason, expected } = ticket;
   return (
     <li className="jp-gpufit-card jp-gpufit-ticket" data-mine={mine}>
       <div className="jp-gpufit-line">
@@ -29,6 +29,11 @@ const Place = memo(({ ticket }: { ticket: Ticket }): JSX.Element => {
       <p className="jp-gpufit-quiet jp-gpufit-under">
         <Since time={since} />: <Sentence text={reason} />
       </p>
+      {expected && (
+        <p className="jp-gpufit-quiet jp-gpufit-under">
+          <Sentence text={`${expected.charAt(0).toUpperCase()}${expected.slice(1)}.`} />
+        </p>
+      )}
     </li>
   );
 });

@@ -229,31 +229,33 @@ function Best(props: { jobs: Job[]; known: Known; names: string[] }): JSX.Elemen
     return null;
   }
   return (
-    <table className="jp-gpufit-table">
-      <thead>
-        <tr>
-          <th scope="col">Run</th>
-          <th scope="col">Number</th>
-          <th scope="col">Best</th>
-          <th scope="col">At step</th>
-          <th scope="col">Last</th>
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map(({ job, i, name, found: [step, value], last }) => (
-          <tr key={`${job.id} ${name}`}>
-            <td>
-              <span aria-hidden className="jp-gpufit-dot" style={{ background: COLOURS[i % COLOURS.length] }} />{' '}
-              {labelOf(job, props.jobs)}
-            </td>
-            <td>{name}</td>
-            <td>{formatFigure(value)}</td>
-            <td>{formatCount(step)}</td>
-            <td>{formatFigure(last[1])}</td>
+    <div className="jp-gpufit-wide" tabIndex={0} role="region" aria-label="Best values">
+      <table className="jp-gpufit-table">
+        <thead>
+          <tr>
+            <th scope="col">Run</th>
+            <th scope="col">Number</th>
+            <th scope="col">Best</th>
+            <th scope="col">At step</th>
+            <th scope="col">Last</th>
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {rows.map(({ job, i, name, found: [step, value], last }) => (
+            <tr key={`${job.id} ${name}`}>
+              <td>
+                <span aria-hidden className="jp-gpufit-dot" style={{ background: COLOURS[i % COLOURS.length] }} />{' '}
+                {labelOf(job, props.jobs)}
+              </td>
+              <td>{name}</td>
+              <td>{formatFigure(value)}</td>
+              <td>{formatCount(step)}</td>
+              <td>{formatFigure(last[1])}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 

@@ -156,47 +156,49 @@ function About(props: { facts: RunFacts; job: Job; now: number; resume: () => vo
         <h3>Checkpoints</h3>
         {!facts.checkpoints.length && <p className="jp-gpufit-quiet">None is kept.</p>}
         {facts.checkpoints.length > 0 && (
-          <table className="jp-gpufit-table">
-            <thead>
-              <tr>
-                <th scope="col">At</th>
-                <th scope="col">Saved</th>
-                <th scope="col">Size</th>
-                <th scope="col">Where</th>
-                <th scope="col">Resume</th>
-              </tr>
-            </thead>
-            <tbody>
-              {facts.checkpoints.map(one => (
-                <tr key={one.name}>
-                  <td>
-                    {stepWords(one.step)}
-                    {!one.exact && ', not exact'}
-                  </td>
-                  <td>
-                    {formatMoment(one.time, now)}
-                    {one.automatic && ', by itself'}
-                  </td>
-                  <td>{formatBytes(one.bytes)}</td>
-                  <td>{one.where}</td>
-                  <td>
-                    {one.resumed && (
-                      <button
-                        type="button"
-                        className="jp-gpufit-button"
-                        aria-disabled={why !== ''}
-                        title={why}
-                        aria-label={why ? `Resume from here: ${why}` : 'Resume from here'}
-                        onClick={why ? undefined : resume}
-                      >
-                        Resume from here
-                      </button>
-                    )}
-                  </td>
+          <div className="jp-gpufit-wide" tabIndex={0} role="region" aria-label="Table of checkpoints">
+            <table className="jp-gpufit-table">
+              <thead>
+                <tr>
+                  <th scope="col">At</th>
+                  <th scope="col">Saved</th>
+                  <th scope="col">Size</th>
+                  <th scope="col">Where</th>
+                  <th scope="col">Resume</th>
                 </tr>
-              ))}
-            </tbody>
-          </table>
+              </thead>
+              <tbody>
+                {facts.checkpoints.map(one => (
+                  <tr key={one.name}>
+                    <td>
+                      {stepWords(one.step)}
+                      {!one.exact && ', not exact'}
+                    </td>
+                    <td>
+                      {formatMoment(one.time, now)}
+                      {one.automatic && ', by itself'}
+                    </td>
+                    <td>{formatBytes(one.bytes)}</td>
+                    <td>{one.where}</td>
+                    <td>
+                      {one.resumed && (
+                        <button
+                          type="button"
+                          className="jp-gpufit-button"
+                          aria-disabled={why !== ''}
+                          title={why}
+                          aria-label={why ? `Resume from here: ${why}` : 'Resume from here'}
+                          onClick={why ? undefined : resume}
+                        >
+                          Resume from here
+                        </button>
+                      )}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
         )}
         {facts.checkpoints.length > 1 && (
           <p className="jp-gpufit-quiet">A resume goes on from the newest. The one before it is kept in case that breaks.</p>

@@ -197,7 +197,7 @@ function options(latest: Latest, host: HTMLElement): uPlot.Options {
         }
       ],
       draw: [
-        plot => begin(plot, laps, theme('--jp-border-color1'), axis.stroke(), axis.font),
+        plot => begin(plot, laps, theme('--jp-ui-font-color3'), axis.stroke(), axis.font),
         plot => gaps.forEach(at => down(plot, at, theme('--jp-warn-color1'), [2, 3])),
         plot => marks.forEach(mark => across(plot, mark, theme('--jp-warn-color1'), axis.stroke(), axis.font))
       ]
@@ -246,9 +246,10 @@ function begin(plot: uPlot, laps: Lap[], colour: string, ink: string, font: stri
       continue;
     }
     last = x;
-    down(plot, at, colour, []);
+    down(plot, at, colour, [8 * ratio, 4 * ratio]);
     ctx.save();
     ctx.fillStyle = ink;
+    ctx.textAlign = 'left';
     ctx.font = font.replace('11px', `${10 * ratio}px`);
     ctx.textBaseline = 'top';
     ctx.fillText(text, x + 3 * ratio, bbox.top + 2 * ratio);

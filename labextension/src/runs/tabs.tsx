@@ -42,6 +42,7 @@ export class RunTab extends MainAreaWidget<View> {
     this.title.caption = id ? `Run ${name} (${id})` : 'All my runs';
     this.title.closable = true;
     this.toolbar.hide();
+    this.content.node.setAttribute('aria-label', this.title.caption);
     this._watch = model.watch(); // also while the panel is closed
   }
 

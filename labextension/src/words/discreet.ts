@@ -10,6 +10,7 @@ const REASONS: Record<string, string> = {
   held: 'The devices that it could use are held.',
   strangers: 'Processes outside the lab hold what it needs.',
   turn: 'It is not its turn yet.',
+  limit: "The lab's policy does not let it start now.",
   starting: 'about to start'
 };
 
@@ -33,6 +34,12 @@ export function discreet(status: Status, others: Others): Status {
       .filter(item => item.mine)
       .map(item => item.user)
   );
+  // Who waits for a device of mine stands in my job's reason, once its turn is about to end.
+  const leaving = new Set(
+    status.claims
+      .filter(({ mine, leaves }) => mine && typeof leaves === 'number')
+      .map(({ job }) => job)
+  );
   return {
     ...status,
     claims: status.claims.map(claim => ({
@@ -47,7 +54,11 @@ export function discreet(status: Status, others: Others): Status {
       expected: ticket.latest === null ? '' : ticket.expected
     })),
     jobs: status.jobs.map(job =>
-      job.state === 'queued' ? { ...job, reason: '' } : job
+      job.state === 'queued'
+        ? { ...job, reason: '' }
+        : leaving.has(job.id)
+          ? { ...job, reason: 'Its turn is about to end.' }
+          : job
     ),
     devices: status.devices.map(device => ({
       ...device,

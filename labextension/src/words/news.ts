@@ -37,6 +37,7 @@ type Told = Omit<News, 'job'> | null;
 /** Somebody asks for what I hold: the one event that needs a person. */
 export interface Asking {
   claim: string;
+  name: string;
   job: Job | null; // whose claim it is; null: a command's
   text: string;
 }
@@ -53,7 +54,7 @@ export function asking({ claims, jobs }: Status, known: Set<string>): Asking[] {
     }
     const ask = fresh.length > 1 ? 'ask' : 'asks';
     const text = `${fresh.join(' and ')} ${ask} for ${devices.map(deviceWords).join(' and ')}, which ${name} holds.`;
-    return [{ claim: id, job: jobs.find(one => one.id === job) ?? null, text }];
+    return [{ claim: id, name, job: jobs.find(one => one.id === job) ?? null, text }];
   });
 }
 

@@ -1,0 +1,14 @@
+"""Widgets of ipywidgets: a checkpoint has them as they are, and whoever follows the job sees them anew.
+
+Between a notebook and a worker they do not travel (graph/refusals.py): there a widget is where its kernel is.
+"""
+
+from __future__ import annotations
+
+from ...graph.kind import Kind
+from ...graph.kinds import instances
+
+
+def find(cls: type) -> Kind | None:
+    ours = any(base.__module__.partition(".")[0] == "ipywidgets" for base in cls.__mro__)
+    return instances.find(cls) if ours else None

@@ -1,0 +1,100 @@
+"""Who reads with their ears, works by keyboard or has little room: axe finds nothing, in no theme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import SCREENSHOTS
+from .drawn import Drawn
+from .screen import button, command, fold
+from .stage import Stage
+from .worlds import a_lab, a_log
+
+AXE = Path(__file__).parents[2] / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
+THEMES = ("JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast")
+PARTS = (".jp-gpufit-panel", ".jp-gpufit-run")
+
+
+@pytest.fixture
+def everything(stage: Stage) -> Iterator[Page]:
+    """The panel with all of it unfolded, and the page of a run beside it."""
+    drawn = Drawn().open(stage.page)
+    stage.show(**{**a_lab(), "time": stage.status["time"] + 0.01})
+    page = stage.page
+    button(page, "bert-run").click()
+    for title in ("Ended", "Details of GPU 1", "Details of GPU 2"):
+        fold(page, title).click()
+    stage.write(*a_log())
+    expect(page.locator(".jp-gpufit-run").get_by_role("log")).to_contain_text("step 3100")
+    yield page
+    command(page, "apputils:change-theme", theme=THEMES[0])
+    drawn.close(page)
+
+
+def test_all_can_be_read_and_reached(everything: Page) -> None:
+    if not AXE.exists():
+        pytest.skip("NOT TESTED: whether all can use the panel. npm ci --prefix labextension")
+    page = everything
+    page.add_script_tag(path=AXE)
+    found: list[str] = []
+    for theme in THEMES:
+        command(page, "apputils:change-theme", theme=theme)
+        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
+        page.screenshot(path=SCREENSHOTS / f"run-{theme.split()[-1].lower()}.png")
+        for part in PARTS:
+            found += [f"{theme}: {one}" for one in page.evaluate(FINDINGS, part)]
+    assert "\n".join(found) == ""
+
+    for part in PARTS:
+        page.locator(part).evaluate(NARROW)
+        page.evaluate(TWO_FRAMES)
+        assert page.locator(part).evaluate(CUT_OFF) == []
+        page.screenshot(path=SCREENSHOTS / f"narrow-{part.rpartition('-')[2]}.png")
+
+    for part in PARTS:
+        wanted = page.locator(part).evaluate(REACHABLE)
+        assert len(wanted) > 15
+        for _ in wanted[1:]:
+            page.keyboard.press("Tab")
+        assert page.locator(part).evaluate("node => node.reached.filter(one => !one.seen).map(one => one.html)") == []
+
+
+FINDINGS = """async part => (await axe.run(part)).violations.flatMap(({ id, help, nodes }) =>
+  nodes.map(({ html, any, all, none }) => {
+    const [why] = [...any, ...all, ...none];
+    return `${id}: ${help}: ${html.slice(0, 160)}: ${why?.message}`;
+  })
+)"""
+
+# As at 200 % on a laptop, too.
+NARROW = """node => {
+  node.style.setProperty('width', '250px', 'important');
+  node.style.setProperty('min-width', '0', 'important');
+}"""
+TWO_FRAMES = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"""
+# What goes over the edge and cannot be brought into sight.
+CUT_OFF = """part => [...part.querySelectorAll('*')].filter(node => {
+  const style = getComputedStyle(node);
+  const scrolls = node.parentElement.closest('[tabindex="0"], pre, .jp-gpufit-wide');
+  const over = node.getBoundingClientRect().right > part.getBoundingClientRect().left + part.clientWidth + 1;
+  const told = node.closest('[title]'); // a long word is cut, and told in full
+  return over && style.visibility !== 'hidden' && ![scrolls, told].some(one => one && part.contains(one));
+}).map(node => node.outerHTML.slice(0, 120))"""
+# Puts the focus on the first of what can be used, and notes which others it comes to.
+REACHABLE = """part => {
+  const all = 'button, select, input, summary, a[href], [tabindex="0"]';
+  part.reached = [...part.querySelectorAll(all)]
+    .filter(node => node.checkVisibility() && !node.disabled)
+    .filter(node => !node.parentElement.closest('.jp-gpufit-output, .uplot'))
+    .map(node => ({ node, html: node.outerHTML.slice(0, 120), seen: false }));
+  part.addEventListener('focusin', ({ target }) => {
+    const found = part.reached.find(({ node }) => node === target);
+    if (found) found.seen = true;
+  });
+  part.reached[0].node.focus();
+  return part.reached.map(({ html }) => html);
+}"""

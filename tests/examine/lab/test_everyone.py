@@ -1,0 +1,89 @@
+"""What `gpufit lab init --hub` writes for all users' kernels, and `gpufit lab uninstall` takes back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from traitlets.config.loader import PyFileConfigLoader
+
+from jupyter_gpufit.errors import CannotUninstall
+from jupyter_gpufit.examine.lab import everyone
+from jupyter_gpufit.examine.lab.init import Site, init
+from jupyter_gpufit.examine.lab.uninstall import uninstall
+from jupyter_gpufit.lab import Request
+from jupyter_gpufit.lab.ledger import publish
+
+THEIRS = "c = get_config()\nc.IPKernelApp.matplotlib = 'inline'"  # as an administrator left it, without a last newline
+
+
+def extensions(path: Path) -> list[str]:
+    config = PyFileConfigLoader(path.name, str(path.parent)).load_config()
+    found: list[str] = config.InteractiveShellApp.extensions.get_value([])
+    return found
+
+
+@pytest.mark.parametrize("before", ["", THEIRS, everyone.BLOCK.replace("jupyter_gpufit", "an_older_one")])
+def test_every_kernel_loads_the_magics_and_what_was_there_stays(tmp_path: Path, before: str) -> None:
+    path = everyone.autoload(tmp_path).path
+    path.parent.mkdir(parents=True)
+    path.write_text(before)
+
+    assert "would be written" in "".join(everyone.enable(tmp_path, dry_run=True))
+    assert path.read_text() == before
+    list(everyone.enable(tmp_path, dry_run=False))
+    assert extensions(path) == ["jupyter_gpufit"]
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert (THEIRS in path.read_text()) == (before == THEIRS)
+    after = path.read_text()
+    list(everyone.enable(tmp_path, dry_run=False))
+    assert path.read_text() == after, "once is enough"
+
+    list(everyone.disable(tmp_path, dry_run=True))
+    assert path.read_text() == after
+    list(everyone.disable(tmp_path, dry_run=False))
+    assert path.read_text().strip() == THEIRS if before == THEIRS else not path.exists()
+
+
+@pytest.mark.slow
+def test_a_kernel_whose_environment_lacks_the_package_starts_as_before(tmp_path: Path) -> None:
+    list(everyone.enable(tmp_path, dry_run=False))
+    path = everyone.autoload(tmp_path).path
+    load = f"PyFileConfigLoader({path.name!r}, {str(path.parent)!r}).load_config()"
+    code = f"from traitlets.config.loader import PyFileConfigLoader; print({load})"
+    lacking = "import sys; sys.modules['jupyter_gpufit'] = None\n" + code
+
+    assert subprocess.check_output([sys.executable, "-c", lacking], text=True, cwd="/") == "{}\n"
+
+
+def test_uninstall_takes_back_what_init_made_and_names_the_rest(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: gpufit lab uninstall. Run the tests as root, in a container, to test it.")
+    root = Path("/dev/shm") / tmp_path.name
+    root.mkdir()
+    here = Site(Path("/run/gpufit"), root)
+    try:
+        (root / "run").mkdir()
+        (root / "etc" / "gpufit").mkdir(parents=True)
+        (root / "etc" / "gpufit" / "policy.toml").write_text("half_life = 7\n")
+        list(init(here, hub=True))
+        made = sorted(map(str, root.rglob("*")))
+
+        assert "Nothing was changed." in list(uninstall(here, dry_run=True))
+        assert sorted(map(str, root.rglob("*"))) == made
+        kept = publish(here.directory, Request(job_id="abcdef", name="bert", needed=1))
+        with pytest.raises(CannotUninstall, match="jobs of root"):
+            list(uninstall(here))
+        assert sorted(set(map(str, root.rglob("*"))) - {str(kept.path)}) == made
+        kept.drop()
+
+        said = "\n".join(uninstall(here))
+        assert f"left: {root}/etc/gpufit" in said
+        left = [path for path in root.rglob("*") if path.is_file() or path.is_symlink()]
+        assert left == [root / "etc" / "gpufit" / "policy.toml"]
+        assert not here.directory.exists()
+    finally:
+        subprocess.run(["rm", "-rf", str(root)], check=True)
