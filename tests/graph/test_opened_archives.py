@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from jupyter_gpufit.errors import CannotTravel
 
 from .crossing import cross_here, notebook
 
+# The cell's own files are closed by the end of its process, which here is this one: they are collected while we look.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 BEFORE = """
 import zipfile
 import numpy as np
@@ -37,6 +40,7 @@ def test_are_opened_again_and_stay_open_in_the_notebook(tmp_path: Path, monkeypa
     assert data["focal"] == 1.5 and archive.read("focal.npy")
     for one in (data, archive):
         one.close()
+    gc.collect()
 
 
 def test_one_whose_file_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,3 +52,4 @@ def test_one_whose_file_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         cross_here(namespace, CELL)
     namespace["data"].close()
     namespace["archive"].close()
+    gc.collect()
