@@ -56,3 +56,22 @@ def test_the_walks_have_stations() -> None:
 
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) <= 8 << 10
+
+
+def test_sentences_say_their_ideas_in_one_word_each() -> None:
+    """Of all that people can see (`python docs/words.py`): a word that has another one beside it is not used."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("words", ROOT / "docs" / "words.py")
+    assert spec is not None and spec.loader is not None
+    words = module_from_spec(spec)
+    spec.loader.exec_module(words)
+    found = [*words.sentences()]
+    assert len(found) > 1000  # else the rule would hold of nothing
+    instead = {
+        "without a word": "ended unexpectedly",
+        "durable after": "on disk after",
+        "the head waits": "next in line waits",
+        ".;": ".",
+    }
+    assert [one for one in found if any(word in one.text for word in instead)] == []

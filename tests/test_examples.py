@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 def test_an_example_runs_and_shows_its_result(notebook: Path, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, ROOT / "examples" / "run.py", notebook],
-        env=environment(tmp_path),
+        env=environment(tmp_path, GPUFIT_SPARE_WORKER="1"),  # torch is imported once for all of its workers
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -59,8 +59,8 @@ class Resumption:
     def words(self, now: float) -> str:
         ago = format_duration(max(0.0, now - self.checkpoint.time))
         return (
-            f"{self.job.name} goes on from {self.checkpoint.words}, saved {ago} ago, with the text it was started"
-            f" with (edits to its cell since then are for the next run). It {self.start.why}."
+            f"{self.job.name} goes on from {self.checkpoint.words}, saved {ago} ago. It runs the text"
+            f" that it was started with; edits since then are for the next run. It {self.start.why}."
         )
 
 

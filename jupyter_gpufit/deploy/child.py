@@ -166,7 +166,7 @@ class Deployment:
 
     async def _mourn(self, instance: StandingInstance) -> None:
         how = await instance.end()
-        self._finish("failed", f"the process on {instance.label} ended without a word: {how}")
+        self._finish("failed", f"the process on {instance.label} ended unexpectedly: {how}")
 
     def _finish(self, state: State, reason: str) -> None:
         """Have it end; what was said first holds."""

@@ -297,7 +297,7 @@ def _way_on(job: Job, record: Record) -> str:
 def _how_it_died(exit_code: int | None, record: Record) -> str:
     """What the system says of a process that wrote no end."""
     if exit_code is None:
-        return "is gone without having written an end (killed, or the machine restarted)."
+        return "ended unexpectedly: it was killed, or the machine restarted."
     if exit_code >= 0 and record.worker is None:
         return f"could not start (exit code {exit_code}): the end of the job's worker.log says why."
     if exit_code >= 0:

@@ -121,7 +121,7 @@ def read_record(paths: JobPaths) -> Record:
 def read_left(paths: JobPaths) -> Record:
     """The same for whoever has the job's lock, and so knows that no worker of it lives."""
     record = _written(paths)
-    return record if _is_last(record) else replace(record, state="lost", reason="its worker ended without a word")
+    return record if _is_last(record) else replace(record, state="lost", reason="its process ended unexpectedly")
 
 
 def _is_last(record: Record) -> bool:

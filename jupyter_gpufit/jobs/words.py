@@ -11,10 +11,10 @@ SIGNS = {"done": "✓", "failed": "✗", "stopped": "■", "lost": "✗", "queue
 
 
 def saved(event: Saved) -> str:
-    """ "saved at step 1,204 (line 12 of the cell): 1.4 GiB, stood still for 0.10 s, durable after 0.8 s" """
+    """ "saved at step 1,204 (line 12 of the cell): 1.4 GiB, paused for 0.10 s, on disk after 0.8 s" """
     return (
-        f"saved at step {event.step:,} ({event.where}): {format_bytes(event.bytes)}, stood still for"
-        f" {event.pause:.2f} s, durable after {event.seconds:.1f} s"
+        f"saved at step {event.step:,} ({event.where}): {format_bytes(event.bytes)}, paused for"
+        f" {event.pause:.2f} s, on disk after {event.seconds:.1f} s"
     )
 
 
@@ -82,7 +82,7 @@ class StatusLine:
                 parts.append(f"step {progress.step:,}")
             if progress.pace:
                 parts.append(progress.pace)
-            parts.append(f"{format_bytes(progress.used)}, at most {format_bytes(progress.peak)}")
+            parts.append(f"{format_bytes(progress.used)}, peak {format_bytes(progress.peak)}")
         if self._saved is not None and change.state not in LEFT:
             parts.append(f"saved at {step_words(self._saved.step, self._saved.exact)}")
         if change.state in ENDED:

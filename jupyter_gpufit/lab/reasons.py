@@ -59,7 +59,7 @@ class Waiting:
         if self.position:
             parts.append(f"you are {ordinal(self.position)} of {self.of}")
         if self.position > 1 and self.head:
-            parts.append(f"the head waits for {self.head}")
+            parts.append(f"next in line waits for {self.head}")
         if self.policy:
             parts.append(self.policy)
         if self.expected is not None:

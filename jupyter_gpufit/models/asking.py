@@ -42,7 +42,7 @@ def _ask(asked: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
                 raise ModelRefused(str(path), f"it could not be read within {PATIENCE:.0f} s.") from error
             raise
     if process.returncode != 0:
-        last = trouble.decode(errors="replace").strip().splitlines()[-1:] or ["without a word"]
+        last = trouble.decode(errors="replace").strip().splitlines()[-1:] or ["it ended unexpectedly"]
         raise ModelRefused(str(path), f"reading it failed (exit code {process.returncode}): {last[0][:300]}")
     record = parsed_record(said)
     if "refused" in record:

@@ -93,8 +93,8 @@ class Keeper:
 
     def _cannot(self, problems: Sequence[tuple[str, str]]) -> None:
         if problems:
-            found = "; ".join(f"{path} is {why}" for path, why in problems[:3])
-            self._say(f"{self._training.name} trains, and cannot be checkpointed as it stands: {found}")
+            found = " ".join(f"{path} is {why.rstrip('.')}." for path, why in problems[:3])
+            self._say(f"{self._training.name} trains, and cannot be checkpointed as it stands. {found}")
 
     def _say(self, text: str) -> None:
         if text not in self._said:

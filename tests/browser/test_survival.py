@@ -121,7 +121,7 @@ def test_a_worker_that_was_killed_is_lost_and_goes_on_from_its_checkpoint(desk: 
     os.kill(job_of(desk.page, desk.lab, NAME)["pid"], signal.SIGKILL)
 
     expect(desk.card).to_contain_text("lost")
-    expect(desk.card).to_contain_text("its worker ended without a word")
+    expect(desk.card).to_contain_text("its process ended unexpectedly")
     expect(button(desk.page, f"Stop {NAME}")).to_have_count(0)
     desk.press("Resume")
     runs(desk.page, NAME)

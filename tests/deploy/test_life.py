@@ -312,7 +312,7 @@ def test_a_kill_in_the_middle_of_a_call_is_an_error_and_a_resume_brings_it_back(
     assert isinstance(failed[0], CallFailed | NotServing)
     psutil.wait_procs([instance, process])  # neither outlives the other
     said = gpufit(env, "jobs").stdout
-    assert ("ended without a word: it was ended by SIGKILL" if who == "the instance" else "lost") in said
+    assert ("ended unexpectedly: it was ended by SIGKILL" if who == "the instance" else "lost") in said
     assert "your slow" not in gpufit(env, "status").stdout
     with pytest.raises(NotServing, match="gpufit resume slow"):
         slow(x)

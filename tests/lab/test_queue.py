@@ -164,7 +164,8 @@ async def test_it_says_who_holds_what_and_where_one_stands(lab: Lab) -> None:
         sentence = str(third.waits[-1])
         assert "your resnet holds cpu:0 (4.0 GiB) for " in sentence
         assert sentence.endswith(
-            "you are 2nd of 2; the head waits for 4.0 GiB; start not known: your resnet does not say how long it runs"
+            "you are 2nd of 2; next in line waits for 4.0 GiB;"
+            " start not known: your resnet does not say how long it runs"
         )
 
 

@@ -26,7 +26,7 @@ def test_holders_are_named_with_what_they_have_and_for_how_long() -> None:
     held = [claim(["cpu:0"], 4 * GiB, BOB, since=1000)]
     waiting = why([ticket(ADA, needed=2 * GiB), ticket(ADA)], spaces(slots(4)), held)
     assert waiting.sentence(1180) == (
-        f"uid {BOB}'s bert holds cpu:0 (4.0 GiB) for 3 min; you are 2nd of 2; the head waits for 2.0 GiB"
+        f"uid {BOB}'s bert holds cpu:0 (4.0 GiB) for 3 min; you are 2nd of 2; next in line waits for 2.0 GiB"
     )
     assert waiting == why([ticket(ADA, needed=2 * GiB), ticket(ADA)], spaces(slots(4)), held)  # time is no new reason
 
@@ -75,7 +75,7 @@ def test_room_kept_for_those_before_is_explained() -> None:
     held = [claim(["cpu:0"], 2 * GiB)]
     waiting = why([ticket(ADA, needed=None), ticket(BOB, needed=GiB)], spaces(slots(4)), held)
     assert f"there is room, but uid {ADA}'s bert came first and may need it" in str(waiting)
-    assert str(waiting).endswith("you are 2nd of 2; the head waits for a whole device")
+    assert str(waiting).endswith("you are 2nd of 2; next in line waits for a whole device")
 
 
 def test_strangers_are_named_with_their_process() -> None:
@@ -102,5 +102,5 @@ def test_devices_and_wishes_read_as_people_write_them() -> None:
 def test_out_of_the_queue_there_is_no_position() -> None:
     assert Waiting(0, 0, "trouble", remark="the mutex is missing").sentence(0) == "the mutex is missing"
     waiting = Waiting(2, 3, "held", head="4.0 GiB")
-    assert waiting.sentence(0) == "you are 2nd of 3; the head waits for 4.0 GiB"
+    assert waiting.sentence(0) == "you are 2nd of 3; next in line waits for 4.0 GiB"
     assert replace(waiting, position=1).sentence(0) == "you are 1st of 3"

@@ -40,7 +40,7 @@ class Tracer:
         except TimeoutError as error:
             raise NoEstimate(f"nothing came back in {ask.patience + GRACE:.0f} s") from error
         except (anyio.BrokenResourceError, anyio.IncompleteRead, anyio.ClosedResourceError, OSError) as error:
-            raise NoEstimate(self._last_words() or "its process ended without a word") from error
+            raise NoEstimate(self._last_words() or "its process ended unexpectedly") from error
 
     def _last_words(self) -> str:
         self.log.seek(0)
