@@ -63,7 +63,7 @@ _HOMES: dict[
         ),
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
-    "writers": ("graph.kinds.writers", "make_writer"),
+    "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Matches"),
     "generators": ("program.running.generators", "create expressed prime"),
@@ -93,7 +93,7 @@ _HOMES: dict[
     "saved.mlflow": ("snapshot.libraries.mlflow_runs", "Autologging take_up tell_autologging"),
     "saved.reporters": (
         "snapshot.libraries.reporters",
-        "fill_bar fill_csv_writer fill_handler fill_rich_bar make_bar make_summary",
+        "fill_bar fill_csv_writer fill_handler fill_rich_bar make_bar",
     ),
     "saved.wandb": ("snapshot.libraries.wandb_runs", "fill_ended fill_run take_up"),
     "saved.looks": ("snapshot.users_files", "Look Written"),

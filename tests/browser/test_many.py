@@ -24,6 +24,7 @@ from .screen import fold, job_card, open_panel, panel_of
 pytest_plugins = ["tests.fake_nvml.fixtures"]
 
 DEVICES, JOBS, RUNNING = 8, 30, 10
+OF_GPUS = "Memory of GPU"  # and not of the host
 READINGS = 10
 LONG_AGO = 1_700_000_000.0
 LOST = {"*": NvmlCode.GPU_IS_LOST}
@@ -94,7 +95,7 @@ def opened(browser: Browser, full_lab: Lab) -> Iterator[Page]:
 @pytest.fixture
 def full(opened: Page, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A page on which all of them are shown."""
-    expect(panel_of(opened).get_by_role("meter")).to_have_count(DEVICES)
+    expect(panel_of(opened).get_by_role("meter", name=OF_GPUS)).to_have_count(DEVICES)
     expect(opened.locator(".jp-gpufit-job")).to_have_count(JOBS)
     yield opened
     keep_picture(opened, request)
@@ -137,12 +138,12 @@ def test_a_gpu_that_vanishes_is_told_and_comes_back(full: Page, gpus: FakeNvml) 
     expect(fifth).to_have_count(0)
     expect(panel).to_contain_text("GPU is lost")
     expect(panel).to_contain_text("71 %")  # the others go on
-    expect(panel.get_by_role("meter")).to_have_count(DEVICES - 1)
+    expect(panel.get_by_role("meter", name=OF_GPUS)).to_have_count(DEVICES - 1)
 
     gpus.unload()  # the whole driver
-    expect(panel.get_by_role("meter")).to_have_count(0)
+    expect(panel.get_by_role("meter", name=OF_GPUS)).to_have_count(0)
     expect(full.locator(".jp-gpufit-job")).to_have_count(JOBS)
 
     show(gpus, 72)
     expect(panel).to_contain_text("72 %")
-    expect(panel.get_by_role("meter")).to_have_count(DEVICES)
+    expect(panel.get_by_role("meter", name=OF_GPUS)).to_have_count(DEVICES)

@@ -87,7 +87,8 @@ def test_each_sees_the_others_claim_and_can_only_ask(
             device.click()
     expect(section(her_page, "Devices")).to_contain_text(f"root {HIS}")
     expect(section(page, "Devices")).to_contain_text(f"uid {ADA} hers")
-    expect(her_page.locator(".jp-gpufit-job")).to_have_count(0)
+    expect(her_page.locator(".jp-gpufit-job")).to_have_count(1)  # her own command's
+    expect(job_card(her_page, HIS)).to_have_count(0)
     expect(job_card(page, "hers")).to_have_count(0)
     for verb in ("Checkpoint", "Release", "Move", "Stop", "Open log of"):
         expect(button(her_page, f"{verb} {HIS}")).to_have_count(0)
