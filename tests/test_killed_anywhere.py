@@ -38,7 +38,7 @@ VERBS = (("checkpoint",), ("release",), ("move",), ("resume",), ())
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(5, marks=pytest.mark.slow(30)), pytest.param(KILLS, marks=pytest.mark.soak)]
+    "kills", [pytest.param(3, marks=pytest.mark.slow(20)), pytest.param(KILLS, marks=pytest.mark.soak)]
 )
 def test_whoever_is_killed_the_job_comes_to_its_result(
     kernel: Kernel, env: dict[str, str], home: Path, kills: int
@@ -54,7 +54,7 @@ def test_whoever_is_killed_the_job_comes_to_its_result(
         if chance.random() < 0.8:  # the others are killed while they start, too
             anyio.run(until_running, home, name)
             at_least = _saved(gpufit(env, "checkpoint", name))
-        for _ in range(EACH):
+        for _ in range(min(kills, EACH)):
             at_least = _disturb(env, home, name, at_least, chance, told)
         if not _goes_on(env, name, at_least):
             assert at_least == 0, "it had been saved"

@@ -103,7 +103,7 @@ def llama(name: str, gigabytes: float, *, batch: int, layers: int, heads: int, w
 SMALL = {"layers": 32, "heads": 32, "width": 4096, "inner": 11008}
 LARGE = {"layers": 40, "heads": 40, "width": 5120, "inner": 13824}
 ROWS = (
-    bert("4, fp32 AdamW", 14949, batch=4, quick=True),
+    bert("4, fp32 AdamW", 14949, batch=4),
     bert("1 x 4", 8681, batch=1, accumulate=4),
     bert("1 x 4, checkpointing", 6775, batch=1, accumulate=4, recompute=True),
     bert("4, fp16", 13939, batch=4, half=True, quick=True),

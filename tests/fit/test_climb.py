@@ -13,7 +13,7 @@ from jupyter_gpufit.estimate.asking.climb import RAN_OUT
 from jupyter_gpufit.estimate.asking.fit import Fit, fit_of
 from jupyter_gpufit.estimate.asking.look import look
 from jupyter_gpufit.estimate.showing.text import ladder
-from jupyter_gpufit.fit.ladder import RUNGS
+from jupyter_gpufit.fit.ladder import RUNGS, allowed
 from jupyter_gpufit.fit.plan import AS_IT_IS, Climbed, FitLimits
 from jupyter_gpufit.settings import FITS
 from jupyter_gpufit.units import MiB
@@ -121,8 +121,8 @@ def test_one_rung_alone_is_tried_where_it_is_named() -> None:
         return answer.climbed
 
     assert [step.name for step in climbs("spill").steps] == ["", "spill"]
-    assert [step.name for step in climbs("micro-batches").steps] == ["", "micro-batches"]
     assert [step.fits for step in climbs("optimizer").steps] == [False, False], "it is not enough, and nothing else is"
+    assert [rung.NAME for rung in allowed("micro-batches")] == ["micro-batches"]
     assert {rung.NAME.split()[0] for rung in RUNGS} == {*FITS} - {"exact", "any", "no"}
 
 
