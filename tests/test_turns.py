@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from jupyter_gpufit.hub import deeds
 from jupyter_gpufit.lab import Lab
 from jupyter_gpufit.lab.ledger import LedgerReader
 from jupyter_gpufit.lab.record import Request
+from jupyter_gpufit.lab.standing import read_standings
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB
 from tests.command_line import gpufit, jobs
 from tests.held_training import DIGEST, started
-from tests.kernels import Kernel, environment
+from tests.kernels import TIMEOUT, Kernel, environment
 from tests.lab.conftest import make_shared
 from tests.lab.players import Player, holder, start
 from tests.lab.values import BOB, slots
@@ -98,6 +100,10 @@ def test_roots_order_is_obeyed_and_nothing_is_lost(
     follow_policy(home, QUICK)
     sent = started(kernel, "ordered", hold)
     (claim,) = LedgerReader(lab.path).read().claims
+    until = time.monotonic() + TIMEOUT
+    while not read_standings(lab.path, [claim]):  # its worker has said a first time whether it can leave
+        assert time.monotonic() < until
+        time.sleep(0.02)
     said = deeds.release(Settings(lab=str(lab.path)), claim.id)
     assert "will be saved and leave its device" in said
     assert "the lab's administrator wants its device" in kernel.finish(sent).shown
