@@ -10,20 +10,19 @@ import json
 import os
 import re
 import secrets
-import stat
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .about_claims import forget_ours, nonce, read_written_by
 from .record import Claim
 
 FORMAT = 1
 LENGTH = 256  # bytes of a note: always the same, so that nobody reads one half written over
 MOST_LOOKED_AT = 8  # files about one claim: somebody may have put there as many as they like
 _NAME = re.compile(r"e\.([0-9]{1,10})\.([0-9a-f]{16})\.[0-9a-f]{8}")
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO in our way must not make us wait
 
 LEAST_LOOKS = 5  # before anything is foreseen
 SLACK = 0.05  # of what is left, on both sides: a pace is known so well and no better
@@ -132,39 +131,17 @@ def read_ends(lab: Path, claims: Iterable[Claim]) -> dict[str, End]:
 
 
 def forget_old_ends(lab: Path) -> None:
-    """Remove our own notes about claims that are no more: of workers that were killed."""
-    with suppress(OSError):
-        names = os.listdir(lab)
-        there = {name.rpartition(".")[2] for name in names if name.startswith("c.")}
-        for name in names:
-            match = _NAME.fullmatch(name)
-            if match and int(match[1]) == os.geteuid() and match[2] not in there:
-                with suppress(OSError):
-                    os.unlink(lab / name)
-
-
-def nonce(claim: str) -> str:
-    return claim.rpartition(".")[2]
+    """Remove our own notes about claims that are no more."""
+    forget_ours(lab, _NAME)
 
 
 def _read(lab: Path, name: str, claim: Claim) -> End | None:
     """The end in a note; None for what the claim's owner did not write about it."""
-    try:
-        fd = os.open(f"{lab}/{name}", _READ)
-    except OSError:
+    if (written := read_written_by(claim.uid, lab / name, LENGTH)) is None:
         return None
     try:
-        found = os.fstat(fd)
-        if (
-            not stat.S_ISREG(found.st_mode)
-            or found.st_uid != claim.uid
-            or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        ):
-            return None
-        record = json.loads(os.pread(fd, LENGTH, 0))
+        record = json.loads(written[0])
         end = End(float(record["earliest"]), float(record["latest"]))
         return end if record["claim"] == claim.id and 0 <= end.earliest <= end.latest < 1e11 else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
-    finally:
-        os.close(fd)

@@ -11,19 +11,18 @@ import json
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from .about_claims import forget_ours, nonce, read_written_by
 from .record import Claim
 
 FORMAT = 1
 LONGEST = 1 << 10  # bytes
 MOST_LOOKED_AT = 8  # files about one claim: somebody may have put there as many as they like
 _NAME = re.compile(r"s\.([0-9]{1,10})\.([0-9a-f]{16})\.[0-9a-f]{8}")
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO in our way must not make us wait
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class StandingFile:
 
     def _write(self, claim: str, standing: Standing) -> None:
         record = {"format": FORMAT, "claim": claim, **asdict(standing)}
-        name = f"{os.geteuid()}.{_nonce(claim)}.{secrets.token_hex(4)}"
+        name = f"{os.geteuid()}.{nonce(claim)}.{secrets.token_hex(4)}"
         aside, path = self.lab / f".s.{name}", self.lab / f"s.{name}"
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
@@ -78,7 +77,7 @@ class StandingFile:
 
 def read_standings(lab: Path, claims: Iterable[Claim]) -> dict[str, Standing]:
     """What the holders of these claims say of them, by the claim's id."""
-    wanted = {_nonce(claim.id): claim for claim in claims}
+    wanted = {nonce(claim.id): claim for claim in claims}
     found: dict[str, tuple[int, Standing]] = {}
     looked: dict[str, int] = {}
     for name in os.listdir(lab):
@@ -93,39 +92,20 @@ def read_standings(lab: Path, claims: Iterable[Claim]) -> dict[str, Standing]:
 
 
 def forget_old_standings(lab: Path) -> None:
-    """Remove our own words about claims that are no more: of workers that were killed."""
-    with suppress(OSError):
-        names = os.listdir(lab)
-        there = {_nonce(name) for name in names if name.startswith("c.")}
-        for name in names:
-            match = _NAME.fullmatch(name.removeprefix("."))
-            if match and int(match[1]) == os.geteuid() and match[2] not in there:
-                with suppress(OSError):
-                    os.unlink(lab / name)
-
-
-def _nonce(claim: str) -> str:
-    return claim.rpartition(".")[2]
+    """Remove our own words about claims that are no more."""
+    forget_ours(lab, _NAME)
 
 
 def _read(lab: Path, name: str, claim: Claim) -> tuple[int, Standing] | None:
     """The time of a word and what it says; None for what the claim's owner did not write about it."""
-    try:
-        fd = os.open(f"{lab}/{name}", _READ)
-    except OSError:
+    if (written := read_written_by(claim.uid, lab / name, LONGEST)) is None:
         return None
     try:
-        found = os.fstat(fd)
-        others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != claim.uid or others:
-            return None
-        record = json.loads(os.read(fd, LONGEST))
+        record = json.loads(written[0])
         word = Standing(record["yields"] is True, _time(record["leaves"]), _time(record["idle"]))
-        return (found.st_ctime_ns, word) if record["claim"] == claim.id else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return (written[1].st_ctime_ns, word) if record["claim"] == claim.id else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
-    finally:
-        os.close(fd)
 
 
 def _time(value: object) -> float | None:

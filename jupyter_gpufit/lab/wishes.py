@@ -12,19 +12,18 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .about_claims import nonce, read_written_by
 from .record import Claim
 
 LONGEST = 64  # bytes
 ORDER = "\nrelease"
 MOST_LOOKED_AT = 64  # files about one claim: somebody may have put there as many as they like
 _NAME = re.compile(r"w\.([0-9]{1,10})\.([0-9a-f]{16})\.[0-9a-f]{8}")
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO in our way must not make us wait
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Wish:
 
 def read_wishes(lab: Path, claims: Iterable[Claim]) -> dict[str, tuple[Wish, ...]]:
     """The wishes about these claims, by the claim's id, oldest first."""
-    wanted = {_nonce(claim.id): claim.id for claim in claims}
+    wanted = {nonce(claim.id): claim.id for claim in claims}
     found: dict[str, dict[int, Wish]] = {}
     looked: dict[str, int] = {}
     for name in os.listdir(lab):
@@ -64,7 +63,7 @@ def make_wish(lab: Path, claim: Claim, *, order: bool = False) -> bool:
     """Ask the claim's owner to release it, or as root order it; False when we have done so already."""
     if any(wish.uid == os.geteuid() and wish.orders >= order for wish in read_wishes(lab, [claim]).get(claim.id, ())):
         return False
-    path = lab / f"w.{os.geteuid()}.{_nonce(claim.id)}.{secrets.token_hex(4)}"
+    path = lab / f"w.{os.geteuid()}.{nonce(claim.id)}.{secrets.token_hex(4)}"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
         os.write(fd, f"{claim.id}{ORDER if order else ''}".encode())
@@ -87,7 +86,7 @@ def is_ordered(lab: Path, claim: Claim) -> bool:
 
 def forget_old_wishes(lab: Path, claims: Iterable[Claim]) -> None:
     """Remove our own wishes about claims that are no more."""
-    there = {_nonce(claim.id) for claim in claims}
+    there = {nonce(claim.id) for claim in claims}
     for name in os.listdir(lab):
         match = _NAME.fullmatch(name)
         if match and int(match[1]) == os.geteuid() and match[2] not in there:
@@ -106,10 +105,6 @@ def _told(wish: Wish, told: Mapping[int, Wish]) -> bool:
     return before is not None and before.orders >= wish.orders
 
 
-def _nonce(claim: str) -> str:
-    return claim.rpartition(".")[2]
-
-
 def _is_roots(lab: Path, name: str) -> bool:
     try:
         return os.lstat(f"{lab}/{name}").st_uid == 0
@@ -119,20 +114,10 @@ def _is_roots(lab: Path, name: str) -> bool:
 
 def _read(lab: Path, name: str, uid: int, claim: str) -> Wish | None:
     """The wish in a file; None for what its name's user did not write about this claim."""
-    try:
-        fd = os.open(f"{lab}/{name}", _READ)
-    except OSError:
+    if (written := read_written_by(uid, lab / name, LONGEST)) is None:
         return None
-    try:
-        found = os.fstat(fd)
-        # The text counts and not only the name: a hard link gives somebody's other file any name.
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != uid:
-            return None
-        text = os.read(fd, LONGEST).decode(errors="replace")
-        if text != claim and (uid != 0 or text != claim + ORDER):
-            return None
-        return Wish(claim, uid, found.st_ctime, orders=text != claim)
-    except OSError:
+    # The text counts and not only the name: a hard link gives somebody's other file any name.
+    text = written[0].decode(errors="replace")
+    if text != claim and (uid != 0 or text != claim + ORDER):
         return None
-    finally:
-        os.close(fd)
+    return Wish(claim, uid, written[1].st_ctime, orders=text != claim)
