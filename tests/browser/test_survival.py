@@ -133,6 +133,9 @@ def reload(desk: Desk) -> None:
     desk.page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
     desk.page.evaluate(IS_NOTED, f"gpufit-log:{job_of(desk.page, desk.lab, NAME)['id']}")
     desk.page.reload()
+    # Until all is as it was: the notebook would be put before what is opened meanwhile.
+    desk.page.wait_for_function("() => window.jupyterapp")
+    desk.page.evaluate("async () => { await jupyterapp.restored; }")
 
 
 IS_NOTED = """async tab => {
