@@ -74,6 +74,7 @@ class Kind:
 
 _ATOMS = (int, float, str, bool, bytes, complex, slice)
 _FAMILIES = (
+    "kinds.locks",
     "refusals",
     "kinds.containers",
     "kinds.functions",

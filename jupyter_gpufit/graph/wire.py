@@ -63,6 +63,7 @@ _HOMES: dict[
         ),
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
+    "locks": ("graph.kinds.locks", "make_lock"),
     "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Matches"),
