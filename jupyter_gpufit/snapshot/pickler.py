@@ -58,7 +58,6 @@ class SnapshotPickler(GraphPickler):
         super().__init__(namespace, recorder, {id(one): (number, one) for number, one in enumerate(given)}, back=True)
         self.on_devices: dict[int, Any] = {}  # storages by their number
         self.parts: dict[Any, Any] = {}  # what splits a tensor, by its node
-        self.remarks: list[str] = []  # what goes another way: sentences
         self.tried: frozenset[int] = frozenset()  # caches in which it is tried out what can be saved, by their id()
         self.files: dict[str, bool] = {}  # of the user's, that are open for writing, and whether for reading, too
 
