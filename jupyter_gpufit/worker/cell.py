@@ -10,6 +10,7 @@ from ..errors import CannotGoOn, GpufitError
 from ..estimate.asking import for_job
 from ..fit.ladder import fitted
 from ..graph import receive
+from ..graph.kinds import parents
 from ..jobs.job import Job
 from ..lab import Granted
 from ..snapshot.kinds.loaders import remembered
@@ -48,6 +49,7 @@ class CellInWorker:
         training.arrival = receive(training.paths.graph.read_bytes(), training.memory, training.namespace)
         training.modes = modes.arrived(training.namespace)
         training.came = surroundings.arrived(training.namespace)
+        parents.begin()
         generators.arrived(training.namespace)  # last: modules were imported, and some draw numbers then
         for remark in training.came.remarks:
             training.note(remark)

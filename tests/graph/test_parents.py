@@ -13,14 +13,20 @@ from jupyter_gpufit.graph.kinds import parents
 from .crossing import cross_here, notebook
 
 BEFORE = """
-from tests.graph.vectors import Named, Vector
+from jupyter_gpufit.graph.kinds import parents
+from tests.graph.vectors import Measured, Named
+measured = Measured()
+measured.found.append("later")
 class Wrapped:
     def __init__(self, inner): self.inner = inner
-envs = Wrapped(Named(lambda: 10, lambda: 20, name="two", scale=2))
+twenty = 20
+envs = Wrapped(Named(lambda: 10, lambda: twenty, name="two", scale=2))
 first = envs.inner.step(1)
 """
 CELL = """
-seen, both = envs.inner.step(3), envs is wrapped
+parents.begin()  # as a worker does
+envs.inner.at = 1
+seen, both, found = envs.inner.step(3), envs is wrapped, measured.found
 envs.inner.close()
 """
 
@@ -40,6 +46,8 @@ def test_is_made_anew_by_its_call_and_stays_the_notebooks_own() -> None:
         crossing = cross_here(namespace, CELL)
 
         assert (namespace["first"], namespace["seen"], namespace["both"]) == ([22, 42], [26, 46], True)
+        assert not crossing.returned.left_behind and not hasattr(inner, "at")
+        assert namespace["found"] == [8, "later"]
         assert namespace["envs"].inner is inner and inner.step(1) == [24, 44]
         (remark,) = crossing.shipment.remarks
         assert remark.startswith("envs has processes of its own (Named), which stay with the notebook")

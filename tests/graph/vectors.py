@@ -36,6 +36,16 @@ class Vector:
             child.join()
 
 
+class Measured(Vector):
+    """It has used processes, and keeps none."""
+
+    def __init__(self) -> None:
+        super().__init__([lambda: 7])
+        self.found = self.step(1)
+        self.close()
+        del self.links, self.children
+
+
 class Named(Vector):
     def __init__(self, *makes: Callable[[], Any], name: str = "", **more: Any) -> None:
         super().__init__(list(makes), **more)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ...fit.plan import Plan
+from ...graph.kinds import parents
 from ...graph.memory import GraphMemory
 from ...graph.opening import Whole
 from ...graph.travel.arrival import open_graph
@@ -135,6 +136,7 @@ def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) ->
     open_graph(seal(header, stream), Whole(memory, private=True), namespace, namespace)
     modes.arrived(namespace)
     surroundings.arrived(namespace)
+    parents.begin()
     generators.arrived(namespace)  # last: modules were imported, and some draw numbers then
     return namespace
 

@@ -1,8 +1,9 @@
 """Objects that started processes when they were made, as vectors of environments do: a worker makes its own anew.
 
 Their processes are children of this one, and nobody can read what they hold. So the call that made such an object is
-kept while it lives, and is called again there: it begins from its beginning, which is said. One that keeps tensors is
-not made anew, for what it has learned would be lost.
+kept while it lives, and is called again there, once all has arrived: it begins from its beginning, which is said. One
+that keeps tensors is not made anew, for what it has learned would be lost. One that keeps none of those processes
+travels as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from ..kind import Kind, Pickler, Reduced
-from .instances import INSTANCE
+from .instances import INSTANCE, holds_refused
 
 _NOT_THEIRS = frozenset({*sys.stdlib_module_names, "torch", "joblib"})  # pools and loaders have other ways
 
@@ -28,6 +29,8 @@ class _Call(NamedTuple):
 
 
 _calls: dict[int, _Call] = {}  # by the id() of what was made
+_made_anew: weakref.WeakSet[type] = weakref.WeakSet()  # of these no change comes back
+_waiting: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
 _start = BaseProcess.start
 
 
@@ -72,12 +75,13 @@ def _note(frame: FrameType | None) -> None:
 
 
 def find(cls: type) -> Kind | None:
-    return Kind(reduce=reduce_parent) if any(type(call.made()) is cls for call in list(_calls.values())) else None
+    known = cls in _made_anew or any(type(call.made()) is cls for call in list(_calls.values()))
+    return Kind(reduce=reduce_parent) if known else None
 
 
 def reduce_parent(obj: Any, pickler: Pickler) -> Reduced:
     call = _calls.get(id(obj))
-    if call is None or pickler.back or any(map(_has_learned, _held(obj))):
+    if call is None or pickler.back or any(map(_has_learned, _held(obj))) or not holds_refused(obj, pickler):
         return INSTANCE.reduce(obj, pickler)
     pickler.remarks.append(
         f"{pickler.name} has processes of its own ({type(obj).__qualname__}), which stay with the notebook: the"
@@ -87,7 +91,18 @@ def reduce_parent(obj: Any, pickler: Pickler) -> Reduced:
 
 
 def make_again(cls: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    return cls(*args, **keywords)
+    """One that is nothing yet: its functions may name what arrives later."""
+    made = cls.__new__(cls, *args, **keywords)
+    _made_anew.add(cls)
+    _waiting.append((made, args, keywords))
+    return made
+
+
+def begin() -> None:
+    """Make what has arrived, when all has."""
+    while _waiting:
+        made, args, keywords = _waiting.pop(0)
+        made.__init__(*args, **keywords)
 
 
 def _held(obj: Any) -> Iterator[Any]:
