@@ -32,7 +32,7 @@ def _item(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     if dtype == torch.bool:
         return bool(wanted)
     guess = 0 if wanted is False else 1
-    return float(guess) if dtype.is_floating_point else guess
+    return float(guess) if dtype.is_floating_point else guess + max(0, books.known.further_of(args[0]))
 
 
 def _equal(books: Books, func: Any, args: Any, kwargs: Any) -> bool:

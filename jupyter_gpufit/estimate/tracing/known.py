@@ -5,7 +5,8 @@ guess would make the cell fail where it does not; so it is with labels, of which
 with a fraction are left out: there are many, and no shape follows from them.
 
 Of some others it is known how many different values they can have: the classes of an `argmax`. That is kept through
-whatever gives each value one new one.
+whatever gives each value one new one. Of whole numbers that nobody knows it is known how far apart they are: a slice
+from `start` to `end = start + 8` has 8 rows, whatever is guessed for its start.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ _KINDS = "_gpufit_kinds"  # how many different values there are at the most
 _HOST = torch.device("cpu")
 _CLASSES = {torch.ops.aten.argmax.default, torch.ops.aten.argmin.default}
 _TAKEN = torch.ops.aten.index.Tensor
+_FURTHER = "_gpufit_further"  # by how much more than what is guessed
+_SHIFTS = {
+    torch.ops.aten.add.Tensor: 1,
+    torch.ops.aten.add.Scalar: 1,
+    torch.ops.aten.sub.Tensor: -1,
+    torch.ops.aten.sub.Scalar: -1,
+}
 _AS_THEY_ARE = {torch.ops.aten._to_copy.default, torch.ops.aten.clone.default, _TAKEN}
 
 
@@ -59,6 +67,11 @@ class KnownValues:
             most = t.__dict__.get(_KINDS, most)
         return min(t.numel(), most)
 
+    def further_of(self, t: torch.Tensor) -> int:
+        """By how much more it is than the guess for what it was computed from."""
+        found: int = 0 if _storage(t) in self._written else t.__dict__.get(_FURTHER, 0)
+        return found
+
     def follow(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """Compute what is known of a result."""
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -67,6 +80,8 @@ class KnownValues:
             return
         if isinstance(out, FakeTensor) and (kinds := self._kinds_after(func, args, tensors)) < out.numel():
             out.__dict__[_KINDS] = kinds
+        if isinstance(out, FakeTensor) and (further := self._further_after(func, args, kwargs, tensors)):
+            out.__dict__[_FURTHER] = further
         if tensors and on_stand_in(out) and out.numel() <= MOST and all(map(self._is_known, tensors)):
             if torch.Tag.nondeterministic_seeded not in func.tags:
                 self._compute(func, args, kwargs, out)
@@ -80,6 +95,14 @@ class KnownValues:
             return inf if along is None else first.shape[along]
         each = torch.Tag.pointwise in func.tags and torch.Tag.nondeterministic_seeded not in func.tags
         return self.kinds_of(first) if each or func.is_view or func in _AS_THEY_ARE else inf
+
+    def _further_after(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> int:
+        first = tensors[0] if tensors else None
+        if not isinstance(first, FakeTensor) or len(tensors) != 1 or first.is_floating_point():
+            return 0
+        if func in _SHIFTS and not kwargs and args[0] is first and type(args[1]) is int:
+            return self.further_of(first) + _SHIFTS[func] * args[1]
+        return self.further_of(first) if func.is_view or func in _AS_THEY_ARE else 0
 
     def _is_known(self, t: torch.Tensor) -> bool:
         if isinstance(t, FakeTensor):

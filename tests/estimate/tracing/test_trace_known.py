@@ -79,6 +79,29 @@ def test_there_are_no_more_labels_than_classes() -> None:
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
 
 
+GLIMPSES = """
+import torch
+net = torch.nn.Linear(64, 2).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+images, places = torch.randn(16, 32, 32).cuda(), torch.zeros(16, 2).cuda()
+for step in range(2):
+    start = (0.5 * (places + 1) * 24).long()
+    end = (start + 8).clone()
+    taken = [images[i, start[i, 1] : end[i, 1], start[i, 0] : end[i, 0]] for i in range(16)]
+    places = torch.tanh(net(torch.stack(taken).flatten(1)))
+    assert (end - 9)[0, 0].item() >= 0
+    optimizer.zero_grad()
+    places.sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_slice_between_numbers_that_nobody_knows_is_as_long_as_they_are_apart() -> None:
+    trace = traced(GLIMPSES)
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+
+
 REUSED = """
 import torch
 net = torch.nn.Linear(8, 10).cuda()
