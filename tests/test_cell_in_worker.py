@@ -186,7 +186,7 @@ def test_an_exception_inside_a_cell_magic_is_the_cells(kernel: Kernel) -> None:
 
 
 def test_names_inside_text_are_found_and_locks_beside_them_do_no_harm(kernel: Kernel) -> None:
-    kernel.check("import threading\nhidden = 20; beside = threading.Lock()")
+    kernel.check("import threading\nhidden = 20; beside = threading.Lock(); beside.acquire()")
     ran = kernel.check("%%gpufit train\nexec('answer = hidden + 1')\n%time more = hidden + 2\n")
     assert "Wall time" in ran.stdout
     kernel.check("assert answer == 21 and more == 22")
@@ -228,14 +228,14 @@ def test_our_own_magic_inside_the_cell_is_refused_before_anything_starts(kernel:
 
 
 def test_what_cannot_travel_is_named_with_its_line(kernel: Kernel) -> None:
-    kernel.check("import threading\nholder = {'inside': [threading.Lock()]}")
+    kernel.check("import threading\nholder = {'inside': [threading.Lock()]}; holder['inside'][0].acquire()")
     ran = kernel.run("%%gpufit train\npass\nholder['inside']\n")
     assert ran.ename == "CannotTravel"
     assert "line 3" in ran.traceback and "holder['inside'][0]" in ran.traceback and "lock" in ran.traceback
 
 
 def test_a_result_that_cannot_come_back_is_named_and_the_rest_comes(kernel: Kernel) -> None:
-    ran = kernel.check("%%gpufit train\nimport threading\nbolt = threading.Lock()\nfine = 42\n")
+    ran = kernel.check("%%gpufit train\nimport threading\nbolt = threading.Lock()\nbolt.acquire()\nfine = 42\n")
     assert "bolt" in ran.shown
     kernel.check("assert fine == 42 and 'bolt' not in globals()")
 

@@ -37,7 +37,8 @@ def test_a_cell_without_a_safe_point_says_what_holds_it_up(kernel: Kernel, env: 
 
 def test_what_cannot_be_saved_is_said_before_the_training(kernel: Kernel, env: dict[str, str], hold: Path) -> None:
     sent = kernel.send(
-        "%%gpufit train --name locked\nimport threading, os, time\nlock = threading.Lock()\nprint('begun')\n"
+        "%%gpufit train --name locked\nimport threading, os, time\nlock = threading.Lock()\n"
+        "lock.acquire()\nprint('begun')\n"
         f"while not os.path.exists({str(hold)!r}): time.sleep(0.02)\n"
     )
     kernel.until(sent, "begun")

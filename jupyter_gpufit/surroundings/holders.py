@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -74,6 +75,8 @@ def _can_hold(value: Any, module: str) -> bool:
         return len(value) <= _LARGE
     if issubclass(cls, _CODE) or issubclass(cls, (weakref.ref, BaseException)) or isinstance(cls, EnumType):
         return False
+    if cls is threading.local:
+        return True  # where keras counts the names of layers: cells run in the main thread of each process
     if issubclass(cls, io.IOBase):
         return False  # `from sys import stdout`: it belongs to its process
     if not cls.__flags__ & _MADE_BY_PYTHON or cls.__basicsize__ > _PLAIN:
@@ -89,7 +92,8 @@ def own_names(holder: Any) -> dict[str, Any] | None:
     if isinstance(holder, type):
         return dict(type.__getattribute__(holder, "__dict__"))
     try:
-        found = object.__getattribute__(holder, "__dict__")
+        base: Any = threading.local if type(holder) is threading.local else object
+        found = base.__getattribute__(holder, "__dict__")
     except (AttributeError, TypeError):
         return None
     return found if type(found) is dict else None

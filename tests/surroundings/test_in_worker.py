@@ -41,6 +41,10 @@ PACKAGES = {
     "lazy.py": "def step():\n    import lazy_inside\n",
     "lazy_inside.py": "import lazy_deeper\n",
     "lazy_deeper.py": "import random\nFIRST = random.random()\n",
+    "counter.py": (
+        "import threading\nstate = threading.local()\n"
+        "def name():\n    state.made = getattr(state, 'made', 0) + 1\n    return f'layer_{state.made}'\n"
+    ),
     "nest/__init__.py": "",
     "nest/inner.py": "def call(): return 5\n",
     "says.py": "from sys import stdout\n",
@@ -144,6 +148,14 @@ def test_a_module_of_a_package_that_the_cell_reaches_through_the_package(kernel:
     kernel.check("assert got == 5")
 
 
+def test_what_a_module_keeps_for_the_main_thread(kernel: Kernel) -> None:
+    kernel.check("import counter\nfirst = counter.name()")
+
+    kernel.check("%%gpufit train\nsecond = counter.name()")
+
+    kernel.check("assert (first, second, counter.name()) == ('layer_1', 'layer_2', 'layer_3')")
+
+
 def test_a_stream_that_a_module_keeps_is_each_processs_own(kernel: Kernel) -> None:
     kernel.check("import says")
     kernel.check("%%gpufit train\nkept = says.stdout\nsay = kept.write\nsay('once')\n")
@@ -175,6 +187,7 @@ def test_no_half_of_an_objects_state_goes(kernel: Kernel) -> None:
 def test_what_cannot_travel_is_named_and_the_cell_runs(kernel: Kernel) -> None:
     kernel.check(
         "import threading, settings_of\nsettings_of.lock, settings_of.LEVEL = threading.Lock(), 7\n"
+        "settings_of.lock.acquire()\n"
         "settings_of.watch()\n"
     )
     ran = kernel.check(
