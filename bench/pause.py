@@ -3,9 +3,9 @@
     python bench/pause.py [--layers 12] [--rounds 5]
 
 The training is a transformer with AdamW, 1.5 GB of state by default. Each way copies all of it once, as it is at a safe
-point; "stood still" is what the training waited for the copy, there and before the optimizer's step, and "slower" is
-what its next steps took longer than usual, that waiting among it. Nothing is written to a disk: that is the same in all
-ways.
+point; "stood still" is what the training waited for the copy, there and before the optimizer's step; "slower" is what
+it and the next steps took longer than such steps right before; "of processors" the same in seconds of processors, which
+a busy machine does not make longer. Nothing is written to a disk: that is the same in all ways.
 
     the pause        as the product does it: all threads copy, and the training stands still
     beside           a thread copies during forward and backward, and the step waits for the rest. Nothing looks who
@@ -68,40 +68,31 @@ def main() -> None:
         ways["watched by pages"] = watched_by_pages
     except OSError as error:
         print(f"pages cannot be watched here: {error}")
-    stood, slower, shares = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list), {}
+    found: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    usual, computed = [], []
     for number in range(chosen.rounds + 1):
         for name, way in ways.items():
-            usual = training.steps(STEPS)
-            begin = time.perf_counter()
+            begin, began = time.perf_counter(), time.process_time()
+            training.steps(STEPS)
+            plain, of_processors = time.perf_counter() - begin, time.process_time() - began
+            begin, began = time.perf_counter(), time.process_time()
             waited = way(training)
-            taken = time.perf_counter() - begin
+            taken, taken_of_processors = time.perf_counter() - begin, time.process_time() - began
             if number:  # the first warms up
-                stood[name].append(waited)
-                slower[name].append(taken - usual)
-        print(f"round {number} of {chosen.rounds}: {STEPS} steps take {usual:.2f} s", flush=True)
-    for name in ways:
-        shares[name] = statistics.median(slower[name]) / usual
-    rows = [
-        (name, *(f"{pick(stood[name]):.3f}" for pick in (min, statistics.median, max)))
-        + tuple(f"{pick(slower[name]):.3f}" for pick in (min, statistics.median, max))
-        + (f"{100 * shares[name]:.1f} %",)
-        for name in ways
-    ]
-    show_table(("", "stood still: min s", "median", "max", "slower: min s", "median", "max", "of these steps"), rows)
+                usual.append(plain)
+                computed.append(of_processors)
+                found["stood still"][name].append(waited)
+                found["slower"][name].append(taken - plain)
+                found["of processors"][name].append(taken_of_processors - of_processors)
+        print(f"round {number} of {chosen.rounds}", flush=True)
+    median = {kind: {name: statistics.median(all) for name, all in of.items()} for kind, of in found.items()}
+    step = {"s": statistics.median(usual) / STEPS, "of processors, s": statistics.median(computed) / STEPS}
+    print(f"{training.nbytes / 1e9:.2f} GB; a step:", {name: round(one, 3) for name, one in step.items()})
+    show_table(("median s", *median), [(name, *(f"{median[kind][name]:.3f}" for kind in median)) for name in ways])
     exact = {"other numbers under a mode": other_numbers(), "an operation, µs": cost_of_a_mode()}
     print(exact)
-    write_results(
-        "pause",
-        {
-            "bytes": training.nbytes,
-            "steps": STEPS,
-            "seconds of these steps": usual,
-            "stood still, s": {name: statistics.median(found) for name, found in stood.items()},
-            "slower, s": {name: statistics.median(found) for name, found in slower.items()},
-            "load": os.getloadavg()[0],
-            **exact,
-        },
-    )
+    about = {"bytes": training.nbytes, "steps": STEPS, "a step": step, "load": os.getloadavg()[0]}
+    write_results("pause", {**about, "seconds": median, **exact})
 
 
 class Training:

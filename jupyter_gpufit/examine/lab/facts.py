@@ -16,6 +16,7 @@ from ...lab.directory import MUTEX, file_system
 from ...lab.ledger import LedgerReader, Strange
 from ...lab.owner import own_pid
 from ...lab.policy_file import POLICY, load_policy, policy_path
+from ...lab.record import word
 from ...system.identity import kernel_text
 from .mounts import Mounted, mounted
 from .places import PlaceEntry, entry, open_to_swap
@@ -135,8 +136,11 @@ def accounts() -> tuple[OsAccount, ...]:
     people: dict[int, set[str]] = {}
     addresses: dict[int, set[str]] = {}
     for uid, words in _environments():
-        people.setdefault(uid, set()).update(filter(None, [words.get("JUPYTERHUB_USER") or words.get("NB_USER")]))
-        addresses.setdefault(uid, set()).update(words.get("SSH_CONNECTION", "").split()[:1])
+        # Anybody's words, for root's terminal.
+        people.setdefault(uid, set()).update(
+            filter(None, [word(words.get("JUPYTERHUB_USER") or words.get("NB_USER", ""))])
+        )
+        addresses.setdefault(uid, set()).update(map(word, words.get("SSH_CONNECTION", "").split()[:1]))
     names: dict[int, set[str]] = {}
     for account in pwd.getpwall():
         names.setdefault(account.pw_uid, set()).add(account.pw_name)
