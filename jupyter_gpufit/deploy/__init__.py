@@ -3,7 +3,10 @@
 child        the job's process, from the queue to its end; start reading at `Deployment._life`
 places       where the model runs, and how it comes there: claim, load, move, leave
 desk         takes calls, keeps a bounded queue, has them run in batches, and gives the answers out
-waiting      the queue itself: who is taken, who is next, who goes together (pure)
+checked      whether what came is a call that the model takes
+waiting      the queue itself: who is taken, who is next (pure)
+schedule     what will run when, and together, if nobody else comes (pure)
+reserve      how far what was foreseen has been off, and what is kept in reserve for that (pure)
 profile      how long runs and loads take, going by the last ones (pure)
 residents    which models' weights are on the device, and which leave (pure)
 figures      how many calls, how fast (pure)
