@@ -13,6 +13,7 @@ figures      how many calls, how fast (pure)
 standing     one instance, as the job's process sees it: started, loaded, ended
 instance     the process on a device: sessions of ONNX Runtime; it ends to leave its device
 session      a session, its trial, its batches
+loader       loads weights while another model runs
 shells       one whose weights come and go
 runtime      what of ONNX Runtime is used, as one seam
 providers    the settings of ONNX Runtime for a device (pure)

@@ -68,6 +68,7 @@ class Desk:
         self._instance: StandingInstance | None = None
         self._running = Batch([], [])
         self._began = 0.0
+        self._coming: int | None = None  # the model whose weights are loaded meanwhile
         self._next: tuple[StandingInstance | None, Future[StandingInstance | None]] | None = None
         self._left = ""  # why there are no answers any more
         self._numbers = 0
@@ -249,6 +250,7 @@ class Desk:
             case None:
                 client.waits = True
                 self._go_on()
+                self._load_ahead()
 
     def _go_on(self) -> None:
         """Have the next batch run, if nothing runs."""
@@ -268,9 +270,39 @@ class Desk:
         try:
             for one in batch.calls:
                 self._make_known(self._clients[one.client], instance)
-            instance.say(_order(batch))
+            instance.say(_order(batch, self._after(batch, instance)))
         except OSError:
-            self._instance_died()
+            return self._instance_died()
+        self._load_ahead()
+
+    def _load_ahead(self) -> None:
+        """While something runs, have loaded what is wanted next and not there, as far as there is room beside."""
+        if self._coming is not None or not self._running.calls or self._instance is None:
+            return
+        if (found := self._queue.ahead(self._running.calls[0].model)) is None:
+            return
+        with suppress(OSError):  # its end is heard on the other channel
+            self._instance.load_ahead(*found)
+            self._coming = found[0]
+
+    def _after(self, batch: Batch, instance: StandingInstance) -> int:
+        """How many of those loads have to be done before it runs."""
+        return instance.ordered if batch.load or self._coming == batch.calls[0].model else 0
+
+    def _hear_load(self) -> None:
+        if (instance := self._instance) is None:
+            return
+        try:
+            packet = instance.loads.recv(LARGEST)
+        except OSError:
+            return
+        if not packet:  # so is the other channel
+            self._selector.unregister(instance.loads)
+            return
+        said = parsed_record(packet)
+        self._queue.profiles[said["loaded"]].loaded(said["seconds"])
+        self._coming = None
+        self._load_ahead()
 
     def _are_late(self, calls: Sequence[WaitingCall], now: float, seconds: float) -> None:
         """They were taken, and what was foreseen does not hold; another one could be answered in so many seconds."""
@@ -291,14 +323,21 @@ class Desk:
         assert self._next is not None
         (instance, changed), self._next = self._next, None
         before, self._instance = self._instance, instance
+        self._coming = None
         if before is not None:
-            self._selector.unregister(before.channel)
+            self._unregister(before)
         if instance is not None:
             self._selector.register(instance.channel, selectors.EVENT_READ, self._hear_instance)
+            self._selector.register(instance.loads, selectors.EVENT_READ, self._hear_load)
             assert instance.loaded is not None
             loaded = instance.loaded
             self._queue.begin(loaded.profiles, loaded.residents, [one.batches for one in loaded.models])
         changed.set_result(before)
+
+    def _unregister(self, instance: StandingInstance) -> None:
+        for channel in (instance.channel, instance.loads):
+            with suppress(KeyError):
+                self._selector.unregister(channel)
 
     def _hear_instance(self) -> None:
         if (instance := self._instance) is None:  # it has died since it was heard
@@ -342,7 +381,7 @@ class Desk:
     def _instance_died(self) -> None:
         instance, self._instance = self._instance, None
         assert instance is not None
-        self._selector.unregister(instance.channel)
+        self._unregister(instance)
         self._give_up("its process ended in the middle of it")
         self._died(instance)
 
@@ -366,8 +405,11 @@ class Desk:
             self._lose(client)
 
 
-def _order(batch: Batch) -> dict[str, object]:
-    """What the instance is told: which weights go and come, until when it may begin, and where the inputs lie."""
+def _order(batch: Batch, after: int) -> dict[str, object]:
+    """What the instance is told: which weights go and come, until when it may begin, and where the inputs lie.
+
+    And after how many of the loads that it does meanwhile.
+    """
     order: dict[str, object] = {
         "do": "run",
         "model": batch.calls[0].model,
@@ -375,6 +417,8 @@ def _order(batch: Batch) -> dict[str, object]:
     }
     if batch.load:
         order |= {"load": True, "leaving": batch.leaving}
+    if after:
+        order["after"] = after
     deadline = min(one.deadline for one in batch.calls)
     return order if deadline == inf else order | {"latest": deadline}
 

@@ -58,7 +58,7 @@ class PlannedBatch:
     calls: list[WaitingCall]
     rows: int
     wished: float  # the earliest that one of its calls has
-    load: Span = Span()  # of its weights
+    load: Span = Span()  # of its weights, as far as nothing runs meanwhile
     usual: float = 0.0  # seconds from the beginning of all until it will have been run
     feared: float = 0.0  # square seconds, for all until then
 
@@ -107,17 +107,20 @@ class Schedule:
         """As long as things take by now."""
         self._there = self._residents.copy()
         usual = feared = 0.0
+        before: PlannedBatch | None = None
         for batch in self.batches:
-            batch.load = self._load(batch.model)
+            batch.load = self._load(batch.model, before)
             usual, feared = _after(usual, feared, batch.load)
             usual, feared = _after(usual, feared, self._profiles[batch.model].run(batch.rows))
-            batch.usual, batch.feared = usual, feared
+            batch.usual, batch.feared, before = usual, feared, batch
 
-    def _load(self, model: int) -> Span:
-        """What its load will take, if it has to be; and have it there."""
-        load = Span() if model in self._there else self._profiles[model].load
+    def _load(self, model: int, before: PlannedBatch | None) -> Span:
+        """What its load will take, if it has to be, longer than the run meanwhile; and have it there."""
+        load, meanwhile = Span() if model in self._there else self._profiles[model].load, 0.0
+        if load.usual and before is not None and self._there.room_beside(model, before.model):
+            meanwhile = min(load.usual, self._profiles[before.model].run(before.rows).usual)
         self._there.use(model)
-        return load
+        return Span(load.usual - meanwhile, load.most - meanwhile)
 
     def last(self, call: WaitingCall, begin: Finish) -> LastPlace:
         """Where it would be if it came last: beside the first like it that makes nobody late by that, or behind all."""
@@ -135,7 +138,7 @@ class Schedule:
         """It has come last."""
         if beside is None:
             usual, feared = (self.batches[-1].usual, self.batches[-1].feared) if self.batches else (0.0, 0.0)
-            load = self._load(call.model)
+            load = self._load(call.model, self.batches[-1] if self.batches else None)
             usual, feared = _after(usual, feared, load)
             usual, feared = _after(usual, feared, self._profiles[call.model].run(call.rows))
             batch = self._put(call, None)

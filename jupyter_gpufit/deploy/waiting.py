@@ -87,10 +87,23 @@ class WaitingCalls:
         self._lay_out()
 
     def not_run(self, batch: Batch) -> None:
-        """It was refused by the instance: no weights have moved."""
+        """It was refused by the instance: its weights have not come."""
         if batch.load:
-            self.residents.undo(batch.calls[0].model, batch.leaving)
+            self.residents.gone(batch.calls[0].model)
             self._schedule.reckon()
+
+    def ahead(self, running: int) -> tuple[int, list[int]] | None:
+        """The model whose weights are to be loaded while that one runs, and which others leave for it."""
+        if self.residents.all_there:
+            return None
+        wanted = list(dict.fromkeys(batch.model for batch in self._schedule.batches))
+        for model in wanted:
+            if model not in self.residents:  # the first one: what others took from it, it would have to take back
+                leaving = self.residents.use_soon(model, running, wanted)
+                if leaving is not None:
+                    self._schedule.reckon()
+                return None if leaving is None else (model, leaving)
+        return None
 
     def answered(self, calls: Sequence[WaitingCall], now: float) -> None:
         """They were, together, or could not be: how far was what they were promised off?"""

@@ -155,7 +155,7 @@ def test_a_load_counts_and_says_who_leaves() -> None:
     assert (batch.load, batch.leaving, batch.span.most) == (True, (0,), 5.0)
     assert waiting.residents.inside == (1,)
     waiting.not_run(batch)
-    assert waiting.residents.inside == (0,)
+    assert not waiting.residents.inside
 
 
 def test_who_is_wanted_soon_stays() -> None:
