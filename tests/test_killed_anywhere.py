@@ -73,7 +73,7 @@ def test_whoever_is_killed_the_job_comes_to_its_result(
         for _ in range(2 if kills > EACH else 0):  # while it ends, too
             life.disturb()
         life.end(plain)
-    sys.stdout.write(f"{dict(told)}\n")  # `make soak` shows it
+        sys.stdout.write(f"{number} {dict(told)}\n")  # `make soak` shows it
     assert told["came to its end"] > told["had not been saved"], told
 
 
@@ -173,7 +173,7 @@ class Life:
             if not self.goes_on():
                 assert self.at_least == 0, self
                 self.told["had not been saved"] += 1
-                self.kernel.check(f"%gpufit clean --all {self.name}")
+                self.kernel.check(f"%gpufit clean {self.name}")
                 return
             ran = self.kernel.run(f"%gpufit attach {self.name}")
             self.log.append(f"attach: {ran.stdout}{ran.shown}\n{ran.ename} {ran.evalue}")
