@@ -241,11 +241,11 @@ def processes(home: Path) -> dict[int, str]:
         try:
             mine = f"HOME={home}".encode() in (place / "environ").read_bytes().split(b"\0")
             words = (place / "cmdline").read_bytes().split(b"\0")
-            leads = os.getsid(int(place.name)) == int(place.name)
+            parent = (place / "stat").read_bytes().rpartition(b")")[2].split()[1].decode()
+            of_kernel = b"ipykernel_launcher" in (place.parent / parent / "cmdline").read_bytes()
         except OSError:  # it has ended
             continue
         if mine and b"ipykernel_launcher" not in words:
             what = next((word.decode() for word in words if word.startswith(b"jupyter_gpufit")), "something")
-            spare = b"--forks" in words and not leads
-            found[int(place.name)] = "the spare" if spare else what
+            found[int(place.name)] = "the spare" if b"--forks" in words and of_kernel else what
     return found
