@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from ..errors import Unreachable, WorkerDied
+from ..errors import Unreachable, VersionDiffers, WorkerDied
 from .client import Connection, connect
 from .events import Entry, Event, Note, StateChange, decode_entry
 from .job import Job
@@ -159,12 +159,12 @@ class _Followed:
                 self.connection, self.epoch = connection, record.epoch
                 self.reachable.set()
                 self.group.start_soon(self._hear, record)
-        except Unreachable:
-            return  # just ending; its result will be on the disk
+        except (Unreachable, VersionDiffers):
+            return  # just ending, or of another version: its result will be on the disk
 
     async def _hear(self, record: Record) -> None:
         """Have the worker itself say how its job ends, where no file can."""
-        with suppress(Unreachable):
+        with suppress(Unreachable, VersionDiffers):
             async with connect(self.job, record) as connection:
                 outcome = await connection.outcome()
                 entries = [decode_entry(line.encode()) for line in outcome.get("unwritten", ())]

@@ -47,6 +47,15 @@ def uid_of(pid: int) -> int | None:
         return None
 
 
+def is_stopped(pid: int, uid: int) -> bool:
+    """Whether that user's process was stopped (SIGSTOP, a debugger): it holds what it holds, and answers nothing."""
+    try:
+        state = kernel_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in "tT" and uid_of(pid) == uid
+
+
 def started(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None where it is gone or hidden."""
     try:

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..system.identity import ProcessId, kernel_text
-from .locks import parse_flocks
+from .locks import lock_on, parse_flocks
+from .record import LONGEST, decode
 
 
 def processes_holding(file: Path, uid: int) -> list[ProcessId]:
@@ -29,6 +30,28 @@ def processes_holding(file: Path, uid: int) -> list[ProcessId]:
 def processes_with(file: Path) -> list[ProcessId]:
     """The processes, anybody's as far as we may see, that have a lock on the file: root sees all, others their own."""
     return [process for process, _ in _with_lock_on(os.stat(file, follow_symlinks=False))]
+
+
+def removed_claims_are_held(lab: Path) -> bool:
+    """Has any process that we may look into (root: any) a claim of this lab open whose name somebody took away?"""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it ended, or it is not ours to look at
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError, ValueError):  # closed meanwhile; or nothing of ours
+                    # A claim's file had no name when it was opened, and its descriptor never shows the one it got.
+                    if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(f"{lab}/#"):
+                        if _is_removed_claim(Path(f"/proc/{pid}/fd/{fd}")):
+                            return True
+    return False
+
+
+def _is_removed_claim(file: Path) -> bool:
+    fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        *_, hold = decode(os.pread(fd, LONGEST, 0))
+        return hold is not None and os.fstat(fd).st_nlink == 0 and lock_on(fd) != "none"
+    finally:
+        os.close(fd)
 
 
 def _with_lock_on(wanted: os.stat_result) -> Iterator[tuple[ProcessId, int]]:

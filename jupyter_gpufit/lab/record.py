@@ -55,6 +55,7 @@ class Hold:
     bytes: int  # on each of them
     alone: bool  # nobody else may be there
     share: float = 1.0  # of a device, summed over the devices: what the claim costs its user per second
+    began: int = 0  # ns since 1970: of a claim in the place of an earlier one, when that began, by its holder's word
 
     @property
     def count(self) -> int:
@@ -105,6 +106,11 @@ class Claim(Ticket):
     """A job's hold on its devices, as the kernel vouches for it."""
 
     hold: Hold
+
+    @property
+    def began(self) -> int:
+        """Since when its holder is there, in ns since 1970. Whoever lies can only make their turn end earlier."""
+        return min(self.since, self.hold.began or self.since)
 
 
 def encode(request: Request, writer: TicketWriter, hold: Hold | None = None) -> bytes:
@@ -164,6 +170,7 @@ def _hold(record: Mapping[str, Any]) -> Hold:
         bytes=_number(record["bytes"], 0, MOST_BYTES),
         alone=_truth(record["alone"]),
         share=float(share),
+        began=_number(record.get("began", 0), 0, 1 << 63),
     )
 
 

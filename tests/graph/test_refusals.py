@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jupyter_gpufit.errors import CannotTravel
-from jupyter_gpufit.graph import Reply, Unavailable, receive, ship
+from jupyter_gpufit.graph import LeftBehind, Reply, Unavailable, receive, ship, what_stayed
 
 from .crossing import cross_here, notebook
 
@@ -167,13 +167,20 @@ def test_on_the_way_back_only_what_cannot_come_stays_behind() -> None:
     assert returned.names == ("threading",)
     assert [(left.name, left.path) for left in returned.left_behind] == [("gen", "gen"), ("d", "d['b']")]
     # Not "make it inside the cell", where it was made.
-    assert str(returned.left_behind[1]) == (
+    assert what_stayed(returned.left_behind)[1] == (
         "d['b'] stayed in the worker: it is a lock that a thread of this process holds."
     )
     assert namespace["e"]["c"] == 2 and isinstance(namespace["e"]["b"], Unavailable)
     assert repr(namespace["e"]["b"]) == "<a _thread.lock object, which stayed in the worker>"
     with pytest.raises(AttributeError, match="stayed in the worker"):
         namespace["e"]["b"].acquire()
+
+
+def test_many_that_stay_for_one_reason_are_told_once() -> None:
+    left = [LeftBehind(name, name, "a widget, with a kernel. Make it inside the cell.") for name in "abcdef"]
+
+    assert what_stayed(left[:2]) == ["a and b stayed in the worker: each is a widget, with a kernel."]
+    assert what_stayed(left) == ["a, b, c and 3 more stayed in the worker: each is a widget, with a kernel."]
 
 
 def test_one_object_that_breaks_the_stream_does_not_break_the_reply() -> None:

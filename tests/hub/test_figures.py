@@ -20,13 +20,16 @@ from jupyter_gpufit.lab import Claim, Lab, Request, ledger
 from jupyter_gpufit.lab.happenings import Happening, HappeningReader, note_happening
 from jupyter_gpufit.lab.policy_file import drained_path, load_policy
 from jupyter_gpufit.lab.record import Hold
+from jupyter_gpufit.lab.standing import Standing
 from jupyter_gpufit.lab.usage import Use, note_use, parse_uses, read_uses
 from jupyter_gpufit.lab.wishes import make_wish, new_wishes, read_wishes
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.users import user_name
+from jupyter_gpufit.units import GiB
 from tests.hub.test_page import CLAIM, NOW, STATUS, TICKET
 from tests.lab.conftest import lab
 from tests.lab.players import Player, Stage, start
+from tests.lab.values import ADA, claim
 
 __all__ = ["lab"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,3 +201,10 @@ def test_the_audit_log_is_its_owners_alone(tmp_path: Path) -> None:
 
     assert [entry.id for entry in log.last(2)] == ["2", "1"]
     assert (tmp_path / "state" / "audit.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_an_order_says_what_will_come_of_it() -> None:
+    mine = claim(["cpu:0"], GiB, ADA, name="bert")
+    assert "will be saved and leave" in deeds._said(mine, True, True, Standing())
+    assert "says that it cannot be saved now" in deeds._said(mine, True, True, Standing(yields=False))
+    assert "once it runs; a command or a deployed model can only be ended" in deeds._said(mine, True, True, None)
