@@ -1,9 +1,8 @@
 """Kills of any process at any moment of a job's life: what was saved is there, no claim stays, the bits are the same.
 
 A job is started, saved, released, moved, resumed and ended, from its notebook and from a terminal, and beside each of
-these some process of its user gets a SIGKILL: the worker, the image that it becomes, who writes a checkpoint, who
-brings the variables, the spare, the command itself, and now and then the kernel. The moment is a number of changes to
-the user's files, so that most kills fall between two of the steps by which a thing is published. Then the job is
+these some process of its user, the kernel aside, gets a SIGKILL: the worker, the image that it becomes, who writes a
+checkpoint, the spare, the command itself. The moment is a number of changes to the user's files, so that most kills fall between two of the steps by which a thing is published. Then the job is
 resumed, until it has come to its end.
 """
 
