@@ -2,8 +2,8 @@
 
 A job is started, saved, released, moved, resumed and ended, from its notebook and from a terminal, and beside each of
 these some process of its user, the kernel aside, gets a SIGKILL: the worker, the image that it becomes, who writes a
-checkpoint, the spare, the command itself. The moment is a number of changes to the user's files, so that most kills fall between two of the steps by which a thing is published. Then the job is
-resumed, until it has come to its end.
+checkpoint, the spare, the command itself. The moment is a number of changes to the user's files, so that most kills
+fall between two of the steps by which a thing is published. Then the job is resumed, until it has come to its end.
 """
 
 from __future__ import annotations
