@@ -46,7 +46,7 @@ def load_settings(env: Mapping[str, str] = os.environ, path: Path | None = None)
         chosen = tomllib.loads(path.read_text())
     except FileNotFoundError:
         chosen = {}
-    except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError, RecursionError) as error:
         raise BadSetting("settings.toml", str(path), f"{error}.") from error
     known = [field.name for field in fields(Settings)]
     for name, value in chosen.items():

@@ -1,10 +1,9 @@
 """Kills of any process at any moment of a job's life: what was saved is there, no claim stays, the bits are the same.
 
 A job is started, saved, released, moved, resumed and ended, from its notebook and from a terminal, and beside each of
-these some process of its user gets a SIGKILL: the worker, the image that it becomes, who writes a checkpoint, who
-brings the variables, the spare, the command itself, and now and then the kernel. The moment is a number of changes to
-the user's files, so that most kills fall between two of the steps by which a thing is published. Then the job is
-resumed, until it has come to its end.
+these some process of its user, the kernel aside, gets a SIGKILL: the worker, the image that it becomes, who writes a
+checkpoint, the spare, the command itself. The moment is a number of changes to the user's files, so that most kills
+fall between two of the steps by which a thing is published. Then the job is resumed, until it has come to its end.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def test_whoever_is_killed_the_job_comes_to_its_result(
         for _ in range(2 if kills > EACH else 0):  # while it ends, too
             life.disturb()
         life.end(plain)
-    sys.stdout.write(f"{dict(told)}\n")  # `make soak` shows it
+        sys.stdout.write(f"{number} {dict(told)}\n")  # `make soak` shows it
     assert told["came to its end"] > told["had not been saved"], told
 
 
@@ -173,7 +172,7 @@ class Life:
             if not self.goes_on():
                 assert self.at_least == 0, self
                 self.told["had not been saved"] += 1
-                self.kernel.check(f"%gpufit clean --all {self.name}")
+                self.kernel.check(f"%gpufit clean {self.name}")
                 return
             ran = self.kernel.run(f"%gpufit attach {self.name}")
             self.log.append(f"attach: {ran.stdout}{ran.shown}\n{ran.ename} {ran.evalue}")
@@ -241,11 +240,11 @@ def processes(home: Path) -> dict[int, str]:
         try:
             mine = f"HOME={home}".encode() in (place / "environ").read_bytes().split(b"\0")
             words = (place / "cmdline").read_bytes().split(b"\0")
-            leads = os.getsid(int(place.name)) == int(place.name)
+            parent = (place / "stat").read_bytes().rpartition(b")")[2].split()[1].decode()
+            of_kernel = b"ipykernel_launcher" in (place.parent / parent / "cmdline").read_bytes()
         except OSError:  # it has ended
             continue
         if mine and b"ipykernel_launcher" not in words:
             what = next((word.decode() for word in words if word.startswith(b"jupyter_gpufit")), "something")
-            spare = b"--forks" in words and not leads
-            found[int(place.name)] = "the spare" if spare else what
+            found[int(place.name)] = "the spare" if b"--forks" in words and of_kernel else what
     return found

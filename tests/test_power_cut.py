@@ -15,6 +15,7 @@ from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import Record, write_record
+from jupyter_gpufit.jobs.result import save
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
@@ -59,6 +60,24 @@ def test_what_a_resume_needs_is_on_the_disk_whole(synced: list[tuple[str, int]],
         assert synced[at - 1] == ("file", path.stat().st_size) and synced[at + 1][0] == "directory"
         assert path.stat().st_mode & 0o777 == 0o600
     assert [what for what, _ in synced].count("directory") == 4  # the one in which the job's is, too
+
+
+def test_the_variables_of_a_job_that_ended_alone_are_there_before_they_seem_to_be(
+    synced: list[tuple[str, int]], paths: JobPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Left:
+        def save(self, directory: Path) -> None:
+            (directory / "memory").write_bytes(b"x" * 99)
+
+    def placed(source: Path, target: Path) -> None:
+        synced.append((target.name, 0))
+        rename(source, target)
+
+    rename = os.rename
+    monkeypatch.setattr(os, "rename", placed)
+    save(Left(), paths)  # type: ignore[arg-type]
+    assert [what for what, _ in synced[-4:]] == ["file", "directory", "result", "directory"]
+    assert synced[-4] == ("file", 99)
 
 
 @pytest.mark.parametrize("text", ["", None])

@@ -31,6 +31,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("driver_suspend = 'perhaps'", "neither true nor false"),
         ("journal_limit = 'lots'", "such as 12GiB"),
         ("devices = ", "settings.toml"),
+        ("devices = " + "[" * 9999, "settings.toml"),
     ],
 )
 def test_no_setting_is_skipped_silently(tmp_path: Path, text: str, message: str) -> None:

@@ -62,7 +62,7 @@ def save(reply: Reply, paths: JobPaths) -> None:
         reply.save(aside)
         for file in aside.iterdir():
             file.chmod(0o600)  # and its directory is 0700 from the first moment
-        sync(map(str, aside.iterdir()))
+        sync([str(file) for file in aside.iterdir()])
         shutil.rmtree(paths.result, ignore_errors=True)  # of an end before the job was resumed
         os.rename(aside, paths.result)
         sync_directory(paths.root)

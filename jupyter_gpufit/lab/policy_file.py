@@ -141,7 +141,7 @@ def parse_policy(text: str) -> Policy:
     """Read the file's text; raise ValueError, with the line and what may stand there, for what is not understood."""
     try:
         given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"it is no TOML: {error}") from None
     _Known(text, "", _TOP).check(given)
     top = _Reader(text, "", given)

@@ -120,6 +120,7 @@ def test_devices_are_kept_out_or_drained_by_label_or_uuid() -> None:
         ("users.ada = {devices = -1}", "line 1: users.ada: devices"),
         ("drained = '1'", "line 1: drained is '1', and must be a list"),
         ("half_life =", "it is no TOML: "),
+        ("half_life = " + "[" * 9999, "it is no TOML: "),
     ],
 )
 def test_what_is_not_understood_is_named_with_its_line(text: str, said: str) -> None:

@@ -161,6 +161,9 @@ def _environments() -> Iterable[tuple[int, Mapping[str, str]]]:
         yield uid, {name: value for name, _, value in pairs}
 
 
+KINDS = "qcuwes"  # tickets, claims, uses, wishes, ends and standings: so their files' names begin
+
+
 @dataclass(frozen=True)
 class Contents:
     """What lies in the lab."""
@@ -185,7 +188,7 @@ def contents(path: Path) -> Contents:
             newest = max(newest, found.st_ctime)
             if file.name[:2] in ("q.", "c."):
                 ours += 1
-            elif file.name != MUTEX and file.name[:2] not in ("u.", "w.", "e.", "s."):
+            elif file.name != MUTEX and not (file.name[1:2] == "." and file.name[0] in KINDS):
                 others[found.st_uid] += 1
     snapshot = LedgerReader(path).read()
     live = len(snapshot.tickets) + len(snapshot.claims) + len(snapshot.strange)

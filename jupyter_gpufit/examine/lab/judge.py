@@ -11,7 +11,7 @@ from ...lab.view import by_user, strange_words
 from ...system.users import user_name
 from ...units import MiB, format_bytes, format_duration
 from ..findings import Finding, bad, note, ok
-from .facts import Contents, Directory, OsAccount, PolicyFile, Processes, Rules
+from .facts import KINDS, Contents, Directory, OsAccount, PolicyFile, Processes, Rules
 from .init import mount_advice
 from .mounts import limits
 from .places import PlaceEntry
@@ -223,9 +223,10 @@ def contents(found: Contents, lab: Path, init: str) -> Iterator[Finding]:
         end = f"Ask its owner, or look who has it (sudo fuser -v {lab / files[0].name}) and end that process."
         yield note(strange_words(lab, files), end)
     for uid, count in sorted(found.others.items()):
+        theirs = f"-uid {uid} ! -name '[{KINDS}].*' ! -name {MUTEX}"
         yield note(
             f"{user_name(uid)} has files in the lab that are nothing of gpufit's ({count}).",
-            f"sudo find {lab} -mindepth 1 -maxdepth 1 -uid {uid} ! -name '[qcuw].*' ! -name {MUTEX} -exec rm -r {{}} +",
+            f"sudo find {lab} -mindepth 1 -maxdepth 1 {theirs} -exec rm -r {{}} +",
         )
 
 

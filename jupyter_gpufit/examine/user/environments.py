@@ -59,8 +59,9 @@ class ServerExtension:
 def server_extension() -> ServerExtension:
     enabled, said_in = None, ""
     for file in _server_configs():
-        said = _json(file).get("ServerApp", {}).get("jpserver_extensions", {}).get(PACKAGE)
-        if said is not None:
+        app = _json(file).get("ServerApp")
+        extensions = app.get("jpserver_extensions") if isinstance(app, dict) else None
+        if isinstance(extensions, dict) and (said := extensions.get(PACKAGE)) is not None:
             enabled, said_in = bool(said), str(file)
     return ServerExtension(enabled, said_in, _other_jupyter())
 
@@ -75,7 +76,7 @@ def _server_configs() -> Iterable[Path]:
 def _json(file: Path) -> Any:
     try:
         found = json.loads(file.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

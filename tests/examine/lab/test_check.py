@@ -82,8 +82,9 @@ def test_names_who_keeps_the_mutex(made: Site) -> None:
 
 
 def test_tells_whose_junk_there_is(made: Site) -> None:
-    for name in range(3):
-        file = made.directory / f"junk{name}"
+    ours = [f"{kind}.{ALICE}.{0:016x}" for kind in "ceqsuw"]
+    for name in ("junk0", "junk1", "s", *ours):
+        file = made.directory / name
         file.touch()
         os.chown(file, ALICE, ALICE)
 
@@ -91,7 +92,7 @@ def test_tells_whose_junk_there_is(made: Site) -> None:
 
     assert f"uid {ALICE}" in junk.what and "(3)" in junk.what
     subprocess.run(junk.mend.removeprefix("sudo "), shell=True, check=True)
-    assert [path.name for path in made.directory.iterdir()] == ["mutex"]
+    assert sorted(path.name for path in made.directory.iterdir()) == sorted(["mutex", *ours]), "what claims say stays"
 
 
 def test_tries_as_another_user(made: Site) -> None:
