@@ -405,6 +405,10 @@ def test_several_share_a_claim_that_not_all_fit_into_and_a_call_that_would_be_la
         (("none.onnx",), "it cannot be read: No such file or directory"),
         (("model",), "A torch module is deployed from its notebook: net = %gpufit deploy model --example x"),
         (("fine.onnx", "--memory", "3GiB"), "3.0 GiB"),
+        (
+            ("long.onnx", "--dim", "length=100000000"),
+            "asks for 13.2 GiB and the largest device here, cpu:0, offers 2",
+        ),
         (("fine.onnx", "--dim", "depth=3"), "The model has no dimension 'depth'; its named ones: batch"),
         (("fine.onnx", "--dim", "depth"), "write length=512"),
         (("fine.onnx", "--rows", "0"), "'0' is not a number from 1"),
@@ -412,7 +416,7 @@ def test_several_share_a_claim_that_not_all_fit_into_and_a_call_that_would_be_la
         (("fine.onnx", "sub/fine.onnx"), "would both be called fine. Rename one file."),
         (("fine.onnx", "other.onnx", "--memory", "2MiB"), "the largest of them has no room: it takes 40 B"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_cannot_be_deployed_leaves_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], why: str
@@ -422,6 +426,8 @@ def test_what_cannot_be_deployed_leaves_no_job(
     Path("sub").mkdir()
     for path in ("fine.onnx", "other.onnx", "sub/fine.onnx"):
         affine(Path(path))
+    any_length = ["batch", "length"]
+    save(Path("long.onnx"), [helper.make_node("Relu", ["x"], ["y"])], [("x", any_length)], [("y", any_length)])
     here = Settings(devices="cpu:2GiB", data=f"{tmp_path}/data", lab=f"{tmp_path}/lab", runtime=f"{tmp_path}/run")
 
     async def deploying() -> None:
