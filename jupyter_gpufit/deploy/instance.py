@@ -27,6 +27,7 @@ from ..errors import GpufitError
 from ..models.shell import WHOLE
 from ..models.signature import Signature
 from ..models.taken import models_from_json
+from ..system.identity import kernel_text
 from .loader import Loader, timed
 from .providers import Provider
 from .residents import Residents
@@ -179,7 +180,7 @@ def _gpu_took() -> int:
 
 
 def _resident(field: str) -> int:
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    found = re.search(rf"{field}:\s+(\d+) kB", kernel_text("/proc/self/status"))
     return int(found[1]) * 1024 if found else 0
 
 

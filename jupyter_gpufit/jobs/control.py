@@ -18,7 +18,9 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import SocketAttribute, UNIXSocketStream
 
-from .protocol import PROTOCOL, WORKER_VERBS, Answer, Question, WorkerRequest
+from ..system.sockets import something_comes
+from ..system.version import version
+from .protocol import IN_EVERY_PROTOCOL, PROTOCOL, WORKER_VERBS, Answer, Question, WorkerRequest
 
 LONGEST_REQUEST = 1 << 20  # bytes; a widget may be sent a file
 MOST_CLIENTS = 128  # at once; each takes a descriptor, of which the cell wants some, too
@@ -122,6 +124,7 @@ async def _line(client: UNIXSocketStream, patience: float) -> bytes:
         while not received.endswith(b"\n"):
             if len(received) > LONGEST_REQUEST:
                 raise anyio.BrokenResourceError
+            await something_comes(client)
             received += await client.receive()
     return received
 
@@ -131,10 +134,11 @@ def _decode(line: bytes) -> WorkerRequest | Answer:
         request = WorkerRequest.decode(line)
     except (ValueError, KeyError, TypeError):
         return Answer(False, "the request cannot be read")
+    if request.protocol != PROTOCOL and request.verb not in IN_EVERY_PROTOCOL:
+        why = f"protocol {request.protocol} was asked for and this worker speaks {PROTOCOL}"
+        return Answer(False, why, {"protocol": PROTOCOL, "version": version()})
     if request.verb not in WORKER_VERBS:
         return Answer(False, f"there is no verb {request.verb!r}")
-    if request.protocol != PROTOCOL:
-        return Answer(False, f"protocol {request.protocol} was asked for and this worker speaks {PROTOCOL}")
     return request
 
 
@@ -170,5 +174,6 @@ async def _send_result(client: UNIXSocketStream, result: tuple[list[int], list[i
     found, counts = result
     await client.send(Answer(True, data={"counts": counts}).encode())
     # The byte is waited for: descriptors that arrive with the answer's own bytes could be split from them.
+    await something_comes(client)
     await client.receive()
     await client.send_fds(b"F", list(found))
