@@ -51,6 +51,7 @@ def weights(home: Path, env: dict[str, str]) -> Iterator[tuple[np.ndarray, np.nd
     assert deployed.returncode == 0, deployed.stderr
     assert "net: x: float32 [batch, 4] -> y: float32 [batch, 2]. It claims" in deployed.stdout
     assert "were foreseen" in deployed.stdout and "net answers on cpu:0." in deployed.stdout
+    assert deployed.stdout.endswith("To call it: net = %gpufit attach net in a notebook; over HTTP: gpufit serve\n")
     yield found
     kill_workers(home)
 
@@ -280,7 +281,7 @@ def test_a_released_model_says_so_and_answers_the_same_caller_again_once_it_is_r
     released = gpufit(env, "release", "net")
     assert released.returncode == 0 and "net is released after" in released.stdout
     assert "your net" not in gpufit(env, "status").stdout
-    with pytest.raises(NotServing, match="it is released .* To have it back: %gpufit resume net"):
+    with pytest.raises(NotServing, match="it is released. To have it back: %gpufit resume net$"):
         net(x)
     assert "released" in repr(net)
     resumed = gpufit(env, "resume", "net")
