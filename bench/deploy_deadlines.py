@@ -38,6 +38,7 @@ SECONDS = 6.0  # of calls at one rate
 LOADS = (0.7, 1.0, 1.5, 3.0)
 CALLERS = 32
 CYCLES = 1000
+ROWS = 16  # of a call whose run takes about as long as a load
 SIDES = {"narrow": 512, "wide": 1024}
 LAYERS = 8
 
@@ -194,6 +195,29 @@ def cycles(folder: Path) -> dict[str, Any]:
     }
 
 
+def ahead(folder: Path) -> dict[str, Any]:
+    """Three models of which two have room, and a caller of each: while one runs, the next one is loaded."""
+    paths = [folder / f"ahead_{name}.onnx" for name in "abc"]
+    for path in paths:
+        perceptron(path, 1024)
+    models = deployed("ahead", paths, "--memory", "144MiB")
+    given = inputs(models[0]).repeat(ROWS, 0)
+    counts, ends = [0] * 3, time.monotonic() + SECONDS
+
+    def ask(caller: int) -> None:
+        while time.monotonic() < ends:
+            models[caller](given)
+            counts[caller] += 1
+
+    callers = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    gpufit("stop", "ahead")
+    return {"weights_MiB": 3 * [LAYERS * 4], "calls": counts, "ms_each": round(SECONDS / sum(counts) * 1e3, 2)}
+
+
 def main() -> None:
     allow_many_files()  # each caller has a connection and its memory
     with tempfile.TemporaryDirectory() as name:
@@ -205,6 +229,7 @@ def main() -> None:
         }
         results: dict[str, Any] = {"load_average_before": os.getloadavg()[0]}
         results["load and evict"] = cycles(Path(name))
+        results["loaded ahead"] = ahead(Path(name))
         results |= overload(Path(name))
         results["load_average_after"] = os.getloadavg()[0]
         show_table(["what", "figures"], list(results.items()))

@@ -96,6 +96,7 @@ async def deploy(settings: Settings, options: argparse.Namespace) -> AsyncIterat
     yield prepared.words
     async for word in how_it_goes(prepared.job, prepared.paths, 0, IN_THE_QUEUE):
         yield word
+    yield f"To call it: net = %gpufit attach {prepared.job.name} in a notebook; over HTTP: gpufit serve"
 
 
 def files_of(options: argparse.Namespace) -> list[ModelOrigin]:

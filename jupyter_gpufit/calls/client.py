@@ -115,6 +115,8 @@ class DeployedModel:
 
     def _why_not_there(self) -> str:
         record = read_record(self._paths)
+        if record.state == "released":  # whose reason says the same as this
+            return f"it is released. To have it back: %gpufit resume {self.name}"
         reason = f" ({record.reason})" if record.reason else ""
         if record.state in OVER:
             return f"it is {record.state}{reason}. To have it back: %gpufit resume {self.name}"

@@ -307,9 +307,9 @@ class Desk:
     def _are_late(self, calls: Sequence[WaitingCall], now: float, seconds: float) -> None:
         """They were taken, and what was foreseen does not hold; another one could be answered in so many seconds."""
         self.late += len(calls)
+        self._queue.answered(calls, now)  # at the earliest
         for one in calls:
             run = self._queue.profiles[one.model].run(one.rows)
-            self._queue.answered([one], now + run.usual)
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
                 self._reply(client, CallReply(late=True, taken=True, seconds=seconds + run.most))

@@ -79,8 +79,7 @@ class Overloaded:
                     continue
             now = max(now, busy)
             batch = self.queue.next(now)
-            for one in batch.late:
-                self.queue.answered([one], now + self.usual(one.model, one.rows))
+            self.queue.answered(batch.late, now)
             self.ended["late"] += len(batch.late)
             if not batch.calls:
                 continue

@@ -51,6 +51,7 @@ def weights(home: Path, env: dict[str, str]) -> Iterator[tuple[np.ndarray, np.nd
     assert deployed.returncode == 0, deployed.stderr
     assert "net: x: float32 [batch, 4] -> y: float32 [batch, 2]. It claims" in deployed.stdout
     assert "were foreseen" in deployed.stdout and "net answers on cpu:0." in deployed.stdout
+    assert deployed.stdout.endswith("To call it: net = %gpufit attach net in a notebook; over HTTP: gpufit serve\n")
     yield found
     kill_workers(home)
 
@@ -280,7 +281,7 @@ def test_a_released_model_says_so_and_answers_the_same_caller_again_once_it_is_r
     released = gpufit(env, "release", "net")
     assert released.returncode == 0 and "net is released after" in released.stdout
     assert "your net" not in gpufit(env, "status").stdout
-    with pytest.raises(NotServing, match="it is released .* To have it back: %gpufit resume net"):
+    with pytest.raises(NotServing, match="it is released. To have it back: %gpufit resume net$"):
         net(x)
     assert "released" in repr(net)
     resumed = gpufit(env, "resume", "net")
@@ -405,6 +406,10 @@ def test_several_share_a_claim_that_not_all_fit_into_and_a_call_that_would_be_la
         (("none.onnx",), "it cannot be read: No such file or directory"),
         (("model",), "A torch module is deployed from its notebook: net = %gpufit deploy model --example x"),
         (("fine.onnx", "--memory", "3GiB"), "3.0 GiB"),
+        (
+            ("long.onnx", "--dim", "length=100000000"),
+            "asks for 13.2 GiB and the largest device here, cpu:0, offers 2",
+        ),
         (("fine.onnx", "--dim", "depth=3"), "The model has no dimension 'depth'; its named ones: batch"),
         (("fine.onnx", "--dim", "depth"), "write length=512"),
         (("fine.onnx", "--rows", "0"), "'0' is not a number from 1"),
@@ -412,7 +417,7 @@ def test_several_share_a_claim_that_not_all_fit_into_and_a_call_that_would_be_la
         (("fine.onnx", "sub/fine.onnx"), "would both be called fine. Rename one file."),
         (("fine.onnx", "other.onnx", "--memory", "2MiB"), "the largest of them has no room: it takes 40 B"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_cannot_be_deployed_leaves_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], why: str
@@ -422,6 +427,8 @@ def test_what_cannot_be_deployed_leaves_no_job(
     Path("sub").mkdir()
     for path in ("fine.onnx", "other.onnx", "sub/fine.onnx"):
         affine(Path(path))
+    any_length = ["batch", "length"]
+    save(Path("long.onnx"), [helper.make_node("Relu", ["x"], ["y"])], [("x", any_length)], [("y", any_length)])
     here = Settings(devices="cpu:2GiB", data=f"{tmp_path}/data", lab=f"{tmp_path}/lab", runtime=f"{tmp_path}/run")
 
     async def deploying() -> None:

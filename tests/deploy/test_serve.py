@@ -29,6 +29,7 @@ from tests.command_line import gpufit, kill_workers, typing
 from tests.models.zoo import affine
 
 pytestmark = pytest.mark.slow
+DOCS = Path(__file__).parents[2] / "docs" / "deploy.md"
 INPUT = {"name": "x", "datatype": "FP32", "shape": [2, 4], "data": [1.0] * 8}
 
 
@@ -154,7 +155,8 @@ def test_a_client_of_the_protocol_calls_it(env: dict[str, str], weights: tuple[n
     w, b = weights
     with serving(env, "--port", "0") as said:
         [port] = re.findall(r"127\.0\.0\.1:(\d+)\.", said)
-        token = Path(re.findall(r"cat (\S+)\)", said)[0]).read_text().strip()
+        file = Path(re.findall(r"cat (\S+)\)", said)[0])
+        token = file.read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         client = triton.InferenceServerClient(f"127.0.0.1:{port}")
         assert client.is_server_ready(headers=headers) and client.is_model_ready("net", headers=headers)
@@ -163,8 +165,15 @@ def test_a_client_of_the_protocol_calls_it(env: dict[str, str], weights: tuple[n
             given = triton.InferInput("x", list(x.shape), "FP32")
             given.set_data_from_numpy(x, binary_data=as_bytes)
             wanted = [triton.InferRequestedOutput("y", binary_data=as_bytes)]
-            answered = client.infer("net", [given], outputs=wanted, headers=dict(headers)).as_numpy(
-                "y"
-            )  # it adds to them
+            found = client.infer("net", [given], outputs=wanted, headers=dict(headers))  # it adds to them
+            answered = found.as_numpy("y")
             np.testing.assert_allclose(answered, x @ w + b, rtol=1e-5)
         client.close()
+        [documented] = re.findall(r"```python\n(import os.*?)```", DOCS.read_text(), re.DOTALL)
+        for one, ours in (("8080", port), ("resnet-1", "net"), ("$XDG_RUNTIME_DIR/gpufit", str(file.parent))):
+            assert one in documented
+            documented = documented.replace(one, ours)
+        names: dict[str, Any] = {}
+        exec(documented, names)
+        np.testing.assert_allclose(names["y"], np.ones((1, 4), np.float32) @ w + b, rtol=1e-5)
+        names["client"].close()

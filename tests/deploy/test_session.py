@@ -56,6 +56,33 @@ def test_a_model_that_sums_its_rows_up_is_never_batched(tmp_path: Path) -> None:
     assert not together and "do not have a row for each row" in why
 
 
+def test_a_tree_as_scikit_learns_converter_writes_it_is_taken_and_batched(tmp_path: Path) -> None:
+    path = tmp_path / "tree.onnx"
+    tree = helper.make_node(
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        n_targets=1,
+        nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2],
+        nodes_featureids=[1, 0, 0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_values=[0.5, 0.0, 0.0],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 0, 0],
+        target_treeids=[0, 0],
+        target_nodeids=[1, 2],
+        target_ids=[0, 0],
+        target_weights=[-1.0, 1.0],
+    )
+    save(path, [tree], [("x", ["n", 2])], [("y", ["n", 1])], domains={"ai.onnx.ml": 3})
+    net = model(path)
+    assert net.batches({}) == (True, "")
+    [answer] = net.run([np.array([[9, 0], [0, 1]], np.float32)])
+    assert answer.tolist() == [[-1.0], [1.0]]
+
+
 def test_a_batch_of_one_size_is_not_tried(tmp_path: Path) -> None:
     affine(tmp_path / "net.onnx", rows=1)
     assert model(tmp_path / "net.onnx").batches({}) == (False, "")
