@@ -165,9 +165,12 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_kernel(env: Mapping[str, str], cwd: Path, *, load: bool = True) -> Iterator[Kernel]:
-    """A kernel with the extension loaded, unless the test loads it itself."""
+def running_kernel(env: Mapping[str, str], cwd: Path, *, load: bool = True, python: str = "") -> Iterator[Kernel]:
+    """A kernel with the extension loaded, unless the test loads it itself; `python`: of another environment."""
     manager = KernelManager(kernel_name="python3")
+    if python:
+        assert manager.kernel_spec is not None
+        manager.kernel_spec.argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     manager.start_kernel(env=dict(env), cwd=str(cwd))
     client = manager.client()
     client.start_channels()
