@@ -1,6 +1,7 @@
-"""Run a notebook in a real kernel and show in the terminal what it shows: `python examples/run.py NOTEBOOK`.
+"""Run notebooks in a real kernel and show in the terminal what they show: `python examples/run.py NOTEBOOK ...`.
 
-The executed copy, with its plots, is written to build/demo/.
+Several of one folder share the kernel, which forgets its variables between them: torch is imported once. The executed
+copies, with their plots, are written to build/demo/.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
 OUT = Path("build/demo")
 
@@ -47,12 +50,12 @@ def show_data(data: dict[str, Any], cell_index: int) -> None:
         print(data.get("text/plain", ""), flush=True)
 
 
-def main() -> None:
-    source = Path(sys.argv[1])
-    OUT.mkdir(parents=True, exist_ok=True)
+def run(source: Path, kernel: KernelManager) -> None:
+    """Run one notebook to its end, and keep what it shows."""
     notebook = nbformat.read(source, as_version=4)
     client = ShowingClient(
         notebook,
+        km=kernel,
         timeout=600,
         resources={"metadata": {"path": str(source.parent)}},
         on_cell_start=lambda cell, cell_index: show_cell(cell, cell_index),
@@ -62,6 +65,18 @@ def main() -> None:
     nbformat.write(notebook, target)
     print(f"\nThe executed notebook: {target}")
     print(f"Run it by hand: GPUFIT_DEVICES=cpu:2x4GiB .venv/bin/jupyter lab {source}")
+
+
+def main() -> None:
+    OUT.mkdir(parents=True, exist_ok=True)
+    kernel = KernelManager()
+    try:
+        for source in map(Path, sys.argv[1:]):
+            run(source, kernel)
+            NotebookClient(new_notebook(cells=[new_code_cell("%reset -f")]), km=kernel).execute()
+    finally:
+        if kernel.has_kernel:
+            kernel.shutdown_kernel(now=True)
 
 
 if __name__ == "__main__":

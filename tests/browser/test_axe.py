@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
-from .conftest import SCREENSHOTS
+from .conftest import SCREENSHOTS, SIZE
 from .drawn import Drawn
 from .screen import button, command, fold
 from .stage import Stage
@@ -16,6 +16,7 @@ from .worlds import a_lab, a_log
 
 AXE = Path(__file__).parents[2] / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
 THEMES = ("JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast")
+AT_200_PERCENT = ViewportSize(width=SIZE["width"] // 2, height=SIZE["height"] // 2)  # what is left of the same window
 PARTS = (".jp-gpufit-panel", ".jp-gpufit-run")
 
 
@@ -31,6 +32,7 @@ def everything(stage: Stage) -> Iterator[Page]:
     stage.write(*a_log())
     expect(page.locator(".jp-gpufit-run").get_by_role("log")).to_contain_text("step 3100")
     yield page
+    page.set_viewport_size(SIZE)
     command(page, "apputils:change-theme", theme=THEMES[0])
     drawn.close(page)
 
@@ -49,6 +51,15 @@ def test_all_can_be_read_and_reached(everything: Page) -> None:
             found += [f"{theme}: {one}" for one in page.evaluate(FINDINGS, part)]
     assert "\n".join(found) == ""
 
+    page.set_viewport_size(AT_200_PERCENT)
+    command(page, "application:toggle-left-area")
+    page.evaluate(TWO_FRAMES)
+    page.screenshot(path=SCREENSHOTS / "zoomed.png")
+    for part in PARTS:
+        assert page.locator(part).evaluate(CUT_OFF) == []
+    command(page, "application:toggle-left-area")
+    page.set_viewport_size(SIZE)
+
     for part in PARTS:
         page.locator(part).evaluate(NARROW)
         page.evaluate(TWO_FRAMES)
@@ -64,9 +75,9 @@ def test_all_can_be_read_and_reached(everything: Page) -> None:
 
 
 FINDINGS = """async part => (await axe.run(part)).violations.flatMap(({ id, help, nodes }) =>
-  nodes.map(({ html, any, all, none }) => {
+  nodes.map(({ html, target, any, all, none }) => {
     const [why] = [...any, ...all, ...none];
-    return `${id}: ${help}: ${html.slice(0, 160)}: ${why?.message}`;
+    return `${id}: ${help}: ${html.slice(0, 160)}: ${target}: ${why?.message}`;
   })
 )"""
 
