@@ -15,6 +15,8 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from tests.warm import begin_warm
+
 TIMEOUT = 300.0  # seconds: for what must come; never a measure of speed
 
 
@@ -165,9 +167,14 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_kernel(env: Mapping[str, str], cwd: Path, *, load: bool = True) -> Iterator[Kernel]:
-    """A kernel with the extension loaded, unless the test loads it itself."""
+def running_kernel(env: Mapping[str, str], cwd: Path, *, load: bool = True, cold: bool = False) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, unless the test loads it itself.
+
+    Unless it is to be a cold one, it is forked by a process that has imported torch, and imports it in no time.
+    """
     manager = KernelManager(kernel_name="python3")
+    if not cold:
+        begin_warm(manager)
     manager.start_kernel(env=dict(env), cwd=str(cwd))
     client = manager.client()
     client.start_channels()

@@ -14,6 +14,7 @@ import re
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -22,7 +23,7 @@ import pytest
 
 from tests.command_line import gpufit, jobs, typing, until_running
 from tests.held_training import DIGEST, SET_UP
-from tests.kernels import TIMEOUT, Kernel
+from tests.kernels import TIMEOUT, Kernel, running_kernel
 
 KILLS = int(os.environ.get("SOAK_KILLS", "1000"))
 EACH = 5  # kills of one job
@@ -35,6 +36,13 @@ CELL = (
     "        losses.append(loss.item().hex()); print('step', len(losses)); time.sleep({pause})\n"
 )
 VERBS = (("checkpoint",), ("release",), ("move",), ("resume",), ())
+
+
+@pytest.fixture(scope="module")
+def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
+    """One whose processes are known by their environments."""
+    with running_kernel(env, home, cold=True) as kernel:
+        yield kernel
 
 
 @pytest.mark.parametrize(
