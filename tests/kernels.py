@@ -167,13 +167,18 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_kernel(env: Mapping[str, str], cwd: Path, *, load: bool = True, cold: bool = False) -> Iterator[Kernel]:
-    """A kernel with the extension loaded, unless the test loads it itself.
+def running_kernel(
+    env: Mapping[str, str], cwd: Path, *, load: bool = True, python: str = "", cold: bool = False
+) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, unless the test loads it itself; `python`: of another environment.
 
     Unless it is to be a cold one, it is forked by a process that has imported torch, and imports it in no time.
     """
     manager = KernelManager(kernel_name="python3")
-    if not cold:
+    if python:
+        assert manager.kernel_spec is not None
+        manager.kernel_spec.argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    elif not cold:
         begin_warm(manager)
     manager.start_kernel(env=dict(env), cwd=str(cwd))
     client = manager.client()

@@ -395,7 +395,7 @@ def test_a_worker_of_another_version_is_left_alone_and_the_way_out_is_said(kerne
         if json.loads((file.parent / "job.json").read_text())["name"] == "older":
             file.write_text(json.dumps(json.loads(file.read_text()) | {"version": "9.9.9"}))
     ran = kernel.run("%gpufit attach older")
-    assert ran.ename == "VersionDiffers" and "9.9.9" in ran.traceback and "Restart the kernel" in ran.traceback
+    assert ran.ename == "VersionDiffers" and "9.9.9" in ran.traceback and "restart the kernel" in ran.traceback
 
 
 def test_clean_removes_what_has_ended_and_nothing_else(kernel: Kernel, env: dict[str, str]) -> None:

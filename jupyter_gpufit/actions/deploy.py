@@ -335,7 +335,7 @@ async def _again(settings: Settings, job: Job, paths: JobPaths, gpu: str, memory
     refuse_impossible(request_for(there, claims.needed), devices)
     start = replace(start, gpu=gpu, needed=claims.needed, foreseen=claims.foreseen, why=claims.why)
     seq = last_seq(paths.journal)
-    waiting = WaitingWorker.spawn(environment_of(start), start.python, kind="model")
+    waiting = WaitingWorker.spawn(environment_of(start), start.python, kind="model", package=start.package)
     try:
         started = waiting.give_again(job, paths, start)
     except BaseException:

@@ -157,7 +157,7 @@ async def resume(settings: Settings, wanted: str, gpu: str = "", memory: int | N
 
 def _begin(found: Resumption) -> None:
     """Have a new worker go on with the job."""
-    waiting = WaitingWorker.spawn(found.env, found.start.python)
+    waiting = WaitingWorker.spawn(found.env, found.start.python, package=found.start.package)
     try:
         started = waiting.give_again(found.job, found.paths, found.start)
     except BaseException:

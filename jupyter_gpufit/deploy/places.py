@@ -74,7 +74,7 @@ class Places:
     async def begin(self, holding: anyio.abc.TaskGroup) -> None:
         """Wait for a device, and load there; what is held is looked after in the group."""
         self._holding = holding
-        self._lab = open_lab(self._settings)
+        self._lab = open_lab(self._settings, waits=True)
 
         def waiting(why: Waiting) -> None:
             self._account.report(StateChange("queued", str(why)))

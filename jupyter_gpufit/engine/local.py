@@ -70,12 +70,14 @@ class WaitingWorker:
     channel: socket.socket
 
     @classmethod
-    def spawn(cls, env: Mapping[str, str], python: str = sys.executable, kind: JobKind = "training") -> WaitingWorker:
+    def spawn(
+        cls, env: Mapping[str, str], python: str = sys.executable, kind: JobKind = "training", package: str = ""
+    ) -> WaitingWorker:
         """Start a worker."""
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()
         with theirs:
-            return cls(Started(begin_process(theirs, log, env, python, kind), log), ours)
+            return cls(Started(begin_process(theirs, log, env, python, kind, package=package), log), ours)
 
     def give(
         self,
@@ -94,6 +96,7 @@ class WaitingWorker:
             cwd=job.cwd,
             path=sys.path,
             env=dict(os.environ),
+            package=processes.PACKAGE,
             cell_number=cell_number,
             needed=needed,
             foreseen=foreseen,
@@ -143,11 +146,13 @@ def begin_process(
     python: str = sys.executable,
     kind: JobKind = "training",
     arguments: Sequence[str] = (),
+    package: str = "",
 ) -> subprocess.Popen[bytes]:
     """A process in a session of its own, so that no signal to the kernel's group reaches it."""
     return processes.start(
         *(_MODULES[kind], *arguments, str(channel.fileno())),
         python=python,
+        package=package,
         env=with_quick_copies(reproducible(env)),
         descriptors=[channel.fileno()],
         stdout=log,

@@ -45,12 +45,12 @@ class Spare:
         with self._lock:
             self._have(os.environ)
 
-    def take(self, env: Mapping[str, str], python: str = sys.executable) -> WaitingWorker:
+    def take(self, env: Mapping[str, str], python: str = sys.executable, package: str = "") -> WaitingWorker:
         """A worker: the spare's, where there is or may be one, or else one that imports torch itself."""
         with self._lock:
             if python == sys.executable and dict(env) == dict(os.environ) and (process := self._have(env)) is not None:
                 return process.worker(self._usual)
-        return WaitingWorker.spawn(env, python)
+        return WaitingWorker.spawn(env, python, package=package)
 
     def dismiss(self) -> None:
         with self._lock:

@@ -35,6 +35,7 @@ GpufitError
 │   └── VersionDiffers         worker and front are of different versions
 ├── LabError
 │   ├── LabUnsound             the directory that all users share cannot be relied on
+│   ├── LabGone                the machine's lab is not there at this moment
 │   ├── LabBusy                somebody keeps its mutex
 │   ├── ClaimGone              a claim to be taken over that nobody holds any more
 │   ├── CannotInit             what stands where the lab is to be is not root's to take
@@ -135,7 +136,7 @@ from .jobs import (
     TooManyActions,
     VersionDiffers,
 )
-from .lab import CannotInit, CannotUninstall, ClaimGone, LabBusy, LabError, LabUnsound, NotRoot
+from .lab import CannotInit, CannotUninstall, ClaimGone, LabBusy, LabError, LabGone, LabUnsound, NotRoot
 from .workers import CannotArrive, CannotSuspend, PathTooLong, Unreachable, WorkerDied, WorkerError
 
 __all__ = [
@@ -173,6 +174,7 @@ __all__ = [
     "JobError",
     "LabBusy",
     "LabError",
+    "LabGone",
     "LabUnsound",
     "LeavesAlready",
     "MagicInCell",

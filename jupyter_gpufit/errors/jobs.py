@@ -168,8 +168,9 @@ class VersionDiffers(JobError):
 
     def __str__(self) -> str:
         return (
-            f"{self.name} runs under jupyter_gpufit {self.theirs} and this process has {self.ours}."
-            f" Restart the kernel (or use the environment with {self.theirs}) to speak with it; the job itself goes on."
+            f"{self.name} runs under jupyter_gpufit {self.theirs}, and what asks it has {self.ours}: they do"
+            " not understand each other. The job itself goes on, and can be stopped from here. For the rest, use the"
+            " environment in which it was started, or install the same version here and restart the kernel."
         )
 
 

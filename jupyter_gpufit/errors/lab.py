@@ -25,6 +25,17 @@ class LabUnsound(LabError):
 
 
 @dataclass(eq=False)
+class LabGone(LabError):
+    path: str
+
+    def __str__(self) -> str:
+        return (
+            f"The lab {self.path} is gone: somebody emptied it. An administrator makes it again: sudo gpufit lab init."
+            " What runs goes on, and is in it again by itself; what is started waits for that."
+        )
+
+
+@dataclass(eq=False)
 class LabBusy(LabError):
     path: str
     seconds: float  # for which it was asked for

@@ -17,7 +17,7 @@ from ..lab import Claim, open_lab
 from ..lab.ledger import LedgerReader
 from ..lab.policy_file import drained, drained_path
 from ..lab.room import lab_trouble
-from ..lab.standing import NOTHING, read_standings
+from ..lab.standing import Standing, read_standings
 from ..lab.wishes import forget_old_wishes, make_wish
 from ..settings import Settings
 from ..system.files import write_whole
@@ -79,15 +79,20 @@ def _wish(settings: Settings, id: str, *, order: bool) -> str:
         new = make_wish(lab.path, claim, order=order)
     except OSError as error:
         return f"Not done: {lab_trouble(lab, error)}."
-    return _said(claim, new, order, read_standings(lab.path, [claim]).get(claim.id, NOTHING).yields)
+    return _said(claim, new, order, read_standings(lab.path, [claim]).get(claim.id))
 
 
-def _said(claim: Claim, new: bool, order: bool, yields: bool) -> str:
+def _said(claim: Claim, new: bool, order: bool, standing: Standing | None) -> str:
     whose = f"{user_name(claim.uid)}'s {claim.request.name}"
     if not new:
         return f"{whose} has been {'ordered' if order else 'asked'} to be released already."
-    if order and not yields:
-        return f"{whose} is told; it cannot be saved by itself, as far as is known, so only its owner can end it."
+    if order and standing is None:  # a command, a model, or a training that has not begun: it obeys once it runs
+        return (
+            f"{whose} is told. A training is saved and leaves its device once it runs; a command or a deployed model"
+            " can only be ended by its owner."
+        )
+    if order and standing is not None and not standing.yields:
+        return f"{whose} is told; its worker says that it cannot be saved now, so only its owner can end it."
     if order:
         return f"{whose} will be saved and leave its device at its next safe point."
     return f"{user_name(claim.uid)} is asked to release {claim.request.name}. Nothing happens by itself."

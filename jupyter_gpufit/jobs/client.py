@@ -11,9 +11,10 @@ from typing import Any
 import anyio
 from anyio.abc import UNIXSocketStream
 
-from ..errors import Unreachable
+from ..errors import Unreachable, VersionDiffers
+from ..system.version import version
 from .job import Job
-from .protocol import Answer, WorkerRequest, WorkerVerb
+from .protocol import PROTOCOL, Answer, WorkerRequest, WorkerVerb
 from .record import Record
 
 PATIENCE = 5.0  # seconds; an answer needs no user code, so it comes in milliseconds
@@ -34,13 +35,13 @@ class Connection:
         with self._patiently(patience):
             with anyio.fail_after(patience):
                 await self.stream.send(WorkerRequest(verb, to=to).encode())
-                return Answer.decode(await self._line())
+                return await self._answer()
 
     async def outcome(self) -> dict[str, Any]:
         """How the job ends; waits for that."""
         with self._patiently():
             await self.stream.send(WorkerRequest("outcome").encode())
-            return Answer.decode(await self._line()).data
+            return (await self._answer()).data
 
     async def collect(self) -> tuple[list[int], list[int]] | None:
         """The descriptors of the job's result and what they are, or None when there is none; the caller closes them."""
@@ -66,6 +67,12 @@ class Connection:
             raise Unreachable(self.job.name, "what it answers cannot be read") from error
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError) as error:
             raise Unreachable(self.job.name, "it closed the connection") from error
+
+    async def _answer(self) -> Answer:
+        answer = Answer.decode(await self._line())
+        if not answer.ok and answer.data.get("protocol", PROTOCOL) != PROTOCOL:
+            raise VersionDiffers(self.job.name, str(answer.data.get("version", "?")), version())
+        return answer
 
     async def _line(self) -> bytes:
         received = b""

@@ -45,6 +45,7 @@ class Handover:
     env: Mapping[str, str]  # os.environ of the kernel, which may have changed since a spare was started
     cell_number: int  # the kernel's execution count, for tracebacks
     python: str = sys.executable
+    package: str = ""  # the folder from which that Python has jupyter_gpufit: of its own environment, and no other's
     gpu: str = ""  # of a resume: another device than the job was started for
     needed: int | None = None  # bytes to claim, as estimated or said; None: the whole device
     foreseen: int | None = None  # bytes that its cell was estimated to need

@@ -1,4 +1,8 @@
-"""What is said over a worker's control socket: lines of JSON; pure. A request with another PROTOCOL is refused."""
+"""What is said over a worker's control socket: lines of JSON; pure.
+
+A request with another PROTOCOL is refused, with the worker's own and its version; but for what means the same in all of
+them, so that a job can always be stopped.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ WorkerVerb = Literal[
     "collected",
     Question,
 ]
+IN_EVERY_PROTOCOL: tuple[WorkerVerb, ...] = ("state", "interrupt", "end")
 WORKER_VERBS: tuple[WorkerVerb, ...] = get_args(WorkerVerb)
 
 

@@ -12,6 +12,7 @@ quanta   whose turn is over (pure)                standing how a claim stands, b
 wishes   who would like what another holds        holder   what it does while it holds
 processes   who holds it, before a signal is sent     locks    what is locked on a file, and how that is seen
 room     who fills the lab                        digest   a record of use, made shorter
+again    a lab that was emptied while jobs run
 resize   holding less of a device than before, or more again
 debts    what users owe for turns that they let go, from one job to the next
 stalled  who could start and does not             view     the whole of it, for a status to show

@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..devices.device import Device
-from ..errors import LabUnsound, StorageError
+from ..errors import LabGone, LabUnsound, StorageError
 from ..settings import Settings
+from ..system.identity import kernel_text
 from ..system.users import others_have_accounts
 
 SHARED = Path("/run/gpufit")
 MUTEX = "mutex"
+RULE = Path("/etc/tmpfiles.d/gpufit.conf")  # by which systemd makes it anew at every boot
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,31 @@ class Lab:
         return self.remark if shares else ""
 
 
-def open_lab(settings: Settings) -> Lab:
-    """The lab that the settings name, else the machine's, else one of this user's own."""
+def open_lab(settings: Settings, *, waits: bool = False) -> Lab:
+    """The lab that the settings name, else the machine's, else one of this user's own.
+
+    A machine's lab may be gone: somebody emptied /run. It is no reason to share with nobody and take what others hold.
+    LabGone says so; whoever `waits` anyway waits for it.
+    """
     if settings.lab:
         return _named(Path(settings.lab))
+    if _is_gone(SHARED):
+        if not waits:
+            raise LabGone(str(SHARED))
+        return Lab(SHARED, shared=True)
     if why := unsound(SHARED):
         return _private(_runtime(settings) / "lab", why)
     return Lab(SHARED, shared=True)
+
+
+def _is_gone(lab: Path) -> bool:
+    """Is it not there, although an administrator made it?"""
+    if (lab / MUTEX).exists():
+        return False
+    try:
+        return f"d {lab} " in RULE.read_text()
+    except OSError:
+        return False
 
 
 def own_lab(settings: Settings, name: str) -> Lab:
@@ -82,10 +102,10 @@ def file_system(path: Path) -> str:
     """The type of the file system on which this directory is."""
     device = os.stat(path).st_dev
     wanted, kind = f"{os.major(device)}:{os.minor(device)}", "an unknown file system"
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in filter(None, kernel_text("/proc/self/mountinfo").split("\n")):
         mount, _, source = line.partition(" - ")
-        if mount.split()[2] == wanted:
-            kind = source.split()[0]
+        if mount.split(" ")[2] == wanted:
+            kind = source.split(" ")[0]
     return kind
 
 

@@ -7,11 +7,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 
 from ..devices.device import Device
 from ..errors import ClaimGone, DeviceError
+from .again import publish_again
 from .directory import Lab
 from .ends import End, EndNote
 from .ledger import LedgerReader, Published
@@ -19,7 +21,7 @@ from .owner import covered, uid_of
 from .place import Room, Space, least, measure, rooms
 from .policy_file import load_policy
 from .reasons import Waiting, device_words, stranger
-from .record import Claim
+from .record import LONGEST, Claim, decode
 from .usage import note_use
 
 Look = Callable[[], Awaitable[Sequence[Device]]]
@@ -39,6 +41,16 @@ class Granted:
     lab: Lab
     claim: Claim
     _note: EndNote | None = None  # when it expects to end
+
+    @property
+    def still_there(self) -> bool:
+        """False once somebody emptied the lab, or made it anew."""
+        return Published(self.lab.path / self.claim.id, self.fds[0]).still_there
+
+    def come_back(self) -> None:
+        """Publish the claim anew; OSError where there is no lab."""
+        self.mark()  # the use so far, by the claim that it was
+        self.claim = publish_again(self.lab.path, self.claim, self.fds[0])
 
     @property
     def remark(self) -> str:
@@ -77,17 +89,27 @@ class Held:
 @asynccontextmanager
 async def adopt(lab: Lab, id: str, fd: int, look: Look) -> AsyncIterator[Granted]:
     """Go on holding a claim that this very process took before it replaced its image (exec); `fd` came through that."""
-    claims = [claim for claim in LedgerReader(lab.path).read().claims if claim.id == id]
-    if not claims or not os.path.samestat(os.stat(lab.path / id), os.fstat(fd)):
-        raise ClaimGone(id, str(lab.path))
-    [mine] = claims
+    mine = _taken_over(lab.path, id, fd)
     os.set_inheritable(fd, False)
     devices = tuple(device for device in await look() if device.uuid in mine.hold.devices)
-    held = Held(Published(lab.path / id, fd), Granted(devices, mine.hold.bytes, mine.hold.alone, (fd,), lab, mine))
+    held = Held(Published(lab.path / mine.id, fd), Granted(devices, mine.hold.bytes, mine.hold.alone, (fd,), lab, mine))
     try:
         yield held.granted
     finally:
         held.give_back()
+
+
+def _taken_over(lab: Path, id: str, fd: int) -> Claim:
+    """The claim that has this descriptor; published anew where somebody has emptied the lab."""
+    try:
+        request, _, hold = decode(os.pread(fd, LONGEST, 0))
+        if hold is None:
+            raise ClaimGone(id, str(lab))
+        file = Published(lab / id, fd)
+        mine = file.as_claim(request, hold)
+        return mine if file.still_there else publish_again(lab, mine, fd)
+    except (OSError, ValueError) as error:
+        raise ClaimGone(id, str(lab)) from error
 
 
 def sort_out(devices: Sequence[Device], claims: Sequence[Claim]) -> tuple[Space, ...]:

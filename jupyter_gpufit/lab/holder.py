@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import Protocol
 
 import anyio
 
-from ..errors import ClaimGone
 from ..system.users import user_name
 from .grant import Granted
 from .reasons import device_words
@@ -64,6 +62,7 @@ class _Keeper:
             while True:
                 self._hear()
                 again = await self.other.look() if self.other is not None else MARK_EVERY
+                again = min(again, PAUSE) if self.gone else again
                 await watch.changed(max(0.0, min(again, marked + MARK_EVERY - anyio.current_time())))
                 if anyio.current_time() >= marked + MARK_EVERY:
                     marked = anyio.current_time()
@@ -71,25 +70,31 @@ class _Keeper:
                 await anyio.sleep(PAUSE)
 
     def _hear(self) -> None:
-        if not self.gone and not _still_there(self.granted):
+        if not self.granted.still_there:
+            self._come_back()
+        with suppress(OSError):  # the lab is gone: nobody wishes anything there
+            for wish in new_wishes(self.granted.lab.path, self.granted.claim, self.told):
+                self.told[wish.uid] = wish
+                self.tell(_wished(self.granted, wish))
+
+    def _come_back(self) -> None:
+        lab, where = self.granted.lab.path, _where(self.granted)
+        try:
+            self.granted.come_back()
+        except OSError:
+            if not self.gone:
+                self.tell(
+                    f"Somebody emptied the lab {lab}, and nobody sees any more that you use {where}. It is claimed"
+                    " again as soon as the lab is there."
+                )
             self.gone = True
-            self.tell(_gone(self.granted))
-        for wish in new_wishes(self.granted.lab.path, self.granted.claim, self.told):
-            self.told[wish.uid] = wish
-            self.tell(_wished(self.granted, wish))
-
-
-def _still_there(granted: Granted) -> bool:
-    return os.fstat(granted.fds[0]).st_nlink > 0
+        else:
+            self.gone = False
+            self.tell(f"Somebody emptied the lab {lab}. You hold {where} as before: it is claimed again.")
 
 
 def _where(granted: Granted) -> str:
     return device_words([device.label for device in granted.devices])
-
-
-def _gone(granted: Granted) -> str:
-    gone = ClaimGone(granted.claim.id, str(granted.lab.path))
-    return f"{str(gone).partition(' Start')[0]} Nobody sees any more that you use {_where(granted)}; others may come."
 
 
 def _wished(granted: Granted, wish: Wish) -> str:

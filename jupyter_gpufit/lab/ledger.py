@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from .locks import Lock, LockList, lock_for_life, lock_on, unlock
+from .locks import Inode, Lock, LockList, lock_for_life, lock_on, unlock
 from .owner import held_by_owner, pid_view, started, this_process, uid_of
 from .record import LONGEST, Claim, Hold, Request, Ticket, TicketWriter, UnreadHold, decode, device_mark, encode
 
@@ -157,6 +157,7 @@ class LedgerReader:
     _dead: set[_Key] = field(default_factory=set)  # what is dead stays dead
     _known: dict[_Key, _Entry] = field(default_factory=dict)
     _gone: bool = False  # a claim ended between the listing and the look at it
+    _held: dict[_Key, tuple[Claim, Inode]] = field(default_factory=dict)  # the claims of the last look
 
     def read(self) -> LedgerLook:
         """What counts now. A claim that ended meanwhile may have been replaced, by one that was not listed yet."""
@@ -173,12 +174,16 @@ class LedgerReader:
         claims: list[Claim] = []
         strange: list[Strange] = []
         known, locks = {}, LockList()
+        before, self._held = self._held, {}
         for key, sight in self._sights():
             held = _held(key[0], sight, locks)
             if held and sight.entry is not None:
                 known[key] = sight.entry
                 value = sight.entry.value(key[0], sight.found)
-                claims.append(value) if isinstance(value, Claim) else tickets.append(value)
+                if isinstance(value, Claim):
+                    self._held[key] = value, (sight.found.st_dev, sight.found.st_ino)
+                else:
+                    tickets.append(value)
                 continue
             if held and (claim := _unread_claim(key[0], sight.found, locks)) is not None:
                 claims.append(claim)
@@ -187,6 +192,11 @@ class LedgerReader:
             elif sight.lock != "unseen":
                 self._dead.add(key)
         self._known = known
+        for key in before.keys() - self._held.keys():
+            # Its holder unlocks a claim before it takes the name away: somebody else took it, and it is held.
+            if before[key][1] in locks.write_locked_at_once and key not in self._dead:
+                self._held[key] = before[key]
+        claims += [claim for claim, _ in self._held.values()]
         tickets, too_many = _bounded(sorted(tickets, key=_age))
         return LedgerLook(tuple(tickets), tuple(sorted(claims, key=_age)), changed, tuple(sorted(strange + too_many)))
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..system.identity import ProcessId
-from .locks import parse_flocks
+from ..system.identity import ProcessId, kernel_text
+from .locks import lock_on, parse_flocks
+from .record import LONGEST, decode
 
 
 def processes_holding(file: Path, uid: int) -> list[ProcessId]:
@@ -29,6 +30,28 @@ def processes_holding(file: Path, uid: int) -> list[ProcessId]:
 def processes_with(file: Path) -> list[ProcessId]:
     """The processes, anybody's as far as we may see, that have a lock on the file: root sees all, others their own."""
     return [process for process, _ in _with_lock_on(os.stat(file, follow_symlinks=False))]
+
+
+def removed_claims_are_held(lab: Path) -> bool:
+    """Has any process that we may look into (root: any) a claim of this lab open whose name somebody took away?"""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it ended, or it is not ours to look at
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError, ValueError):  # closed meanwhile; or nothing of ours
+                    # A claim's file had no name when it was opened, and its descriptor never shows the one it got.
+                    if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(f"{lab}/#"):
+                        if _is_removed_claim(Path(f"/proc/{pid}/fd/{fd}")):
+                            return True
+    return False
+
+
+def _is_removed_claim(file: Path) -> bool:
+    fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        *_, hold = decode(os.pread(fd, LONGEST, 0))
+        return hold is not None and os.fstat(fd).st_nlink == 0 and lock_on(fd) != "none"
+    finally:
+        os.close(fd)
 
 
 def _with_lock_on(wanted: os.stat_result) -> Iterator[tuple[ProcessId, int]]:
@@ -50,7 +73,7 @@ def _process(pid: int) -> ProcessId | None:
 def _real_uid(pid: int) -> int | None:
     # Not the owner of /proc/<pid>, which is root for a process that may not be looked into.
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        status = kernel_text(f"/proc/{pid}/status")
     except OSError:
         return None
     return int(status.partition("\nUid:")[2].split()[0])
@@ -62,7 +85,7 @@ def _taker(pid: int, wanted: os.stat_result) -> int | None:
         for fd in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):  # closed meanwhile
                 # Only where a lock lies on this very opening is the file looked at: another may hang (a network's).
-                taker = _flock(Path(f"/proc/{pid}/fdinfo/{fd}").read_text())
+                taker = _flock(kernel_text(f"/proc/{pid}/fdinfo/{fd}"))
                 if taker is not None and os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted):
                     return taker
     return None

@@ -1,14 +1,14 @@
 """Whose turn is over? Pure: every holder answers it from the same files, and leaves by itself if it is its own.
 
-A holder's turn lasts its quantum at least, and goes on for as long as nobody waits. Then the queue is gone through in
-its order: for the first job that waits, those leave without whom it would start, and whose own next turn would come
-after it. So nobody leaves for a job that would not start by that, nor for one of their own, and who has used least
-stays longest.
+A holder's turn lasts its quantum at least, which a user's jobs that run at once share, and goes on for as long as
+nobody waits. Then the queue is gone through in its order: for the first job that waits, those leave without whom it
+would start, and whose own next turn would come after it. So nobody leaves for a job that would not start by that, nor
+for one of their own, and who has used least stays longest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .place import Space, could_use
@@ -18,6 +18,7 @@ from .standing import NOTHING, Standing
 from .turn import Go, who_waits, whose_turn
 
 MOST = 32  # waiting jobs that are looked at, from the head of the queue
+MOST_SHARING = 4  # of a user's jobs that share a quantum: a turn must be worth the save that ends it
 PATIENCE = 300.0  # seconds after which one who was to leave and did not is counted on no longer
 
 
@@ -32,6 +33,7 @@ class Holding:
     used: Mapping[int, float]  # device-seconds by uid, with running claims and their penalties
     standings: Mapping[str, Standing]  # by claim
     barred: Mapping[int, str] = field(default_factory=dict)
+    stopped: Collection[str] = ()  # claims whose processes are stopped, and so hear of no turn
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,23 @@ def turns_over(lab: Holding, now: float) -> dict[str, TurnOver]:
         left, due = ([claim for claim in claims if claim.id not in over] for claims in (left, due))
 
 
-def ends(claim: Claim, policy: Policy) -> float | None:
-    """The first moment at which a claim's turn may be over, in seconds since 1970; None: it is never."""
+def ends(claim: Claim, policy: Policy, claims: Sequence[Claim]) -> float | None:
+    """The first moment at which a claim's turn may be over, in seconds since 1970; None: it is never.
+
+    Who enters many jobs into an empty lab holds it all: were each to last a quantum, the others would not make up for
+    that in an hour. So jobs of one user share theirs.
+    """
+    return _end(claim, policy, max(1, sum(one.uid == claim.uid for one in claims)))
+
+
+def ends_at_the_earliest(claim: Claim, policy: Policy) -> float | None:
+    """The same, however many jobs its user has."""
+    return _end(claim, policy, MOST_SHARING)
+
+
+def _end(claim: Claim, policy: Policy, sharing: int) -> float | None:
     quantum = policy.of(claim.uid).quantum
-    return None if quantum is None else claim.since / 1e9 + quantum
+    return None if quantum is None else claim.began / 1e9 + quantum / min(sharing, MOST_SHARING)
 
 
 def _is_drained(claim: Claim, lab: Holding) -> bool:
@@ -101,7 +116,9 @@ def _starts(
 
 
 def _is_due(claim: Claim, lab: Holding, now: float) -> bool:
-    standing, end = lab.standings.get(claim.id, NOTHING), ends(claim, lab.policy)
+    if claim.id in lab.stopped:
+        return False  # another one leaves in its place
+    standing, end = lab.standings.get(claim.id, NOTHING), ends(claim, lab.policy, lab.claims)
     gone_by_now = standing.leaves is None or now <= standing.leaves + PATIENCE
     return standing.yields and end is not None and end <= now and gone_by_now
 
@@ -119,4 +136,4 @@ def _last_first(claim: Claim, lab: Holding) -> tuple[bool, int, int, int, int]:
     """Who has said that they leave, then who has used most, then who has held longest."""
     leaves = lab.standings.get(claim.id, NOTHING).leaves is not None
     spent = round(lab.used.get(claim.uid, 0.0))
-    return not leaves, lab.policy.of(claim.uid).priority, -spent, claim.since, claim.tie
+    return not leaves, lab.policy.of(claim.uid).priority, -spent, claim.began, claim.tie

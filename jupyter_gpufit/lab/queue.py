@@ -23,6 +23,7 @@ import anyio
 
 from ..devices.device import Device
 from ..errors import BadOption, DeviceError, LabBusy, StorageError
+from .again import Comeback
 from .debts import DebtMemory
 from .directory import Lab
 from .ends import forget_old_ends
@@ -134,6 +135,7 @@ class _Queueing:
 
     def __post_init__(self) -> None:
         self.reader, self.debts = LabReader(self.lab), DebtMemory(self.lab.path)
+        self.comeback = Comeback(self.lab.path)
 
     async def win(self, devices: Sequence[Device] | None) -> Held:
         """Wait until the claim is ours; `devices` is what the driver showed just now, if it was asked."""
@@ -247,6 +249,7 @@ class _Queueing:
         return sort_out(await self.look(), self.reader.snapshot().claims)
 
     async def _publish(self) -> Held | None:
+        await self.comeback.wait()
         try:
             async with lab_mutex(self.lab.path, patience=self.patience, name_holder=not self.mutex_kept):
                 file = self._take()

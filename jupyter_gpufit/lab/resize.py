@@ -42,7 +42,9 @@ def _resize(granted: Granted, needed: int | None, devices: Sequence[Device]) -> 
     placement = Placement((device,), bytes, request.alone)
     if not (_is_less(placement, granted) or (room.fits(request) and room.admits(placement))):
         return False
-    hold = Hold(devices=(device.uuid,), bytes=bytes, alone=placement.alone, share=placement.share)
+    hold = Hold(
+        devices=(device.uuid,), bytes=bytes, alone=placement.alone, share=placement.share, began=granted.claim.began
+    )
     file = publish(granted.lab.path, request, hold)
     later = LedgerReader(granted.lab.path).read().claims
     before = [claim for claim in later if claim.since <= file.since and claim.id != file.id]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import Counter
 from contextlib import suppress
 
+from ..errors import LabGone
 from ..system.users import user_name
 from ..units import format_bytes
-from .directory import Lab
+from .directory import MUTEX, Lab
 from .ledger import is_exhausted, is_full
 
 
@@ -17,6 +19,8 @@ def lab_trouble(lab: Lab, error: OSError) -> str:
     why = error.strerror or str(error)
     if is_exhausted(error):
         return f"this process cannot open files at the moment ({why}); it goes on by itself as soon as it can"
+    if lab.shared and error.errno == errno.ENOENT and not (lab.path / MUTEX).exists():
+        return str(LabGone(str(lab.path))).partition(" What runs")[0]
     text = f"{lab.path} cannot be used ({why})"
     return f"{text}: {fills}" if is_full(error) and lab.shared and (fills := who_fills(lab)) else text
 

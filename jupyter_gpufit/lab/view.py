@@ -17,6 +17,7 @@ from .foreseen import Foreseen
 from .grant import sort_out
 from .ledger import LedgerLook, LedgerReader, Strange
 from .order import fair_order, used_by_user
+from .owner import is_stopped
 from .place import Room, Space, rooms
 from .policy import WEEK, Policy, barred, state_at
 from .policy_file import load_policy
@@ -82,6 +83,7 @@ class LabReader:
             used=self.used(snapshot, policy, now),
             standings=self.standings(snapshot.claims),
             barred=self.barred(snapshot, policy),
+            stopped={claim.id for claim in snapshot.claims if is_stopped(claim.pid, claim.uid)},
         )
 
     def standings(self, claims: Sequence[Claim]) -> dict[str, Standing]:

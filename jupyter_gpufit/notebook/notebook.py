@@ -136,7 +136,7 @@ class Notebook:
         job, paths = found.job, found.paths
         woken = await resume.wake(self.settings, found)
         if not woken.goes_on:
-            waiting = self.spare.take(found.env, found.start.python)
+            waiting = self.spare.take(found.env, found.start.python, found.start.package)
             try:
                 self._started[job.id] = waiting.give_again(job, paths, found.start)
             except BaseException:

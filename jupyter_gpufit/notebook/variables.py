@@ -42,7 +42,7 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
                 surroundings.outward(shell.user_ns, texts, names.imports) as around,
             ):
                 shipment = ship([*wanted, generators, set_here], shell.user_ns, around)
-            return replace(shipment, remarks=tuple(dict.fromkeys(around.left)))
+            return replace(shipment, remarks=tuple(dict.fromkeys((*shipment.remarks, *around.left))))
         except CannotTravel as error:
             refused = (error, *error.others)
             spared = [one.name for one in refused if wanted.get(one.name) is False]

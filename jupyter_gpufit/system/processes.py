@@ -23,6 +23,7 @@ def start(
     module: str,
     *arguments: str,
     python: str = "",  # this one
+    package: str = "",  # the folder that has jupyter_gpufit for another Python
     env: Mapping[str, str] | None = None,
     descriptors: Sequence[int] = (),
     stdin: Stream = subprocess.DEVNULL,
@@ -35,8 +36,10 @@ def start(
     """Run `python -m jupyter_gpufit.<module>` in a group of its own: a Ctrl-C is for whoever started it.
 
     `own_session`: it outlives a terminal. `finds_the_notebooks`: it imports from the working directory, as a kernel
-    does; otherwise a module of the user's could stand in the place of one of ours.
+    does; otherwise a module of the user's could stand in the place of one of ours. `python`: one of another environment
+    has its own packages, before which ours must not come.
     """
+    here = python in ("", sys.executable)
     return subprocess.Popen(
         _command(module, arguments, python, finds_the_notebooks),
         pass_fds=descriptors,
@@ -46,7 +49,7 @@ def start(
         cwd=directory,
         start_new_session=own_session,
         process_group=None if own_session else 0,
-        env=with_our_package(os.environ if env is None else env),
+        env=with_our_package(os.environ if env is None else env, PACKAGE if here else package),
     )
 
 
@@ -95,9 +98,13 @@ def reproducible(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def with_our_package(env: Mapping[str, str]) -> dict[str, str]:
+PACKAGE = str(Path(__file__).absolute().parents[2])  # the folder that has us
+
+
+def with_our_package(env: Mapping[str, str], ours: str = PACKAGE) -> dict[str, str]:
     """Let the worker import this very package, also where the kernel found it through sys.path alone."""
-    ours = str(Path(__file__).absolute().parents[2])
+    if not ours:
+        return dict(env)
     given = env.get("PYTHONPATH")
     return {**env, "PYTHONPATH": os.pathsep.join([given, ours] if given else [ours])}
 

@@ -101,7 +101,7 @@ class _Run:
     refreshing: CancelScope = field(default_factory=CancelScope)
 
     async def run(self, signals: Signals) -> int:
-        lab = open_lab(self.settings)
+        lab = open_lab(self.settings, waits=True)
         code = 0
         async with anyio.create_task_group() as group:
             group.start_soon(self._obey, signals)

@@ -113,7 +113,7 @@ class WorkerMachine:
                 lab = stack.enter_context(no_device.lab_of(job.id, training.settings))
                 granted = await self._hold(stack, lab, request_for(job, None), report, no_device.look)
             else:
-                lab = open_lab(training.settings)
+                lab = open_lab(training.settings, waits=True)
                 granted = await self._hold(stack, lab, request_for(job, needed.memory or None), report, training.look)
             if granted.remark:
                 training.note(granted.remark, once=True)

@@ -24,7 +24,7 @@ from ..lab.grant import sort_out
 from ..lab.happenings import note_happening
 from ..lab.policy import Policy, UserPolicy
 from ..lab.policy_file import load_policy
-from ..lab.quanta import PATIENCE, TurnOver, ends, turns_over
+from ..lab.quanta import PATIENCE, TurnOver, ends_at_the_earliest, turns_over
 from ..lab.reasons import whose
 from ..lab.standing import Standing, StandingFile
 from ..lab.view import LabReader
@@ -111,7 +111,9 @@ class TurnTaking:
         """Do what the policy says now; in how many seconds to look again, if nothing happens in the lab."""
         try:
             return await self._look()
-        except Exception as error:  # the lab was emptied, say; or of ours: no reason to end a training
+        except OSError:  # the lab is gone: its holder says so, and comes back
+            return EVERY
+        except Exception as error:  # of ours: no reason to end a training
             if not self.said:
                 self.training.defect(error)
             self.said = True
@@ -144,12 +146,11 @@ class TurnTaking:
             return Leaving("idle", f"it has computed nothing for {format_duration(now - idle)}", at)
         if (over := await self._over(policy, now)) is None:
             return None
-        end = ends(self.granted.claim, policy)
-        return Leaving("turn", self._words(over), max(end or now, now + policy.notice))
+        return Leaving("turn", self._words(over), now + policy.notice)
 
     async def _over(self, policy: Policy, now: float) -> TurnOver | None:
         """Whether its turn is over, as of when the notice has passed."""
-        end, drained = ends(self.granted.claim, policy), any(map(policy.drains, self.granted.devices))
+        end, drained = ends_at_the_earliest(self.granted.claim, policy), any(map(policy.drains, self.granted.devices))
         if not drained and (end is None or end > now + policy.notice):
             return None
         snapshot = self._reader.snapshot()
@@ -256,7 +257,7 @@ class TurnTaking:
         moments = [idle + mine.idle, now + EVERY]
         if mine.longest_idle is not None:
             moments.append(idle + mine.longest_idle - policy.notice)
-        if (end := ends(self.granted.claim, policy)) is not None:
+        if (end := ends_at_the_earliest(self.granted.claim, policy)) is not None:
             moments.append(end - policy.notice)
         return min(max(SOON, moment - now) if moment > now else EVERY for moment in moments)
 

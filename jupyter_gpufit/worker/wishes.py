@@ -59,7 +59,7 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     devices = await read_devices_async(training.settings)
     assert training.request is not None
     request = replace(training.request, gpu=_targets(devices, to, training.granted, training.name))
-    held = await claim_now(open_lab(training.settings), request, training.look, training.granted)
+    held = await claim_now(open_lab(training.settings, waits=True), request, training.look, training.granted)
     if isinstance(held, Waiting):
         which = f"{to} is not" if to else "no other device is"
         raise NotNow(training.name, f"{which} to be had at once ({held}).")

@@ -4,6 +4,7 @@ import test from 'node:test';
 import { discreet } from '../lib/words/discreet.js';
 
 const STATUS = {
+  remarks: ['Bob\'s secret holds 0 and has computed nothing since 14:00.', 'The policy is ignored.'],
   claims: [
     { mine: true, user: 'ada', name: 'bert', label: 'a.ipynb', asked_by: ['bob'], job: 'leaves', leaves: 9 },
     { mine: false, user: 'bob', name: 'secret', label: 'b.ipynb', asked_by: ['ada', 'eve'] }
@@ -33,6 +34,7 @@ for (const others of ['names', 'none']) {
     for (const word of ['secret', 'hidden', 'b.ipynb', 'c.ipynb', ...(others === 'none' ? ['bob', 'eve'] : [])]) {
       assert.ok(!text.includes(word), `${word} in ${text}`);
     }
+    assert.ok(text.includes('The policy is ignored') && !/Bob/.test(text));
     assert.ok(text.includes('bert') && text.includes('KeyError'));
   });
 }

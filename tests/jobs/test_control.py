@@ -145,7 +145,7 @@ def test_knows_who_follows_until_they_go(tmp_path: Path) -> None:
         b"{}\n",
         b'{"verb": "state"}\n',
         b'{"verb": "explode", "protocol": 1}\n',
-        b'{"verb": "state", "protocol": 99}\n',
+        b'{"verb": "follow", "protocol": 99}\n',
         b"\xff\xfe\n",
         b"[" * 60_000 + b"\n",
         b'{"verb": ["state"], "protocol": 1}\n',

@@ -19,7 +19,7 @@ from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.lab.order import decayed_seconds, fair_order, used_by_user
 from jupyter_gpufit.lab.place import Space, place, rooms
 from jupyter_gpufit.lab.policy import Policy
-from jupyter_gpufit.lab.quanta import Holding, ends, turns_over
+from jupyter_gpufit.lab.quanta import Holding, turns_over
 from jupyter_gpufit.lab.record import Claim, Hold, Ticket
 from jupyter_gpufit.lab.standing import Standing
 from jupyter_gpufit.lab.turn import Go, everyones_turn
@@ -205,9 +205,7 @@ class SimulatedLab:
             if run.claim.id not in over:
                 run.leaves = None
             elif run.leaves is None:
-                end = ends(run.claim, self.policy)
-                assert end is not None
-                run.leaves = max(end, self.now + self.policy.notice)
+                run.leaves = self.now + self.policy.notice
             elif self.now >= run.leaves:
                 run.free = self.now + SAVE
                 run.job.done += max(0.0, self.now - run.begun)

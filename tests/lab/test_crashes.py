@@ -20,9 +20,11 @@ import pytest
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.lab import Lab, claim, queue, stalled, view_lab
 from jupyter_gpufit.lab.ledger import LedgerReader, sweep
+from jupyter_gpufit.lab.policy import Policy
+from jupyter_gpufit.lab.view import LabReader
 from jupyter_gpufit.units import GiB
 from tests.lab.players import Part, Player, Stage, holder, start
-from tests.lab.values import request, slots
+from tests.lab.values import request, slots, spaces
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +88,10 @@ def test_a_stopped_holder_keeps_its_claim(lab: Lab, players: list[Player]) -> No
     assert "your stopped holds cpu:0" in other.hear("waits")
 
     # Nothing looks at a clock, so that "for minutes" needs no minutes: it holds as long as its lock is held.
-    assert [claim.request.name for claim in view_lab(lab, ONE).claims] == ["stopped"]
+    view = view_lab(lab, ONE)
+    assert [claim.request.name for claim in view.claims] == ["stopped"]
+    reader = LabReader(lab)
+    assert reader.holding(reader.snapshot(), spaces(ONE), Policy(), 0.0).stopped == {view.claims[0].id}
     stopped.signal(signal.SIGCONT)
     stopped.go_on()
     other.hear("holds cpu:0")

@@ -233,20 +233,22 @@ async def test_two_jobs_for_two_devices_do_not_block_each_other(lab: Lab) -> Non
 
 async def test_an_emptied_lab_costs_a_waiter_only_its_place(lab: Lab) -> None:
     async with jobs(lab, Machine(slots(4))) as here:
-        await here.running(4)
+        running = await here.running(4)
         waiting = await here.waiting(4)
         for name in left(lab):
             (lab.path / name).unlink()
+        running.ending.set()
         await waiting.until_it_started()
 
 
 async def test_a_lab_made_anew_is_found_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "RETRY", 0.01)
     async with jobs(lab, Machine(slots(4))) as here:
-        await here.running(4)
+        running = await here.running(4)
         waiting = await here.waiting(4)
         lab.path.rename(lab.path.with_name("old"))
         await waiting.until_it_waits_for("trouble")
+        running.ending.set()
         lab.path.mkdir()
         (lab.path / "mutex").touch()
         await waiting.until_it_started()

@@ -229,4 +229,4 @@ def test_a_lab_that_was_emptied_is_told_to_the_holder(town: Town) -> None:
     run.hear("holding")
     for file in Path(town.lab).glob("c.*"):
         file.unlink()
-    run.hear("somebody emptied the lab. Nobody sees any more that you use cpu:0")
+    run.hear("You hold cpu:0 as before: it is claimed again.")

@@ -19,12 +19,21 @@ from ..user import judge as user_judge
 
 AUTOLOAD = Path("/etc/ipython/ipython_kernel_config.py")
 BEGIN, END = "# >>> gpufit lab init --hub >>>\n", "# <<< gpufit lab init --hub <<<\n"
-BLOCK = f"""{BEGIN}# Every user's Python kernels have %%gpufit, where their environment has jupyter_gpufit.
+BLOCK = f'''{BEGIN}# Every user's Python kernels have %%gpufit, where their environment has jupyter_gpufit.
 from importlib.util import find_spec as _find_spec
 
 if _find_spec("jupyter_gpufit") is not None:
     c.InteractiveShellApp.extensions.append("jupyter_gpufit")
-{END}"""
+else:
+    c.InteractiveShellApp.exec_lines.append("""
+def _says_what_is_missing(line, cell=None):
+    import sys
+    from IPython.core.error import UsageError
+    raise UsageError("This kernel's environment (" + sys.prefix + ") has no jupyter_gpufit. In a terminal: "
+        + sys.executable + " -m pip install 'jupyter_gpufit[torch]'; then restart the kernel.")
+get_ipython().register_magic_function(_says_what_is_missing, "line_cell", "gpufit")
+""")
+{END}'''
 WAIT = 5.0  # seconds for other environments' Pythons
 
 

@@ -11,23 +11,27 @@ import re
 import secrets
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ...errors import CannotInit, NotRoot
-from ...lab.directory import MUTEX, SHARED, file_system, unsound
+from ...lab.again import COMEBACK
+from ...lab.directory import MUTEX, RULE, SHARED, file_system, unsound
 from ...lab.ledger import sweep
+from ...lab.processes import removed_claims_are_held
 from ...system.files import write_whole
 from . import everyone, mounts
 from .facts import count_dead
 from .places import PlaceEntry, entry, entry_of, nearest, open_to_swap, without_links
 
-RULE = Path("/etc/tmpfiles.d/gpufit.conf")  # what systemd makes anew at every boot
 PLAIN = re.compile(r"/[\w./+-]+")  # needs no quoting in a rule
 
-Deed = Literal["rule", "unit", "directory", "mount", "mutex", "new mutex", "mutex mode", "directory mode", "sweep"]
+Deed = Literal[
+    "rule", "unit", "directory", "mount", "holders", "mutex", "new mutex", "mutex mode", "directory mode", "sweep"
+]
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class FoundSite:
     unit: str | None = None  # the text of systemd's unit that mounts it
     own: bool = False  # it is a file system of its own
     in_use: bool = False
+    held: bool = False  # somebody holds a device by a claim whose name was removed
 
 
 def init(site: Site, *, dry_run: bool = False, hub: bool = False) -> Iterator[str]:
@@ -133,6 +138,7 @@ def look(site: Site) -> FoundSite:
         unit=_text(site.unit),
         own=mounts.mounted(site.directory).own if is_directory else False,
         in_use=mounts.in_use(site.directory) if is_directory else False,
+        held=removed_claims_are_held(site.directory),
     )
 
 
@@ -156,6 +162,8 @@ def plan(found: FoundSite, site: Site) -> tuple[Step, ...]:
     new = not found.own and not found.in_use and site.root == Path("/")
     if new:
         steps.append(Step("mount", f"mounted: a file system of its own on {site.directory}"))
+    if found.held and (new or found.mutex is None):
+        steps.append(Step("holders", "waited for: jobs that held devices in the lab of before, and do so here"))
     steps += _mutex(None if new else found.mutex, site)
     if new or found.directory is None or found.directory.mode != 0o1777:
         steps.append(Step("directory mode", f"set: {site.directory} to mode 1777"))
@@ -241,6 +249,8 @@ def _open_directory(site: Site) -> int:
 
 def _do_inside(deed: Deed, directory: int, site: Site) -> None:
     match deed:
+        case "holders":
+            _let_come_back(directory, site.directory)
         case "mutex" | "new mutex":
             _make_mutex(directory)
         case "mutex mode":
@@ -249,6 +259,14 @@ def _do_inside(deed: Deed, directory: int, site: Site) -> None:
             os.fchmod(directory, 0o1777)
         case "sweep":
             sweep(site.directory, everyone=True)
+
+
+def _let_come_back(directory: int, path: Path) -> None:
+    """Have those who hold devices say so before anybody can take one: without a mutex, nobody does."""
+    os.fchmod(directory, 0o1777)
+    until = time.monotonic() + COMEBACK
+    while removed_claims_are_held(path) and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _make_mutex(directory: int) -> None:

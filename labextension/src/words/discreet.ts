@@ -40,8 +40,15 @@ export function discreet(status: Status, others: Others): Status {
       .filter(({ mine, leaves }) => mine && typeof leaves === 'number')
       .map(({ job }) => job)
   );
+  // A remark on somebody else's claim begins with whose it is; that a device lies idle stands with the device, too.
+  const strange = [...status.claims, ...status.queue]
+    .filter(item => !item.mine)
+    .map(item => `${item.user}'s `.toLowerCase());
   return {
     ...status,
+    remarks: status.remarks.filter(
+      remark => !strange.some(whose => remark.toLowerCase().startsWith(whose))
+    ),
     claims: status.claims.map(claim => ({
       ...hidden(claim),
       asked_by: claim.asked_by.map(user =>

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from jupyter_gpufit.examine.lab.init import FoundSite, Site, init, look, plan, s
 from jupyter_gpufit.examine.lab.mounts import unit_name, unit_text
 from jupyter_gpufit.examine.lab.places import PlaceEntry, open_to_swap, without_links
 from jupyter_gpufit.lab import Request
+from jupyter_gpufit.lab.again import publish_again
 from jupyter_gpufit.lab.directory import file_system, unsound
 from jupyter_gpufit.lab.ledger import LedgerReader, publish
+from jupyter_gpufit.lab.record import Hold
 
 ALICE = 61001
 LAB = Path("/run/gpufit")
@@ -49,6 +53,7 @@ def deeds(found: FoundSite) -> list[str]:
         (replace(SOUND, rule="d /run/gpufit 0777 root root -"), ["rule"]),
         (replace(SOUND, directory=PlaceEntry("directory", 0, 0o777)), ["directory mode"]),
         (replace(SOUND, mutex=None), ["mutex"]),
+        (replace(SOUND, mutex=None, held=True), ["holders", "mutex"]),
         (replace(SOUND, mutex=PlaceEntry("file", 0, 0o644)), ["mutex mode"]),
         (replace(SOUND, mutex=PlaceEntry("file", ALICE, 0o666)), ["new mutex"]),
         (replace(SOUND, mutex=PlaceEntry("link", 0, 0o777)), ["new mutex"]),
@@ -152,6 +157,32 @@ def test_repairs_modes_and_keeps_what_is_held(made: Site) -> None:
     assert [ticket.id for ticket in LedgerReader(made.directory).read().tickets] == [held.id]
     assert not dropped.path.exists()
     assert any("removed: 1 files" in word for word in words)
+    held.drop()
+
+
+def test_who_held_a_device_is_in_a_new_lab_before_anybody_can_take_one(made: Site) -> None:
+    asks = Request(job_id="j", name="held")
+    hold = Hold(devices=("cpu:0",), bytes=1, alone=True)
+    held = publish(made.directory, asks, hold)
+    claim, found = held.as_claim(asks, hold), []
+    shutil.rmtree(made.directory)
+
+    def comes_back() -> None:
+        until = time.monotonic() + 300
+        while not (made.directory.is_dir() and made.directory.stat().st_mode & 0o002):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        found.append(made.mutex.exists())
+        publish_again(made.directory, claim, held.fd)
+
+    holder = threading.Thread(target=comes_back)
+    holder.start()
+    words = list(init(made))
+    holder.join()
+
+    assert found == [False] and any(word.startswith("waited for: jobs that held") for word in words)
+    assert [claim.request.name for claim in LedgerReader(made.directory).read().claims] == ["held"]
+    assert unsound(made.directory) == ""
     held.drop()
 
 

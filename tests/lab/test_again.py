@@ -1,0 +1,164 @@
+"""A lab that is emptied while jobs run and wait: everybody is in it again, and nothing is given away twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from jupyter_gpufit.errors import LabGone
+from jupyter_gpufit.lab import Granted, Lab, adopt, claim, directory, holder, open_lab, queue
+from jupyter_gpufit.lab.holder import keep
+from jupyter_gpufit.lab.ledger import LedgerReader
+from jupyter_gpufit.lab.policy import Policy
+from jupyter_gpufit.lab.quanta import ends
+from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.units import GiB
+from tests.lab.conftest import make_shared
+from tests.lab.test_queue import Machine, jobs, left
+from tests.lab.values import request, slots
+
+pytestmark = pytest.mark.anyio
+WHOLE = request(4 * GiB, name="whole")
+look = Machine(slots(4)).look
+
+
+def empty(lab: Lab) -> None:
+    """As `rm -r /run/gpufit/*` does."""
+    for path in lab.path.iterdir():
+        path.unlink()
+
+
+@dataclass
+class Ear:
+    """What a holder is told."""
+
+    lines: list[str] = field(default_factory=list)
+    told: anyio.Event = field(default_factory=anyio.Event)
+
+    def hear(self, line: str) -> None:
+        self.lines.append(line)
+        self.told.set()
+
+    async def until(self, wanted: str) -> None:
+        with anyio.fail_after(300):
+            while not any(wanted in line for line in self.lines):
+                self.told = anyio.Event()
+                await self.told.wait()
+
+
+@asynccontextmanager
+async def held_and_kept(lab: Lab, ear: Ear) -> AsyncIterator[Granted]:
+    """A job of this process that looks after its claim."""
+    async with claim(lab, WHOLE, look) as granted, anyio.create_task_group() as group:
+        group.start_soon(keep, granted, ear.hear)
+        await anyio.lowlevel.checkpoint()
+        yield granted
+        group.cancel_scope.cancel()
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "RETRY", 0.01)
+    monkeypatch.setattr(holder, "PAUSE", 0.01)
+
+
+async def test_a_holder_comes_back_with_its_turn_as_it_was_and_nobody_starts_meanwhile(lab: Lab, soon: None) -> None:
+    ear = Ear()
+    policy = Policy(default={"quantum": 60.0})
+    async with jobs(lab, Machine(slots(4))) as here, held_and_kept(lab, ear) as granted:
+        waiting = await here.waiting(4)
+        reader, before = LedgerReader(lab.path), granted.claim
+        assert reader.read().claims == (before,)
+
+        empty(lab)
+        assert reader.read().claims == (before,), "whoever knew it sees that its lock is held"
+        await ear.until("it is claimed again")
+        assert not waiting.started.is_set()
+        assert [one.id for one in reader.read().claims] == [granted.claim.id]
+        assert LedgerReader(lab.path).read().claims == (granted.claim,)
+        assert ends(granted.claim, policy, ()) == ends(before, policy, ())
+        assert ear.lines == [f"Somebody emptied the lab {lab.path}. You hold cpu:0 as before: it is claimed again."]
+
+
+async def test_a_lab_that_is_gone_is_waited_for_by_holders_and_waiters(lab: Lab, soon: None) -> None:
+    ear = Ear()
+    shared = replace(lab, shared=True)
+    async with jobs(shared, Machine(slots(4))) as here:
+        async with held_and_kept(shared, ear):
+            waiting = await here.waiting(4)
+            shutil.rmtree(lab.path)
+            said = (await waiting.until_it_waits_for("trouble")).remark
+            assert "gone: somebody emptied it. An administrator makes it again: sudo gpufit lab init" in said
+            await ear.until("claimed again as soon as the lab is there")
+
+            lab.path.mkdir()
+            make_shared(lab.path)
+            await ear.until("it is claimed again")
+            assert (await waiting.until_it_waits_for("held")).holders[0].what.startswith("whole")
+        await waiting.until_it_started()
+    assert left(lab) == set()
+
+
+async def test_a_claim_that_moves_through_an_emptied_lab_is_there_again(lab: Lab) -> None:
+    async with claim(lab, WHOLE, look) as granted:
+        empty(lab)
+        async with adopt(lab, granted.claim.id, os.dup(granted.fds[0]), look) as adopted:
+            assert LedgerReader(lab.path).read().claims == (adopted.claim,)
+
+
+@pytest.fixture
+def own_lab(tmp_path: Path) -> Iterator[Lab]:
+    """A lab that is a file system of its own, as `gpufit lab init` makes it."""
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"NOT TESTED: cannot mount a tmpfs here ({mounted.stderr.decode().strip()})")
+    make_shared(tmp_path)
+    yield Lab(tmp_path, shared=True)
+    subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+async def test_who_comes_new_into_an_emptied_lab_waits_for_those_who_hold(own_lab: Lab, soon: None) -> None:
+    ear = Ear()
+    async with claim(own_lab, WHOLE, look) as granted:
+        empty(own_lab)
+        make_shared(own_lab.path)
+        async with jobs(own_lab, Machine(slots(4))) as here:
+            new = await here.waiting(4, why="trouble")
+            assert "those who hold devices are about to say so again" in new.waits[-1].remark
+            async with anyio.create_task_group() as group:
+                group.start_soon(keep, granted, ear.hear)
+                assert (await new.until_it_waits_for("held")).holders[0].what.startswith("whole")
+                group.cancel_scope.cancel()
+
+
+async def test_who_never_comes_back_is_waited_for_once(
+    own_lab: Lab, soon: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jupyter_gpufit.lab.again.COMEBACK", 0.0)
+    async with claim(own_lab, WHOLE, look):
+        empty(own_lab)
+        make_shared(own_lab.path)
+        async with jobs(own_lab, Machine(slots(4))) as here:
+            new = await here.waiting(4, why="trouble")
+            await new.until_it_started()
+
+
+def test_a_machines_lab_that_is_gone_is_no_private_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, rule = tmp_path / "gpufit", tmp_path / "rule"
+    monkeypatch.setattr(directory, "SHARED", shared)
+    monkeypatch.setattr(directory, "RULE", rule)
+    own = Settings(runtime=str(tmp_path))
+    assert not open_lab(own).shared, "nobody has made one"
+
+    rule.write_text(f"d {shared} 1777 root root -\n")
+    with pytest.raises(LabGone, match="sudo gpufit lab init"):
+        open_lab(own)
+    assert open_lab(own, waits=True) == Lab(shared, shared=True)
