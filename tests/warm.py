@@ -54,22 +54,35 @@ def forking(imported: Sequence[str], hidden: Sequence[str], env: Mapping[str, st
     return ours
 
 
+def kernels(env: Mapping[str, str]) -> socket.socket:
+    """Who forks kernels with this environment."""
+    return _kernels(frozenset(read_at_import(env).items()))
+
+
+def workers(env: Mapping[str, str]) -> Workers:
+    """Who has the workers of a kernel with this environment forked."""
+    return _workers(frozenset(read_at_import(with_quick_copies(reproducible(env))).items()))
+
+
 @cache
 def _kernels(read: frozenset[tuple[str, str]]) -> socket.socket:
-    """Kernels whose environment has this where libraries read it as they are imported."""
-    others = {name: value for name, value in os.environ.items() if name not in read_at_import(os.environ)}
-    return forking(_KERNEL, ["torch"], others | dict(read))
+    # ipykernel reads the pid as it is imported: where it is one, a kernel ends once whoever forked it has gone.
+    return forking(_KERNEL, ["torch"], _others() | dict(read) | {"JPY_PARENT_PID": str(os.getpid())})
 
 
 @cache
-def workers() -> Workers:
-    env = with_quick_copies(reproducible(os.environ))
-    return Workers(forking(_WORKER, ["torch._dynamo"], env), read_at_import(env), cold_start)
+def _workers(read: frozenset[tuple[str, str]]) -> Workers:
+    return Workers(forking(_WORKER, ["torch._dynamo"], _others() | dict(read)), dict(read), cold_start)
+
+
+def _others() -> dict[str, str]:
+    """What of our environment makes no difference."""
+    return {name: value for name, value in os.environ.items() if name not in read_at_import(os.environ)}
 
 
 def start(module: str, *arguments: str, **more: Any) -> Any:
     """In the place of `jupyter_gpufit.system.processes.start`."""
-    return (workers() if module == "worker" else cold_start)(module, *arguments, **more)
+    return (workers(os.environ) if module == "worker" else cold_start)(module, *arguments, **more)
 
 
 def begin() -> None:
@@ -92,16 +105,17 @@ class WarmKernel(LocalProvisioner):
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         self.cwd = str(kwargs.get("cwd") or os.getcwd())
-        process = _forked_kernel(cmd, {**kwargs["env"], "JPY_PARENT_PID": str(os.getpid())}, self.cwd)
+        process = _forked_kernel(cmd, kwargs["env"], self.cwd)
         self.process = process  # type: ignore[assignment]  # as a Popen would
         self.pid = self.pgid = process.pid  # the first of a session of its own
         return self.connection_info
 
 
 def _forked_kernel(command: Sequence[str], env: Mapping[str, str], directory: str) -> Forked:
-    at, channel = command.index("-m"), workers().channel.fileno()
-    env = {**env, WORKERS: f"{channel} {json.dumps(workers().serves)}"}
+    at, forks = command.index("-m"), workers(env)
+    channel = forks.channel.fileno()
     with open(os.devnull, "rb") as nothing:
         descriptors = {0: nothing.fileno(), 1: 1, 2: 2, channel: channel}
-        wanted = Wanted(command[at + 1], command[at + 2 :], env, directory, [*descriptors], True)
-        return ask(_kernels(frozenset(read_at_import(env).items())), wanted, [*descriptors.values()])
+        told = {**env, WORKERS: f"{channel} {json.dumps(forks.serves)}"}
+        wanted = Wanted(command[at + 1], command[at + 2 :], told, directory, [*descriptors], True)
+        return ask(kernels(env), wanted, [*descriptors.values()])
