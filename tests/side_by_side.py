@@ -14,8 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
 
-# Two have one Jupyter server for most of their tests, the third an environment of its own for kernels and workers.
-FOLDERS = ("tests/browser", "tests/server", "tests/corpus")
+FOLDERS = ("tests/browser", "tests/server")  # each with one Jupyter server for most of its tests
+APART = ("tests/corpus",)  # each test starts all that it uses
 SLOW = 3.0  # seconds that a test marked as slow takes, unless its mark says how many
 QUICK = 0.05
 
@@ -48,6 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def unit_of(nodeid: str) -> str:
     """What a test stays together with."""
     file = nodeid.partition("::")[0]
+    if file.startswith(APART):
+        return nodeid
     return next((folder for folder in FOLDERS if file.startswith(f"{folder}/")), file)
 
 
