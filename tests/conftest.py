@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests import warm
 from tests.command_line import kill_workers
 from tests.kernels import Kernel, environment, running_kernel
 
@@ -21,6 +22,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # The package is compiled once, and not again in each of the hundreds of processes that the tests start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["GPUFIT_SPARE_WORKER"] = "never"  # of kernels within this process
+
+warm.begin()
 
 # How long an example takes says something about the machine only, and a run that fails must fail again when repeated.
 hypothesis.settings.register_profile(

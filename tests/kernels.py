@@ -15,6 +15,8 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from tests.warm import begin_warm
+
 TIMEOUT = 300.0  # seconds: for what must come; never a measure of speed
 
 
@@ -165,12 +167,19 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_kernel(env: Mapping[str, str], cwd: Path, *, load: bool = True, python: str = "") -> Iterator[Kernel]:
-    """A kernel with the extension loaded, unless the test loads it itself; `python`: of another environment."""
+def running_kernel(
+    env: Mapping[str, str], cwd: Path, *, load: bool = True, python: str = "", cold: bool = False
+) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, unless the test loads it itself; `python`: of another environment.
+
+    Unless it is to be a cold one, it is forked by a process that has imported torch, and imports it in no time.
+    """
     manager = KernelManager(kernel_name="python3")
     if python:
         assert manager.kernel_spec is not None
         manager.kernel_spec.argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    elif not cold:
+        begin_warm(manager)
     manager.start_kernel(env=dict(env), cwd=str(cwd))
     client = manager.client()
     client.start_channels()

@@ -193,7 +193,9 @@ def test_names_inside_text_are_found_and_locks_beside_them_do_no_harm(kernel: Ke
 
 
 def test_a_small_cell_without_a_spare_does_not_wait_for_torchs_compiler(home: Path) -> None:
-    with running_kernel(environment(home, GPUFIT_ESTIMATE_LIMIT="0", GPUFIT_SPARE_WORKER="never"), home) as kernel:
+    with running_kernel(
+        environment(home, GPUFIT_ESTIMATE_LIMIT="0", GPUFIT_SPARE_WORKER="never"), home, cold=True
+    ) as kernel:
         # Not as one name: a module that a cell reaches through its package is there for it.
         ran = kernel.check(
             "%%gpufit train\nimport sys\nprint([at for at in sys.modules if at.split('.') == ['torch', '_dynamo']])"

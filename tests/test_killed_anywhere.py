@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from jupyter_gpufit.jobs.store import find_job
 from jupyter_gpufit.settings import Settings
 from tests.command_line import gpufit, typing, until_running
 from tests.held_training import DIGEST, SET_UP
-from tests.kernels import TIMEOUT, Kernel, Ran
+from tests.kernels import TIMEOUT, Kernel, Ran, running_kernel
 
 KILLS = int(os.environ.get("SOAK_KILLS", "1000"))
 SEED = int(os.environ.get("SOAK_SEED", "11"))
@@ -50,6 +51,13 @@ CELL = (
 )
 VERBS = ("checkpoint", "release", "move", "resume", "stop", "attach", "")
 WEIGHTS = (4, 2, 3, 1, 1, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
+    """One whose processes are known by their environments."""
+    with running_kernel(env, home, cold=True) as kernel:
+        yield kernel
 
 
 @pytest.mark.parametrize(

@@ -350,5 +350,5 @@ def _env(home: Path) -> dict[str, str]:
 def _kernel(home: Path, *, ours: bool) -> Any:
     work = home / "work"
     work.mkdir(parents=True)
-    with running_kernel(_env(home), work, load=ours) as kernel:
+    with running_kernel(_env(home), work, load=ours, cold=True) as kernel:
         yield kernel

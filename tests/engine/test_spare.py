@@ -16,7 +16,9 @@ from jupyter_gpufit.engine import spare as spare_module
 from jupyter_gpufit.engine.forks import Forked, ForkingProcess
 from jupyter_gpufit.engine.local import WaitingWorker
 from jupyter_gpufit.engine.spare import Spare
+from jupyter_gpufit.system import processes
 from jupyter_gpufit.units import GiB
+from tests import warm
 from tests.kernels import TIMEOUT, environment, running_kernel
 
 pytestmark = pytest.mark.slow  # most start a process
@@ -45,6 +47,11 @@ def code(worker: WaitingWorker) -> int | None:
 def score(pid: int) -> int:
     """How soon the system ends it where memory runs out."""
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+@pytest.fixture(autouse=True)
+def they_begin_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "start", warm.cold_start)
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +168,7 @@ def test_it_ends_with_its_kernel() -> None:
 
 
 def test_a_notebook_has_one_once_it_has_imported_torch(tmp_path: Path) -> None:
-    with running_kernel(environment(tmp_path, GPUFIT_SPARE_WORKER="auto"), tmp_path) as kernel:
+    with running_kernel(environment(tmp_path, GPUFIT_SPARE_WORKER="auto"), tmp_path, cold=True) as kernel:
         pid = int(kernel.check("import os; print(os.getpid())").stdout)
         assert not psutil.Process(pid).children()
         kernel.check("import torch")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from jupyter_gpufit.jobs.handover import FORKS
-from tests.kernels import TIMEOUT, Kernel, environment
+from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +21,13 @@ pytestmark = pytest.mark.slow
 def env(home: Path) -> dict[str, str]:
     """Of a user whose trainings wait long for their estimates: a machine that runs tests may be busy."""
     return environment(home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="300")
+
+
+@pytest.fixture(scope="module")
+def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
+    """One whose processes are known by their command lines."""
+    with running_kernel(env, home, cold=True) as kernel:
+        yield kernel
 
 
 DEFINE = """

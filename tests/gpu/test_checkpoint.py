@@ -41,7 +41,7 @@ def said(*arguments: str, env: dict[str, str]) -> str:
 def test_released_no_context_stays_and_resumed_nothing_has_changed(tmp_path: Path) -> None:
     env = environment(tmp_path, GPUFIT_DEVICES="gpu", GPUFIT_ESTIMATE_LIMIT="0")
     hold = tmp_path / "go on"
-    with running_kernel(env, tmp_path) as kernel:
+    with running_kernel(env, tmp_path, cold=True) as kernel:
         before = said("-c", ON_GPUS, env=env)
         kernel.check(SET_UP)
         kernel.check("%%gpufit train --name plain\n" + CELL.format(hold="/"))

@@ -39,7 +39,7 @@ for _ in range(3):
 @pytest.fixture(scope="module")
 def beside_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     home = tmp_path_factory.mktemp("home")
-    with running_kernel(environment(home, GPUFIT_DEVICES="gpu"), home) as kernel:
+    with running_kernel(environment(home, GPUFIT_DEVICES="gpu"), home, cold=True) as kernel:
         yield kernel
 
 
@@ -83,7 +83,7 @@ def test_the_gpus_random_numbers_go_on_where_the_last_training_left_them(beside_
 
 
 def test_a_kernel_that_was_there_first_is_told_what_it_holds(tmp_path: Path) -> None:
-    with running_kernel(environment(tmp_path, GPUFIT_DEVICES="gpu"), tmp_path, load=False) as kernel:
+    with running_kernel(environment(tmp_path, GPUFIT_DEVICES="gpu"), tmp_path, load=False, cold=True) as kernel:
         kernel.check("import torch; kept = torch.ones(1 << 20, device='cuda')")
         said = kernel.check("%load_ext jupyter_gpufit").shown
 

@@ -35,7 +35,7 @@ def test_released_it_is_off_the_device_and_resumed_nothing_has_changed(
     if elsewhere and len(read_gpus()) < 2:
         pytest.skip("NEEDS TWO GPUS")
     hold = tmp_path / "go on"
-    with running_kernel(env, tmp_path) as kernel:
+    with running_kernel(env, tmp_path, cold=True) as kernel:
         before = said("-c", ON_GPUS, env=env)
         kernel.check(SET_UP)
         kernel.check("%%gpufit train --name plain --gpu 0\n" + CELL.format(hold="/"))

@@ -83,7 +83,7 @@ def test_what_is_trained_is_the_notebooks_own_and_can_be_used_in_the_next_cell(k
 
 
 def test_torch_may_be_imported_first(tmp_path: Path) -> None:
-    with running_kernel(environment(tmp_path), tmp_path, load=False) as kernel:
+    with running_kernel(environment(tmp_path), tmp_path, load=False, cold=True) as kernel:
         kernel.check("import torch; from torch.cuda import is_available")
         kernel.check("%load_ext jupyter_gpufit")
         shown = kernel.check("print(torch.cuda.is_available(), torch.ones(2, device='cuda').device)").stdout

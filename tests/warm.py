@@ -1,0 +1,121 @@
+"""Kernels and workers that begin with torch imported: each is a fork of a process that has imported it.
+
+To import torch takes two seconds of a processor, and a run of all tests has hundreds of processes that do. Whoever
+tests how a process begins, or what it imports and when, starts a cold one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+from jupyter_gpufit.system import processes
+from jupyter_gpufit.system.processes import reproducible, with_quick_copies
+from tests import warm_process
+from tests.warm_process import WORKERS, Forked, Wanted, Workers, ask, read_at_import
+
+_KERNEL = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "jupyter_gpufit.notebook.magics")
+_WORKER = (
+    "torch",
+    "jupyter_gpufit.worker.child",
+    "jupyter_gpufit.snapshot.restore",
+    "jupyter_gpufit.snapshot.take",
+    "jupyter_gpufit.worker.machine",
+    "jupyter_gpufit.worker.shell",
+)
+cold_start = processes.start
+_forking: list[subprocess.Popen[bytes]] = []
+
+
+def forking(imported: Sequence[str], hidden: Sequence[str], env: Mapping[str, str]) -> socket.socket:
+    """Start a process that forks; it ends once nobody has this socket any more."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, warm_process.MOST)
+        process = subprocess.Popen(
+            [sys.executable, warm_process.__file__, str(theirs.fileno()), ",".join(imported), ",".join(hidden)],
+            env=dict(env),
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    _forking.append(process)  # it is never waited for
+    return ours
+
+
+def kernels(env: Mapping[str, str]) -> socket.socket:
+    """Who forks kernels with this environment."""
+    return _kernels(frozenset(read_at_import(env).items()))
+
+
+def workers(env: Mapping[str, str]) -> Workers:
+    """Who has the workers of a kernel with this environment forked."""
+    return _workers(frozenset(read_at_import(with_quick_copies(reproducible(env))).items()))
+
+
+@cache
+def _kernels(read: frozenset[tuple[str, str]]) -> socket.socket:
+    # ipykernel reads the pid as it is imported: where it is one, a kernel ends once whoever forked it has gone.
+    return forking(_KERNEL, ["torch"], _others() | dict(read) | {"JPY_PARENT_PID": str(os.getpid())})
+
+
+@cache
+def _workers(read: frozenset[tuple[str, str]]) -> Workers:
+    return Workers(forking(_WORKER, ["torch._dynamo"], _others() | dict(read)), dict(read), cold_start)
+
+
+def _others() -> dict[str, str]:
+    """What of our environment makes no difference."""
+    return {name: value for name, value in os.environ.items() if name not in read_at_import(os.environ)}
+
+
+def start(module: str, *arguments: str, **more: Any) -> Any:
+    """In the place of `jupyter_gpufit.system.processes.start`."""
+    return (workers(os.environ) if module == "worker" else cold_start)(module, *arguments, **more)
+
+
+def begin() -> None:
+    """In the tests, and not where somebody measures how long a kernel takes to begin."""
+    processes.start = start
+
+
+def begin_warm(manager: KernelManager) -> None:
+    """Have its kernels forked, in the tests."""
+    if processes.start is not start:
+        return
+    factory = KernelProvisionerFactory.instance()
+    factory.provisioners["warm"] = EntryPoint("warm", f"{__name__}:WarmKernel", factory.GROUP_NAME)
+    assert manager.kernel_spec is not None
+    manager.kernel_spec.metadata = {"kernel_provisioner": {"provisioner_name": "warm"}}
+
+
+class WarmKernel(LocalProvisioner):
+    """Starts a kernel as Jupyter's own does, but for the process."""
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        self.cwd = str(kwargs.get("cwd") or os.getcwd())
+        process = _forked_kernel(cmd, kwargs["env"], self.cwd)
+        self.process = process  # type: ignore[assignment]  # as a Popen would
+        self.pid = self.pgid = process.pid  # the first of a session of its own
+        return self.connection_info
+
+
+def _forked_kernel(command: Sequence[str], env: Mapping[str, str], directory: str) -> Forked:
+    at, forks = command.index("-m"), workers(env)
+    channel = forks.channel.fileno()
+    with open(os.devnull, "rb") as nothing:
+        descriptors = {0: nothing.fileno(), 1: 1, 2: 2, channel: channel}
+        told = {**env, WORKERS: f"{channel} {json.dumps(forks.serves)}"}
+        wanted = Wanted(command[at + 1], command[at + 2 :], told, directory, [*descriptors], True)
+        return ask(kernels(env), wanted, [*descriptors.values()])

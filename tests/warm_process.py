@@ -1,0 +1,308 @@
+"""The process behind tests/warm.py: it has imported what others need, and forks one for each that is wanted.
+
+    python warm_process.py FD MODULES HIDDEN
+
+It has one thread. Each process that it forks runs `python -m MODULE ARGUMENTS`, with an environment, a directory and
+descriptors of its own, in a session of its own. What is imported as hidden is taken away from it again, until it
+imports it itself: it begins as any other, and only has to wait less.
+
+It knows nothing of the tests: a kernel that it forks must not find modules that it would not have otherwise.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, cast
+
+from jupyter_gpufit.system import processes
+
+MOST = 1 << 20  # bytes of a message
+WORKERS = "TESTS_WARM_WORKERS"  # in a kernel's environment: the descriptor by which to ask for workers
+# What a library, or Python itself, reads of the environment as it begins; a forked process comes too late for it. What
+# stands in PYTHONPATH it gets.
+_AT_IMPORT = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "LD_", "TORCH_", "KMP_", "GOMP_", "GLIBC_", "MALLOC_")
+HIGH = 500  # descriptors that arrive are moved out of the way of the numbers that they are to have
+
+
+@dataclass
+class Hidden:
+    """A finder of modules that are here already: each package, when it is imported, and all of them with the last."""
+
+    modules: dict[str, ModuleType]
+    last: str
+
+    @classmethod
+    def importing(cls, name: str) -> Hidden:
+        before = set(sys.modules)
+        import_module(name)
+        return cls({key: module for key, module in sys.modules.items() if key not in before}, name)
+
+    def begin(self) -> None:
+        for name in self.modules:
+            del sys.modules[name]
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        module = self.modules.get(name)
+        real = getattr(module, "__spec__", None)
+        if module is None or real is None:
+            return None
+        spec = ModuleSpec(name, cast(Loader, _Again(self, module, real)), origin=real.origin)
+        spec.submodule_search_locations = real.submodule_search_locations
+        spec.has_location = real.has_location
+        spec.cached = real.cached
+        return spec
+
+    def show(self, name: str) -> None:
+        """Put a package back."""
+        package = name.partition(".")[0]
+        for key in [key for key in self.modules if package in (self.last, key.partition(".")[0])]:
+            sys.modules[key] = self.modules.pop(key)
+
+
+class _Again:
+    """The loader of a module that is loaded; its state must be its own, since whoever waits for it changes it."""
+
+    def __init__(self, hidden: Hidden, module: ModuleType, spec: ModuleSpec) -> None:
+        self._hidden, self._module, self._spec = hidden, module, spec
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spec.loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+        self._hidden.show(module.__name__)
+
+
+@dataclass
+class Wanted:
+    """One process: what it runs, where, and the numbers of its descriptors, of which the first is not for it."""
+
+    module: str
+    arguments: Sequence[str]
+    env: dict[str, str]
+    directory: str
+    numbers: Sequence[int]
+    finds_the_directory: bool
+
+
+class Forked:
+    """One of them, as subprocess.Popen would have it."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, report: socket.socket) -> None:
+        self._report = report
+        self._lock = threading.Lock()
+        self.returncode: int | None = None
+        self.pid = int(report.recv(64) or b"0")
+        if not self.pid:
+            raise RuntimeError("the process that forks has ended")
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        with self._lock:
+            return self._wait(timeout)
+
+    def _wait(self, timeout: float | None) -> int:
+        if self.returncode is None:
+            if not select.select([self._report], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0)
+            self.returncode = int(self._report.recv(64) or b"-9")
+            self._report.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def ask(channel: socket.socket, wanted: Wanted, descriptors: Sequence[int]) -> Forked:
+    """A process more, by the descriptor of whoever forks it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        socket.send_fds(channel, [json.dumps(asdict(wanted)).encode()], [theirs.fileno(), *descriptors])
+    return Forked(ours)
+
+
+def read_at_import(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(_AT_IMPORT) and name != "PYTHONPATH"}
+
+
+@dataclass
+class Workers:
+    """Stands in the place of `jupyter_gpufit.system.processes.start`, and has workers forked."""
+
+    channel: socket.socket
+    serves: Mapping[str, str]  # those whose environment has this
+    cold: Any
+
+    def __call__(
+        self,
+        module: str,
+        *arguments: str,
+        python: str = "",
+        env: Mapping[str, str] | None = None,
+        descriptors: Sequence[int] = (),
+        **more: Any,
+    ) -> Any:
+        env = os.environ if env is None else env
+        if module != "worker" or python not in ("", sys.executable) or read_at_import(env) != self.serves:
+            return self.cold(module, *arguments, python=python, env=env, descriptors=descriptors, **more)
+        numbers = dict(zip(descriptors, descriptors, strict=True))
+        with open(os.devnull, "rb") as nothing:
+            numbers |= {0: nothing.fileno(), 1: more["stdout"].fileno(), 2: more["stderr"].fileno()}
+            wanted = Wanted(
+                f"jupyter_gpufit.{module}",
+                arguments,
+                processes.with_our_package(env),
+                os.getcwd(),
+                [*numbers],
+                more["finds_the_notebooks"],
+            )
+            return ask(self.channel, wanted, [*numbers.values()])
+
+
+class Warm:
+    """Forks until nobody can ask any more."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._reports: dict[int, tuple[int, socket.socket]] = {}  # by pidfd
+        self._poll = select.poll()
+        self._poll.register(channel, select.POLLIN)
+
+    def next(self) -> Wanted | None:
+        """Return in each process that is wanted; in this one None, at its end."""
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd != self._channel.fileno():
+                    self._has_ended(fd)
+                    continue
+                message, descriptors, _, _ = socket.recv_fds(self._channel, MOST, 250)
+                if not message:
+                    return None
+                wanted = Wanted(**json.loads(message))
+                if self._is_begun(wanted, descriptors):
+                    return wanted
+
+    def _is_begun(self, wanted: Wanted, descriptors: list[int]) -> bool:
+        """Whether this is the new process."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: numpy's are ended before each fork
+            pid = os.fork()
+        if pid == 0:
+            self._channel.close()
+            for fd, (_, report) in self._reports.items():
+                os.close(fd)
+                report.close()
+            _begin(wanted, descriptors)
+            return True
+        report = socket.socket(fileno=descriptors[0])
+        for descriptor in descriptors[1:]:
+            os.close(descriptor)
+        fd = os.pidfd_open(pid)
+        self._reports[fd] = (pid, report)
+        self._poll.register(fd, select.POLLIN)
+        with suppress(OSError):
+            report.send(str(pid).encode())
+        return False
+
+    def _has_ended(self, fd: int) -> None:
+        pid, report = self._reports.pop(fd)
+        self._poll.unregister(fd)
+        os.close(fd)
+        with report, suppress(OSError):
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            report.send(str(code).encode())
+
+
+def _begin(wanted: Wanted, descriptors: list[int]) -> None:
+    """What makes a process of its own of a forked one."""
+    import fcntl
+
+    os.setsid()
+    os.close(descriptors[0])
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, HIGH) for descriptor in descriptors[1:]]
+    for descriptor in descriptors[1:]:
+        os.close(descriptor)
+    for descriptor, number in zip(high, wanted.numbers, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(wanted.env)
+    os.chdir(wanted.directory)
+    sys.argv = ["-m", *wanted.arguments]
+    sys.orig_argv = [sys.executable, "-m", wanted.module, *wanted.arguments]
+    added = [path for path in wanted.env.get("PYTHONPATH", "").split(os.pathsep) if path and path not in sys.path]
+    sys.path[:0] = [*([wanted.directory] if wanted.finds_the_directory else []), *added]
+    tempfile.tempdir = None
+    random.seed()
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()
+
+
+def _have_workers_forked(given: str) -> None:
+    fd, serves = given.split(" ", 1)
+    os.set_inheritable(int(fd), False)
+    processes.start = Workers(socket.socket(fileno=int(fd)), json.loads(serves), processes.start)
+
+
+def main() -> None:
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    del sys.path[0]  # of this file
+    for module in filter(None, sys.argv[2].split(",")):
+        import_module(module)
+    hidden = [Hidden.importing(module) for module in filter(None, sys.argv[3].split(","))]
+    gc.collect()
+    gc.freeze()
+    wanted = Warm(channel).next()
+    if wanted is None:
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for one in hidden:
+        one.begin()
+    if WORKERS in os.environ:
+        _have_workers_forked(os.environ.pop(WORKERS))
+        gc.unfreeze()  # a kernel's objects are looked through
+    ours = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    sys.modules["__main__"].__dict__["__builtins__"] = ours.__dict__["__builtins__"]
+    runpy._run_module_as_main(wanted.module)  # type: ignore[attr-defined]  # what `python -m` itself calls
+
+
+if __name__ == "__main__":
+    main()
