@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 
+from jupyter_gpufit.jobs.client import connect
 from jupyter_gpufit.jobs.record import Record, read_record
 from jupyter_gpufit.jobs.state import ENDED
 from jupyter_gpufit.jobs.store import all_jobs, find_job
@@ -61,6 +62,18 @@ async def until_ended(home: Path, name: str) -> None:
 async def until_running(home: Path, name: str) -> None:
     """Until its cell has begun."""
     await _until(home, name, lambda record: record.state == "running")
+
+
+async def killed_with_its_variables(home: Path, name: str, go_on: Callable[[], None]) -> None:
+    """Let a job come to its end, with somebody there who does not take its variables, and kill its worker then."""
+    job, paths = find_job(_settings(home), name)
+    async with connect(job, read_record(paths)) as connection:
+        assert (await connection.ask("follow")).ok
+        go_on()
+        await _until(home, name, lambda record: record.state == "done")
+        worker = read_record(paths).worker
+        assert worker is not None and worker.signal(signal.SIGKILL)
+        await _until(home, name, lambda record: not worker.alive())
 
 
 async def _until(home: Path, name: str, reached: Callable[[Record], bool]) -> None:

@@ -8,9 +8,10 @@ import signal
 import time
 from pathlib import Path
 
+import anyio
 import pytest
 
-from tests.command_line import gpufit, jobs, typing
+from tests.command_line import gpufit, jobs, killed_with_its_variables, typing, until_running
 from tests.held_training import CELL, DIGEST, SET_UP, started
 from tests.kernels import TIMEOUT, Kernel
 
@@ -160,6 +161,21 @@ def test_killed_in_mid_loop_and_resumed_in_a_terminal_nothing_is_lost_to_the_bit
     assert "killed goes on from its checkpoint at step 14; what follows may repeat lines from above." in ran.shown
     assert kernel.check(DIGEST).stdout == plain
     kernel.check("assert also is net")
+
+
+def test_killed_between_its_end_and_the_way_of_its_variables_it_is_not_done(
+    kernel: Kernel, env: dict[str, str], home: Path, plain: str, hold: Path
+) -> None:
+    kernel.check(SET_UP)
+    kernel.check("%%gpufit train --detach --name unheard\n" + CELL.format(hold=str(hold)))
+    anyio.run(until_running, home, "unheard")
+    assert gpufit(env, "checkpoint", "unheard").returncode == 0
+    anyio.run(killed_with_its_variables, home, "unheard", hold.touch)
+    assert jobs(env)["unheard"]["state"] == "lost"
+    assert "to go on from there: %gpufit resume unheard" in kernel.run("%gpufit attach unheard").traceback
+    kernel.check("%gpufit resume unheard")
+    assert kernel.check(DIGEST).stdout == plain
+    assert jobs(env)["unheard"]["state"] == "done"
 
 
 def test_moved_to_the_other_slot_in_the_same_cell(kernel: Kernel, env: dict[str, str], plain: str, hold: Path) -> None:

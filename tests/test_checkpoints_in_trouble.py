@@ -269,3 +269,4 @@ def test_what_a_failed_try_brought_is_not_kept_when_another_one_ends_well(
         "assert actions == [] and other is actions and best == {} and i == 'done', (actions, best, i)\n"
         "assert 'late' not in vars() and weight.tolist() == [30, 30], weight"
     )
+    kernel.check("%gpufit attach twice")  # it failed once, and that is not its end

@@ -1,8 +1,10 @@
 """Kills of any process at any moment of a job's life: what was saved is there, no claim stays, the bits are the same.
 
-A job is started, saved, released, moved and resumed, and beside each of these some process of its user, the kernel
-aside, gets a SIGKILL: the worker, the image that it becomes, who writes a checkpoint, who brings the variables, the
-command itself. Then it is resumed, until it has come to its end.
+A job is started, saved, released, moved, resumed and ended, from its notebook and from a terminal, and beside each of
+these some process of its user gets a SIGKILL: the worker, the image that it becomes, who writes a checkpoint, who
+brings the variables, the spare, the command itself, and now and then the kernel. The moment is a number of changes to
+the user's files, so that most kills fall between two of the steps by which a thing is published. Then the job is
+resumed, until it has come to its end.
 """
 
 from __future__ import annotations
@@ -12,29 +14,43 @@ import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import anyio
 import pytest
+from inotify_simple import INotify, flags
 
-from tests.command_line import gpufit, jobs, typing, until_running
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import Record, read_record
+from jupyter_gpufit.jobs.state import OVER
+from jupyter_gpufit.jobs.store import find_job
+from jupyter_gpufit.settings import Settings
+from tests.command_line import gpufit, typing, until_running
 from tests.held_training import DIGEST, SET_UP
-from tests.kernels import TIMEOUT, Kernel
+from tests.kernels import TIMEOUT, Kernel, Ran
 
 KILLS = int(os.environ.get("SOAK_KILLS", "1000"))
-EACH = 5  # kills of one job
-LATEST = 1.2  # seconds after a verb
+SEED = int(os.environ.get("SOAK_SEED", "11"))
+EACH = 15  # kills of one job
+LONGEST = 1.5  # seconds for which the moment of a kill is waited for
+MOST_CHANGES = 5.0  # a power of two: of files, until the moment has come
+STEPS = 40
 CELL = (
     "for epoch in range(4):\n"
     "    for x, y in loader:\n"
     "        loss = torch.nn.functional.mse_loss(net(x), y)\n"
     "        opt.zero_grad(); loss.backward(); opt.step()\n"
-    "        losses.append(loss.item().hex()); print('step', len(losses)); time.sleep({pause})\n"
+    "        losses.append(loss.item().hex()); print('step', len(losses))\n"
+    "        if os.path.exists({slow!r}): time.sleep(0.05)\n"
+    "        while os.path.exists({slow!r}) and len(losses) > 30: time.sleep(0.02)\n"
 )
-VERBS = (("checkpoint",), ("release",), ("move",), ("resume",), ())
+VERBS = ("checkpoint", "release", "move", "resume", "stop", "attach", "")
+WEIGHTS = (4, 2, 3, 1, 1, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -43,81 +59,193 @@ VERBS = (("checkpoint",), ("release",), ("move",), ("resume",), ())
 def test_whoever_is_killed_the_job_comes_to_its_result(
     kernel: Kernel, env: dict[str, str], home: Path, kills: int
 ) -> None:
-    kernel.check(SET_UP + CELL.format(pause=0))
+    kernel.check(SET_UP + CELL.format(slow=""))
     plain = kernel.check(DIGEST).stdout
-    chance, told = random.Random(11), Counter[str]()
-    for number in range(-(-kills // EACH)):
-        name = f"killed-{number}"
-        kernel.check(SET_UP)
-        kernel.check(f"%%gpufit train --detach --name {name}\n" + CELL.format(pause=0.1))
-        at_least = 0
-        if chance.random() < 0.8:  # the others are killed while they start, too
-            anyio.run(until_running, home, name)
-            at_least = _saved(gpufit(env, "checkpoint", name))
-        for _ in range(min(kills, EACH)):
-            at_least = _disturb(env, home, name, at_least, chance, told)
-        if not _goes_on(env, name, at_least):
-            assert at_least == 0, "it had been saved"
-            told["had not been saved"] += 1
-            continue
-        ran = kernel.run(f"%gpufit attach {name}")
-        assert ran.ok and kernel.check(DIGEST).stdout == plain, (name, ran)
-        assert jobs(env)[name]["state"] == "done" and ran.stdout.endswith("step 40\n")
-        assert json.loads(gpufit(env, "status", "--json").stdout)["claims"] == []
-        told["came to its end"] += 1
-        kernel.check(f"%gpufit clean {name}")
+    chance, told = random.Random(SEED), Counter[str]()
+    number = 0
+    while told["killed"] < kills:
+        number += 1
+        life = Life(kernel, env, home, f"killed-{number}", chance, told)
+        life.begin()
+        for _ in range(min(EACH, kills)):
+            life.disturb()
+        life.slow.unlink()
+        for _ in range(2 if kills > EACH else 0):  # while it ends, too
+            life.disturb()
+        life.end(plain)
+    sys.stdout.write(f"{dict(told)}\n")  # `make soak` shows it
     assert told["came to its end"] > told["had not been saved"], told
 
 
-def _disturb(
-    env: dict[str, str], home: Path, name: str, at_least: int, chance: random.Random, told: Counter[str]
-) -> int:
-    """One verb and one kill; the step from which the job goes on at the least."""
-    runs = jobs(env)[name]["state"] == "running"
-    verb = chance.choice(VERBS) if runs else ("resume",)
-    acting = typing(env, *verb, name) if verb else None
-    time.sleep(chance.uniform(0, LATEST))
-    if victims := sorted(_processes(home)):
-        os.kill(chance.choice(victims), signal.SIGKILL)
-        told[f"killed during {verb[0] if verb else 'nothing'}"] += 1
-    if acting is None:
-        return at_least
-    said = CompletedProcess(verb, 0, *acting.communicate(timeout=TIMEOUT))
-    said.returncode = acting.returncode
-    return max(at_least, _saved(said)) if verb == ("checkpoint",) else at_least
+@dataclass(repr=False)
+class Life:
+    """One job, from its start to its end."""
+
+    kernel: Kernel
+    env: dict[str, str]
+    home: Path
+    name: str
+    chance: random.Random
+    told: Counter[str]
+    at_least: int = 0  # the step from which it goes on, at the least
+    log: list[str] = field(default_factory=list)  # what was done, for who reads how it failed
+
+    def __repr__(self) -> str:
+        return "\n".join([self.name, *self.log])
+
+    @property
+    def slow(self) -> Path:
+        """While this is there, the cell does not come to its end."""
+        return self.home / "slow"
+
+    @property
+    def paths(self) -> JobPaths:
+        return find_job(Settings(data=str(self.home / ".local/share/gpufit")), self.name)[1]
+
+    @property
+    def record(self) -> Record:
+        return read_record(self.paths)
+
+    def begin(self) -> None:
+        self.slow.touch()
+        self.kernel.check(SET_UP)
+        self.kernel.check(f"%%gpufit train --detach --name {self.name}\n" + CELL.format(slow=str(self.slow)))
+        if self.chance.random() < 0.8:  # the others are killed while they start, too
+            anyio.run(until_running, self.home, self.name)
+            self.said(self.kernel.run(f"%gpufit checkpoint {self.name}"), "checkpoint")
+
+    def disturb(self) -> None:
+        """One verb, and one kill at some moment of it."""
+        state = self.record.state
+        if state == "done":
+            return
+        verb = "resume" if state in OVER else self.chance.choices(VERBS, WEIGHTS)[0]
+        in_terminal = verb == "attach" or self.chance.random() < 0.2
+        self.log.append(f"{state}: {verb}{' in a terminal' if in_terminal else ''}")
+        with Moment(self.home) as moment:
+            acting = typing(self.env, verb, self.name) if verb and in_terminal else None
+            options = " --detach" if verb == "resume" else ""
+            sent = self.kernel.send(f"%gpufit {verb} {self.name}{options}") if verb and not in_terminal else ""
+            moment.wait(int(2 ** self.chance.uniform(0, MOST_CHANGES)))
+            self.kill(sent=bool(sent))
+        if acting is not None and verb == "attach":
+            acting.kill()
+            acting.communicate()
+        elif acting is not None:
+            self.hear(acting, verb)
+        elif sent:
+            self.said(self.kernel.finish(sent), verb)
+
+    def kill(self, *, sent: bool) -> None:
+        victims = sorted(processes(self.home).items())
+        if not victims:
+            return
+        pid, what = self.chance.choice(victims)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        self.told["killed"] += 1
+        self.told[f"killed {what}"] += 1
+        self.log.append(f"killed {what}")
+
+    def hear(self, acting: subprocess.Popen[str], verb: str) -> None:
+        stdout, stderr = acting.communicate(timeout=TIMEOUT)
+        self.said(Ran(stdout, stderr, ename="" if acting.returncode == 0 else "failed"), verb)
+
+    def said(self, ran: Ran, verb: str) -> None:
+        """Nobody meets a traceback; what a checkpoint says is on the disk is there from now on."""
+        told = ran.stdout + ran.stderr + ran.shown
+        self.log.append(f"{verb}: {told}\n{ran.ename} {ran.evalue}")
+        assert "Traceback" not in told, self
+        if verb == "resume" and ran.ok:
+            steps = [int(step) for step in re.findall(r"from step (\d+)", told)]
+            assert all(step >= self.at_least for step in steps), self
+        if verb in ("checkpoint", "release", "move") and ran.ok:
+            steps = [int(step) for step in re.findall(r"saved at step (\d+)", told)]
+            self.at_least = max(self.at_least, *steps, 0)
+        if (saved := self.record.checkpoint) is not None:
+            self.at_least = max(self.at_least, saved.step)
+
+    def end(self, plain: str) -> None:
+        """It comes to its end, whatever has happened; or there was nothing from which it could go on."""
+        for _ in range(6):
+            if not self.goes_on():
+                assert self.at_least == 0, self
+                self.told["had not been saved"] += 1
+                self.kernel.check(f"%gpufit clean --all {self.name}")
+                return
+            ran = self.kernel.run(f"%gpufit attach {self.name}")
+            self.log.append(f"attach: {ran.stdout}{ran.shown}\n{ran.ename} {ran.evalue}")
+            if ran.ok and self.record.state == "done":
+                break
+        assert ran.ok and self.kernel.check(DIGEST).stdout == plain, self
+        steps = list(dict.fromkeys(re.findall(r"step (\d+)\n", ran.stdout)))
+        assert steps == [str(step) for step in range(1, STEPS + 1)], self
+        assert json.loads(gpufit(self.env, "status", "--json").stdout)["claims"] == [], self
+        self.told["came to its end"] += 1
+        self.kernel.check(f"%gpufit clean {self.name}")
+
+    def goes_on(self) -> bool:
+        """Whether it runs or has ended well, resumed if that is wanted; else there was nothing to resume."""
+        for _ in range(5):  # what was asked for before may come true only now
+            if self.record.state not in OVER or self.record.state == "done":
+                return True
+            ran = self.kernel.run(f"%gpufit resume --detach {self.name}")
+            self.said(ran, "resume")
+            if ran.ok:
+                return True
+            if "no checkpoint" in ran.evalue + ran.stderr + ran.shown:
+                return False
+        pytest.fail(f"{self}")
 
 
-def _saved(said: CompletedProcess[str]) -> int:
-    """The step of which a command says that it is on the disk."""
-    assert "Traceback" not in said.stderr, said
-    return int(re.findall(r"step (\d+)", said.stdout)[0]) if said.returncode == 0 else 0
+class Moment:
+    """Some change to the files of a user."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def __enter__(self) -> Moment:
+        self._inotify = INotify(nonblocking=True)
+        self._watched: dict[int, Path] = {}
+        for place in (".local/share/gpufit", "run"):
+            self._watch(self._home / place)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._inotify.close()
+
+    def wait(self, changes: int) -> None:
+        """Until so many have been seen; those to a journal, which come all the time, are not counted."""
+        until = time.monotonic() + LONGEST
+        while changes > 0 and (left := until - time.monotonic()) > 0:
+            for event in self._inotify.read(timeout=1000 * left):
+                if event.mask & flags.ISDIR and event.mask & (flags.CREATE | flags.MOVED_TO):
+                    self._watch(self._watched[event.wd] / event.name)
+                changes -= not event.name.startswith("journal")
+
+    def _watch(self, directory: Path) -> None:
+        wanted = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.CLOSE_WRITE
+        for place in (directory, *(path for path in directory.rglob("*") if path.is_dir())):
+            try:
+                self._watched[self._inotify.add_watch(str(place), wanted)] = place
+            except OSError:  # it has gone
+                continue
 
 
-def _goes_on(env: dict[str, str], name: str, at_least: int) -> bool:
-    """Whether it runs or has ended well, resumed if that is wanted; else there was nothing to resume."""
-    for _ in range(3):  # what was asked for before may come true only now
-        job = jobs(env)[name]
-        if job["state"] in ("done", "running", "queued"):
-            return True
-        said = gpufit(env, "resume", name)
-        assert "Traceback" not in said.stderr, said
-        if said.returncode == 0:
-            assert all(int(step) >= at_least for step in re.findall(r"from step (\d+)", said.stdout)), (said, at_least)
-            return True
-        if "no checkpoint" in said.stderr:
-            return False
-    pytest.fail(f"{said}")
-
-
-def _processes(home: Path) -> set[int]:
-    """Of this home's user, without the kernel and what keeps a worker ready for it."""
-    found = set()
+def processes(home: Path) -> dict[int, str]:
+    """Of this home's user, without the kernel, and what each is."""
+    found = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
             mine = f"HOME={home}".encode() in (place / "environ").read_bytes().split(b"\0")
-            words = (place / "cmdline").read_bytes()
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            leads = os.getsid(int(place.name)) == int(place.name)
         except OSError:  # it has ended
             continue
-        if mine and b"ipykernel" not in words and b"spare" not in words:
-            found.add(int(place.name))
+        if mine and b"ipykernel_launcher" not in words:
+            what = next((word.decode() for word in words if word.startswith(b"jupyter_gpufit")), "something")
+            spare = b"--forks" in words and not leads
+            found[int(place.name)] = "the spare" if spare else what
     return found

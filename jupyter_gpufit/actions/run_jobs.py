@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import AsyncIterator
+from textwrap import fill
 
 from ..errors import GpufitError, IsACommand, NoSuchHold, NoSuchJob, NotYourJob
 from ..jobs.job import Job
@@ -38,12 +39,13 @@ def mine(settings: Settings) -> list[Ticket]:
     return [one for one in held if one.uid == os.geteuid() and one.request.job_id not in known]
 
 
-def listed(commands: list[Ticket]) -> str:
-    """A sentence about them, below the list of jobs; empty without any."""
+def listed(commands: list[Ticket], width: int = 0) -> str:
+    """A sentence about them, below the list of jobs, in so many characters; empty without any."""
     if not commands:
         return ""
     does = (f"{one.request.name} ({'runs' if isinstance(one, Claim) else 'waits'})" for one in commands)
-    return f"Of `gpufit run`: {', '.join(does)}. `gpufit status` says more, `gpufit stop NAME` ends one."
+    said = f"Of `gpufit run`: {', '.join(does)}. `gpufit status` says more, `gpufit stop NAME` ends one."
+    return fill(said, width, break_on_hyphens=False) if width else said
 
 
 def check(options: argparse.Namespace, settings: Settings) -> None:

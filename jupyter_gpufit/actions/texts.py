@@ -23,9 +23,8 @@ def jobs(options: argparse.Namespace, settings: Settings, reader: StatusReader) 
     found, now = reader.jobs(settings), time.time()
     if options.json:
         return _json([asdict(job) for job in found])
-    return "\n\n".join(
-        filter(None, [table.jobs(found, now, _width(options)), run_jobs.listed(run_jobs.mine(settings))])
-    )
+    width = _width(options)
+    return "\n\n".join(filter(None, [table.jobs(found, now, width), run_jobs.listed(run_jobs.mine(settings), width)]))
 
 
 def queue(options: argparse.Namespace, settings: Settings, reader: StatusReader) -> str:

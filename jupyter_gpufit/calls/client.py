@@ -157,6 +157,7 @@ class _Connection:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         self._region: SharedRegion | None = None
         self._answers = FOR_ANSWERS
+        self._heard: float | None = None  # when the last answer was read
         self._out = 0  # byte of the last call from which on answers may be
         try:
             self._socket.connect(address)
@@ -170,7 +171,8 @@ class _Connection:
         lying = tuple(Lying(array.dtype.name, array.shape, at) for array, at in zip(arrays, places, strict=True))
         for array, place in zip(arrays, lying, strict=True):
             np.copyto(region.array(place), array)
-        message = encode(Call(lying, out, model, deadline))
+        # Whoever keeps deadlines is to know how long its answers are on their way.
+        message = encode(Call(lying, out, model, deadline, self._heard if deadline is not None else None))
         if len(message) > LARGEST:
             raise BadCall("it has more inputs than fit into one message.")
         if new:
@@ -183,6 +185,7 @@ class _Connection:
         packet = self._socket.recv(LARGEST)
         if not packet:
             raise EOFError("it closed the connection")
+        self._heard = time.monotonic()
         reply = CallReply.decode(packet)
         if reply.outputs:
             assert self._region is not None

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from types import NoneType
 from typing import Any
 
 from ..system.foreign import known, parsed_record
@@ -57,13 +56,18 @@ class Call:
     out: int  # byte
     model: int = 0  # of the job's
     deadline: float | None = None  # seconds by the machine's clock that only runs; null: none
+    heard: float | None = None  # when the answer before this call was read, by the same clock
     protocol: int = PROTOCOL
 
     @property
     def said(self) -> dict[str, Any]:
         record = {"protocol": self.protocol, "inputs": [one.said for one in self.inputs], "out": self.out}
-        more = {"model": self.model} if self.model else {}
-        return record | more | ({} if self.deadline is None else {"deadline": self.deadline})
+        more: dict[str, Any] = {"model": self.model} if self.model else {}
+        if self.deadline is not None:
+            more["deadline"] = self.deadline
+        if self.heard is not None:
+            more["heard"] = self.heard
+        return record | more
 
     @classmethod
     def decode(cls, packet: bytes) -> Call:
@@ -77,10 +81,10 @@ class Call:
             raise ValueError(f"protocol {protocol} was spoken, and this model speaks {PROTOCOL}")
         if not isinstance(inputs, list) or len(inputs) > MOST_TENSORS or not isinstance(out, int) or not _is_size(out):
             raise ValueError("it is no call")
-        model, deadline = record.get("model", 0), record.get("deadline")
-        if not _is_size(model) or type(deadline) not in (float, NoneType) or not isfinite(deadline or 0.0):
+        model, deadline, heard = record.get("model", 0), record.get("deadline"), record.get("heard")
+        if not _is_size(model) or not _is_time(deadline) or not _is_time(heard):
             raise ValueError("it is no call")
-        return cls(tuple(map(Lying.of, inputs)), out, model, deadline)
+        return cls(tuple(map(Lying.of, inputs)), out, model, deadline, heard)
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,10 @@ def lay_out(sizes: Sequence[int], begin: int = 0) -> tuple[list[int], int]:
         places.append(at)
         at += size
     return places, aligned(at)
+
+
+def _is_time(value: object) -> bool:
+    return value is None or (type(value) is float and isfinite(value))
 
 
 def _is_size(value: object) -> bool:

@@ -20,21 +20,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
 from pathlib import Path
 
-import numpy as np
-
 from ..calls.protocol import LARGEST, Call, CallReply, encode
-from ..calls.region import can_shrink
 from ..errors import BadCall
-from ..models.signature import Signature, check_call
+from ..models.signature import Signature
 from ..system.foreign import parsed_record
+from .checked import checked
 from .figures import Figures
 from .profile import Profile, Span
 from .residents import Residents
+from .schedule import WaitingCall
 from .standing import StandingInstance
-from .waiting import Batch, QueueIsFull, WaitingCall, WaitingCalls, WouldBeLate
+from .waiting import Batch, QueueIsFull, WaitingCalls, WouldBeLate
 
 BACKLOG = 128  # connections that the kernel keeps for us while we are busy
 
@@ -46,6 +45,7 @@ class _Client:
     region: int = -1  # its descriptor
     known_to: StandingInstance | None = None  # who has that memory mapped
     waits: bool = False  # for an answer
+    sent: float = inf  # when it got one, if it is looked at how long that was on its way
 
 
 class Desk:
@@ -68,6 +68,7 @@ class Desk:
         self._instance: StandingInstance | None = None
         self._running = Batch([], [])
         self._began = 0.0
+        self._coming: int | None = None  # the model whose weights are loaded meanwhile
         self._next: tuple[StandingInstance | None, Future[StandingInstance | None]] | None = None
         self._left = ""  # why there are no answers any more
         self._numbers = 0
@@ -140,10 +141,10 @@ class Desk:
 
     def _work(self) -> None:
         while not self._ends:
-            ready = [key.data for key, _ in self._selector.select()]
-            # What the instance says first: while many call, it would stand idle.
-            for act in sorted(ready, key=lambda act: act != self._hear_instance):
-                act()
+            for key, _ in self._selector.select():
+                if self._running.calls:  # first, each time: while a hundred call, it would stand idle
+                    self._hear_instance()
+                key.data()
         for client in list(self._clients.values()):
             self._lose(client)
         if self._listener is not None:
@@ -217,7 +218,7 @@ class Desk:
             client.region = fds[0]
             os.set_inheritable(fds[0], False)
         try:
-            call = self._checked(client, packet)
+            call = checked(packet, self._signatures, client.region)
         except BadCall as error:
             self._reply(client, CallReply(bad=str(error)))
             return
@@ -226,32 +227,17 @@ class Desk:
             return
         self._take(client, call)
 
-    def _checked(self, client: _Client, packet: bytes) -> Call:
-        call = Call.decode(packet)
-        if call.model >= len(self._signatures):
-            raise BadCall(f"There are {len(self._signatures)} models here, and none of the number {call.model}.")
-        signature = self._signatures[call.model]
-        slots = signature.inputs
-        if len(call.inputs) != len(slots):
-            raise BadCall(f"{len(call.inputs)} inputs came, and the model takes {len(slots)}.")
-        found = {slot.name: (one.dtype, one.shape) for slot, one in zip(slots, call.inputs, strict=True)}
-        check_call(signature, found)
-        if client.region < 0 or can_shrink(client.region):
-            raise BadCall("There is no memory with the call that stays as large as it is.")
-        size = os.fstat(client.region).st_size
-        for one in call.inputs:
-            if one.at % np.dtype(one.dtype).itemsize or one.at + prod(one.shape) * np.dtype(one.dtype).itemsize > size:
-                raise BadCall("An input lies outside of the memory that came with the call.")
-        return call
-
     def _take(self, client: _Client, call: Call) -> None:
         if self._left:
             self._reply(client, CallReply(left=self._left))
             return
         now = time.monotonic()
+        if call.heard is not None and client.sent < call.heard:
+            self._queue.reserve.way.saw(call.heard - client.sent)
+            client.sent = inf
         rows = call.inputs[0].shape[0] if self._signatures[call.model].may_batch else 1
         running = self._running.span
-        free = Span(self._began + running.usual, self._began + running.most)
+        free = Span(self._began + running.usual, self._began + running.most) if self._running.calls else Span(now, now)
         refused = self._queue.add(WaitingCall(call, client.number, now, rows), now, free)
         match refused:
             case QueueIsFull(waiting):
@@ -264,6 +250,7 @@ class Desk:
             case None:
                 client.waits = True
                 self._go_on()
+                self._load_ahead()
 
     def _go_on(self) -> None:
         """Have the next batch run, if nothing runs."""
@@ -276,26 +263,56 @@ class Desk:
             return
         now = time.monotonic()
         batch = self._queue.next(now)
-        self._are_late(batch.late, batch.span.most)
+        self._are_late(batch.late, now, batch.span.most)
         if not batch.calls:
             return
         self._running, self._began = batch, now
         try:
             for one in batch.calls:
                 self._make_known(self._clients[one.client], instance)
-            instance.say(_order(batch))
+            instance.say(_order(batch, self._after(batch, instance)))
         except OSError:
-            self._instance_died()
+            return self._instance_died()
+        self._load_ahead()
 
-    def _are_late(self, calls: Sequence[WaitingCall], seconds: float) -> None:
-        """They were taken, and what was foreseen then does not hold."""
+    def _load_ahead(self) -> None:
+        """While something runs, have loaded what is wanted next and not there, as far as there is room beside."""
+        if self._coming is not None or not self._running.calls or self._instance is None:
+            return
+        if (found := self._queue.ahead(self._running.calls[0].model)) is None:
+            return
+        with suppress(OSError):  # its end is heard on the other channel
+            self._instance.load_ahead(*found)
+            self._coming = found[0]
+
+    def _after(self, batch: Batch, instance: StandingInstance) -> int:
+        """How many of those loads have to be done before it runs."""
+        return instance.ordered if batch.load or self._coming == batch.calls[0].model else 0
+
+    def _hear_load(self) -> None:
+        if (instance := self._instance) is None:
+            return
+        try:
+            packet = instance.loads.recv(LARGEST)
+        except OSError:
+            return
+        if not packet:  # so is the other channel
+            self._selector.unregister(instance.loads)
+            return
+        said = parsed_record(packet)
+        self._queue.profiles[said["loaded"]].loaded(said["seconds"])
+        self._coming = None
+        self._load_ahead()
+
+    def _are_late(self, calls: Sequence[WaitingCall], now: float, seconds: float) -> None:
+        """They were taken, and what was foreseen does not hold; another one could be answered in so many seconds."""
         self.late += len(calls)
         for one in calls:
-            self._queue.answered(one, inf)
+            run = self._queue.profiles[one.model].run(one.rows)
+            self._queue.answered([one], now + run.usual)
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
-                cost = self._queue.profiles[one.model].run(one.rows).most
-                self._reply(client, CallReply(late=True, taken=True, seconds=seconds + cost))
+                self._reply(client, CallReply(late=True, taken=True, seconds=seconds + run.most))
 
     def _make_known(self, client: _Client, instance: StandingInstance) -> None:
         if client.known_to is not instance:
@@ -306,18 +323,25 @@ class Desk:
         assert self._next is not None
         (instance, changed), self._next = self._next, None
         before, self._instance = self._instance, instance
+        self._coming = None
         if before is not None:
-            self._selector.unregister(before.channel)
+            self._unregister(before)
         if instance is not None:
             self._selector.register(instance.channel, selectors.EVENT_READ, self._hear_instance)
+            self._selector.register(instance.loads, selectors.EVENT_READ, self._hear_load)
             assert instance.loaded is not None
             loaded = instance.loaded
             self._queue.begin(loaded.profiles, loaded.residents, [one.batches for one in loaded.models])
         changed.set_result(before)
 
+    def _unregister(self, instance: StandingInstance) -> None:
+        for channel in (instance.channel, instance.loads):
+            with suppress(KeyError):
+                self._selector.unregister(channel)
+
     def _hear_instance(self) -> None:
-        instance = self._instance
-        assert instance is not None
+        if (instance := self._instance) is None:  # it has died since it was heard
+            return
         try:
             packet = instance.channel.recv(LARGEST)
         except BlockingIOError:
@@ -333,16 +357,17 @@ class Desk:
             return
         if said.get("late"):
             self._queue.not_run(batch)
-            self._are_late(batch.calls, batch.span.most)
+            self._are_late(batch.calls, now, batch.span.most)
             return self._go_on()
         self._learn(batch, now - self._began, said["loading"])
+        self._queue.answered(batch.calls, now)
         self.figures.ran(sum(one.rows for one in batch.calls), said["seconds"])
         for one, answer in zip(batch.calls, said["done"], strict=True):
             self.figures.answered(now, now - one.since)
-            self._queue.answered(one, now)
             self.late += now > one.deadline
             if (client := self._clients.get(one.client)) is not None:
                 client.waits = False
+                client.sent = now if one is batch.calls[0] else inf
                 self._send(client, encode(answer))
         self._go_on()
 
@@ -356,7 +381,7 @@ class Desk:
     def _instance_died(self) -> None:
         instance, self._instance = self._instance, None
         assert instance is not None
-        self._selector.unregister(instance.channel)
+        self._unregister(instance)
         self._give_up("its process ended in the middle of it")
         self._died(instance)
 
@@ -380,8 +405,11 @@ class Desk:
             self._lose(client)
 
 
-def _order(batch: Batch) -> dict[str, object]:
-    """What the instance is told: which weights go and come, until when it may begin, and where the inputs lie."""
+def _order(batch: Batch, after: int) -> dict[str, object]:
+    """What the instance is told: which weights go and come, until when it may begin, and where the inputs lie.
+
+    And after how many of the loads that it does meanwhile.
+    """
     order: dict[str, object] = {
         "do": "run",
         "model": batch.calls[0].model,
@@ -389,6 +417,8 @@ def _order(batch: Batch) -> dict[str, object]:
     }
     if batch.load:
         order |= {"load": True, "leaving": batch.leaving}
+    if after:
+        order["after"] = after
     deadline = min(one.deadline for one in batch.calls)
     return order if deadline == inf else order | {"latest": deadline}
 

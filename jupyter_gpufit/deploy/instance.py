@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from ..errors import GpufitError
 from ..models.shell import WHOLE
 from ..models.signature import Signature
 from ..models.taken import models_from_json
+from ..system.identity import kernel_text
+from .loader import Loader, timed
 from .providers import Provider
 from .residents import Residents
 from .session import Arrays, LoadedModels, Model, first_line, tried
@@ -37,9 +39,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asked: dict[str, Any] = json.loads(sys.argv[1])
     channel = socket.socket(fileno=int(sys.argv[2]))
-    threading.Thread(target=_end_with, args=(int(sys.argv[3]),), daemon=True).start()
+    loads = socket.socket(fileno=int(sys.argv[3]))
+    threading.Thread(target=_end_with, args=(int(sys.argv[4]),), daemon=True).start()
     allow_many_files()
-    Instance(asked, channel).work()
+    Instance(asked, channel, loads).work()
 
 
 def allow_many_files() -> None:
@@ -57,9 +60,10 @@ def _end_with(life: int) -> None:
 class Instance:
     """One model on one device, or several of which one runs at a time."""
 
-    def __init__(self, asked: Mapping[str, Any], channel: socket.socket) -> None:
+    def __init__(self, asked: Mapping[str, Any], channel: socket.socket, loads: socket.socket) -> None:
         self._asked = asked
         self._channel = channel
+        self._loads = loads
         self._regions: dict[int, SharedRegion] = {}
         self._rows: int = asked["rows"]
 
@@ -70,6 +74,7 @@ class Instance:
             return self._say({"failed": str(error)})
         except Exception as error:  # ONNX Runtime's own, of many kinds
             return self._say({"failed": f"ONNX Runtime cannot load it: {first_line(error)}."})
+        self._loader = Loader(self._models, self._loads)
         while self._hear():
             pass
 
@@ -87,7 +92,7 @@ class Instance:
         for number, model in enumerate(self._models):
             for leaving in residents.use(number) if model.weights else ():
                 self._models[leaving].evict()
-            found.append(tried(model, self._rows, asked["sizes"], _timed(model.load)))
+            found.append(tried(model, self._rows, asked["sizes"], timed(model.load)))
         loaded = LoadedModels(
             seconds=time.monotonic() - began,
             took=_took(kind),
@@ -124,12 +129,13 @@ class Instance:
 
     def _run(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Unless it is too late for it: what cannot begin in time is not done at all."""
-        if time.monotonic() > message.get("latest", inf):
-            return {"late": True}
         model = self._models[message["model"]]
+        loading = timed(lambda: self._loader.wait(message.get("after", 0)))
         for leaving in message.get("leaving", ()):
             self._models[leaving].evict()
-        loading = _timed(model.load) if message.get("load") else 0.0
+        if time.monotonic() > message.get("latest", inf):
+            return {"late": True}
+        loading += timed(model.load) if message.get("load") else 0.0
         began = time.perf_counter()
         answers = self._answers(model, [(one["region"], Call.of(one["call"])) for one in message["calls"]])
         return {"done": answers, "seconds": time.perf_counter() - began, "loading": loading}
@@ -160,12 +166,6 @@ class Instance:
         return {"outputs": [place.said for place in lying]}
 
 
-def _timed(do: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    do()
-    return time.perf_counter() - began
-
-
 def _took(kind: Kind) -> int:
     """What this process has taken of its device at most, in bytes; on a slot all of it is there for the models."""
     return _resident("VmHWM") if kind == "slot" else _gpu_took()
@@ -180,7 +180,7 @@ def _gpu_took() -> int:
 
 
 def _resident(field: str) -> int:
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    found = re.search(rf"{field}:\s+(\d+) kB", kernel_text("/proc/self/status"))
     return int(found[1]) * 1024 if found else 0
 
 

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from statistics import fmean
+from statistics import fmean, median_high
 
 KEPT = 300  # times of each kind
 ENOUGH = 10  # of them, before what was measured at load counts no more
 FACTOR = 1.15  # on what 99 of 100 took
 RECOMPUTED = 20  # times, after which the quantile is looked for again
-LATELY = 16  # runs that say how fast the device is just now
+LATELY = 12  # runs that say how fast the device is just now
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,19 @@ class Finish:
 
 @dataclass
 class DevicePace:
-    """How much slower than usual a device is lately; of all models on it."""
+    """How much slower than usual a device is lately; of all models on it.
 
-    _seen: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=LATELY))
+    By the middle one of the last runs: a moment in which it stood still makes one run long and says nothing of others.
+    """
+
+    _seen: deque[float] = field(default_factory=lambda: deque(maxlen=LATELY))
     factor: float = 1.0
 
     def saw(self, seconds: float, usual: float) -> None:
-        self._seen.append((seconds, usual))
-        if len(self._seen) >= LATELY // 4:
-            self.factor = max(1.0, sum(one for one, _ in self._seen) / sum(one for _, one in self._seen))
+        if usual > 0:
+            self._seen.append(seconds / usual)
+            if len(self._seen) >= LATELY // 2:
+                self.factor = max(1.0, median_high(self._seen))
 
 
 @dataclass

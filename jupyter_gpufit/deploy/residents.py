@@ -18,6 +18,10 @@ class Residents:
         return model in self._inside or not self.sizes[model]
 
     @property
+    def all_there(self) -> bool:
+        return all(one in self for one in range(len(self.sizes)))
+
+    @property
     def inside(self) -> tuple[int, ...]:
         return tuple(self._inside)
 
@@ -43,7 +47,33 @@ class Residents:
         self._inside[model] = None
         return leaving
 
-    def undo(self, model: int, leaving: Sequence[int]) -> None:
-        """What `use` did has not come to pass."""
+    def room_beside(self, model: int, running: int) -> bool:
+        """Whether its weights can be there while that one runs."""
+        return self.sizes[model] + self.sizes[running] <= self.room
+
+    def use_soon(self, model: int, running: int, wanted: Sequence[int]) -> list[int] | None:
+        """Have it there while another one runs; which others leave. None where it has no room.
+
+        Neither the one that runs leaves for it, nor one that is wanted before it.
+        """
+        stays = {running, *wanted[: wanted.index(model)]}
+        soon = {one: place for place, one in reversed(list(enumerate(wanted)))}
+        order = sorted(
+            [one for one in self._inside if one not in stays], key=lambda one: -soon.get(one, len(wanted))
+        )  # stable, as above
+        taken, leaving = sum(self.sizes[one] for one in self._inside), []
+        for one in order:
+            if taken + self.sizes[model] <= self.room:
+                break
+            taken -= self.sizes[one]
+            leaving.append(one)
+        if taken + self.sizes[model] > self.room:
+            return None
+        for one in leaving:
+            del self._inside[one]
+        self._inside[model] = None
+        return leaving
+
+    def gone(self, model: int) -> None:
+        """It has not come."""
         self._inside.pop(model, None)
-        self._inside = dict.fromkeys(leaving) | self._inside

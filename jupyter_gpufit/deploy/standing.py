@@ -8,7 +8,7 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,9 +34,11 @@ class StandingInstance:
 
     process: subprocess.Popen[bytes]
     channel: socket.socket
+    loads: socket.socket  # what is loaded while it runs something else
     life: int  # as long as this is open, it lives
     label: str  # of its device
     loaded: LoadedModels | None = None
+    ordered: int = 0  # loads over that channel
 
     @classmethod
     def start(
@@ -44,6 +46,8 @@ class StandingInstance:
     ) -> StandingInstance:
         """Start it with the claim's lock: the claim lives as long as the process does."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        our_loads, their_loads = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        our_loads.setblocking(False)
         reading, life = os.pipe2(os.O_CLOEXEC)
         device = granted.devices[0]
         asked = {
@@ -55,23 +59,26 @@ class StandingInstance:
             "rows": model.rows,
             "sizes": model.sizes,
         }
+        their_ends = (theirs.fileno(), their_loads.fileno(), reading)
         try:
             with open(paths.log, "ab") as log:
                 process = processes.start(
-                    *("deploy.instance", json.dumps(asked), str(theirs.fileno()), str(reading)),
+                    *("deploy.instance", json.dumps(asked), *map(str, their_ends)),
                     env=environment(granted),
-                    descriptors=[theirs.fileno(), reading, *granted.fds],
+                    descriptors=[*their_ends, *granted.fds],
                     stdout=log,
                     stderr=log,
                 )
         except BaseException:
             ours.close()
+            our_loads.close()
             os.close(life)
             raise
         finally:
             theirs.close()
+            their_loads.close()
             os.close(reading)
-        return cls(process, ours, life, device.label)
+        return cls(process, ours, our_loads, life, device.label)
 
     async def load(self, name: str) -> LoadedModels:
         """Wait until it can answer; raises CouldNotDeploy where it cannot."""
@@ -104,6 +111,11 @@ class StandingInstance:
             except BlockingIOError:
                 select.select([], [self.channel], [])
 
+    def load_ahead(self, model: int, leaving: Sequence[int]) -> None:
+        """Have a model's weights loaded, and the others' evicted, whatever runs."""
+        self.loads.send(encode({"model": model, "leaving": leaving}))
+        self.ordered += 1
+
     async def end(self) -> str:
         """Have it end, and wait for that, so that nothing of it stays on its device; how it ended, in words."""
         self.close()
@@ -118,6 +130,7 @@ class StandingInstance:
     def close(self) -> None:
         """Let go of it: it ends."""
         self.channel.close()
+        self.loads.close()
         if self.life >= 0:
             os.close(self.life)
             self.life = -1

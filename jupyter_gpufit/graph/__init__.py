@@ -19,7 +19,7 @@ the kernel's very objects get the results. `bring_into` opens a saved reply in a
 from .memory import GraphMemory
 from .travel.arrival import Arrival, receive
 from .travel.back import Returned, bring_into
-from .travel.reply import LeftBehind, Reply
+from .travel.reply import LeftBehind, Reply, what_stayed
 from .travel.ship import Shipment, ship
 from .unavailable import Unavailable
 from .undo import Undo
@@ -36,4 +36,5 @@ __all__ = [
     "bring_into",
     "receive",
     "ship",
+    "what_stayed",
 ]

@@ -21,6 +21,8 @@ class Pickler(Protocol):
     """What a Kind asks of whoever pickles: a graph that goes to a worker and back, or a process's snapshot."""
 
     namespace: dict[str, Any]  # the notebook's
+    name: str  # the variable that is being written
+    remarks: list[str]  # what the user is to know of how it travels: sentences
     recorder: Recorder
     back: bool  # it is the way back
     on_device: bool  # whether anything was met that is of the notebook's own `cuda`
@@ -74,6 +76,7 @@ class Kind:
 
 _ATOMS = (int, float, str, bool, bytes, complex, slice)
 _FAMILIES = (
+    "kinds.locks",
     "refusals",
     "kinds.containers",
     "kinds.functions",
@@ -85,6 +88,7 @@ _FAMILIES = (
     "kinds.file_locks",
     "kinds.rich_consoles",
     "kinds.directories",
+    "kinds.parents",
     "kinds.archived",
     "kinds.instances",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import weakref
 from enum import Enum
 from types import GeneratorType
@@ -14,9 +15,11 @@ from .unavailable import Unavailable
 
 INSIDE = "Make it inside the cell"  # says nothing to whoever did, and gets it back
 GENERATOR = f"a generator in use, whose position cannot be copied. {INSIDE}, or use a list."
+_HELD = f"a lock that a thread of this process holds. {INSIDE}, or release it before."
+LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
 _BY_TYPE = {  # by the full name of a class or of one of its bases
-    "_thread.lock": f"a lock, and a lock belongs to one process. {INSIDE}, or keep it out of what the cell uses.",
-    "_thread.RLock": f"a lock, and a lock belongs to one process. {INSIDE}, or keep it out of what the cell uses.",
+    "_thread.lock": _HELD,
+    "_thread.RLock": _HELD,
     "builtins.async_generator": f"an asynchronous generator, whose position cannot be copied. {INSIDE}.",
     "builtins.coroutine": f"a coroutine, which belongs to this process's event loop. {INSIDE}, or await it before.",
     "builtins.frame": "a stack frame, which cannot be copied. Keep it out of what the cell uses.",
@@ -49,8 +52,6 @@ _BY_MODULE = {  # by the module of a class or of one of its bases; inner modules
     "ctypes": f"a handle of a C library, good in this process only. {INSIDE}.",
     "_ctypes": f"a handle of a C library, good in this process only. {INSIDE}.",
     "_thread": f"a handle of a thread. {INSIDE}.",
-    "threading": f"a lock or event between threads of this process. {INSIDE}.",
-    "queue": f"a queue between threads of this process. {INSIDE}.",
     "_queue": f"a queue between threads of this process. {INSIDE}.",
     "asyncio": f"part of this process's event loop. {INSIDE}.",
     "_asyncio": f"part of this process's event loop. {INSIDE}.",
@@ -100,8 +101,20 @@ def in_use(generator: GeneratorType[Any, Any, Any]) -> bool:
     return inspect.getgeneratorstate(generator) in (inspect.GEN_SUSPENDED, inspect.GEN_RUNNING)
 
 
+def is_held(lock: Any) -> bool:
+    """Whether any thread holds it, this one included."""
+    if hasattr(lock, "locked"):  # Python's RLock cannot say it until 3.14
+        return bool(lock.locked())
+    if lock._is_owned() or not lock.acquire(blocking=False):
+        return True
+    lock.release()
+    return False
+
+
 def stays(obj: Any) -> bool:
     """Whether this very object cannot travel, whatever it leads to."""
+    if type(obj) in LOCKS:
+        return is_held(obj)
     if type(obj) is GeneratorType:
         return in_use(obj)
     return has_callback(obj) if isinstance(obj, weakref.ref) else why_not(type(obj)) is not None

@@ -83,6 +83,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.name = ""
         self.wanted: dict[str, str] = {}  # names that functions use, and the function
         self.refusals: list[Refusal] = []
+        self.remarks: list[str] = []  # what goes another way: sentences
         self.places: dict[str, tuple[int, int]] = {}  # of each name's part in the stream: where it begins and ends
         self.buffers: list[int] = []
         self.anchored: list[int] = []  # numbers of objects at its beginning that the other process finds by itself

@@ -63,6 +63,8 @@ _HOMES: dict[
         ),
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
+    "locks": ("graph.kinds.locks", "make_lock"),
+    "parents": ("graph.kinds.parents", "make_again"),
     "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Matches"),

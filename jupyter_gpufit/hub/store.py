@@ -18,6 +18,7 @@ from ..lab.usage import Use
 
 MINUTE, DAY = 60.0, 86400.0
 KEPT = 400 * DAY  # seconds after which it is forgotten
+MOST_EACH = 20_000  # uses of one user: fifty a day
 SCHEMA = """
 create table if not exists sample(
   minute integer, device text, looks integer, busy real, held integer, primary key (minute, device)) without rowid;
@@ -75,11 +76,18 @@ class HubStore:
             self._db.executemany(
                 "insert into use values (?, ?, ?, ?, ?, ?) on conflict do update set end = max(end, excluded.end)",
                 [
-                    (uid, use.claim, use.start, use.end, use.share, json.dumps(use.devices))
+                    (uid, use.claim, use.start, min(use.end, now), use.share, json.dumps(use.devices))
                     for uid, found in uses.items()
                     for use in found
+                    if use.start <= now  # the records are the users' own, and may say anything
                 ],
             )
+            for uid in uses:
+                self._db.execute(
+                    "delete from use where uid = ? and claim in"
+                    " (select claim from use where uid = ? order by end desc limit -1 offset ?)",
+                    (uid, uid, MOST_EACH),
+                )
             self._db.execute("delete from sample where minute < ?", ((now - KEPT) // MINUTE,))
             self._db.execute("delete from use where end < ?", (now - KEPT,))
 

@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import UNIXSocketStream
 
 from ..errors import Unreachable, VersionDiffers
+from ..system.sockets import something_comes
 from ..system.version import version
 from .job import Job
 from .protocol import PROTOCOL, Answer, WorkerRequest, WorkerVerb
@@ -52,6 +53,7 @@ class Connection:
             counts = [int(count) for count in answer.data["counts"]]
             with anyio.fail_after(PATIENCE):
                 await self.stream.send(b"\n")
+                await something_comes(self.stream)
                 _, descriptors = await self.stream.receive_fds(1, sum(counts))
         for fd in descriptors:
             os.set_inheritable(fd, False)
@@ -79,6 +81,7 @@ class Connection:
         while not received.endswith(b"\n"):
             if len(received) > LONGEST_ANSWER:
                 raise ValueError("it has no end")
+            await something_comes(self.stream)
             received += await self.stream.receive()
         return received
 

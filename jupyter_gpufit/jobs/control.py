@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import SocketAttribute, UNIXSocketStream
 
+from ..system.sockets import something_comes
 from ..system.version import version
 from .protocol import IN_EVERY_PROTOCOL, PROTOCOL, WORKER_VERBS, Answer, Question, WorkerRequest
 
@@ -123,6 +124,7 @@ async def _line(client: UNIXSocketStream, patience: float) -> bytes:
         while not received.endswith(b"\n"):
             if len(received) > LONGEST_REQUEST:
                 raise anyio.BrokenResourceError
+            await something_comes(client)
             received += await client.receive()
     return received
 
@@ -172,5 +174,6 @@ async def _send_result(client: UNIXSocketStream, result: tuple[list[int], list[i
     found, counts = result
     await client.send(Answer(True, data={"counts": counts}).encode())
     # The byte is waited for: descriptors that arrive with the answer's own bytes could be split from them.
+    await something_comes(client)
     await client.receive()
     await client.send_fds(b"F", list(found))

@@ -49,7 +49,7 @@ class WidgetMessage:
 
     kind: ClassVar = "widget"
     comm: str  # its id, which is the widget's model id
-    what: str  # "open", "msg", "close"; "again": it is open, and one that a resume brought back
+    what: str  # "open", "msg", "close"; "again": a resume brought it back; "heard": as a browser said it
     data: dict[str, Any]
     buffers: tuple[str, ...] = ()  # its bytes, in base64
 

@@ -20,7 +20,8 @@ from .job import Job
 from .journal import JournalReader
 from .paths import JobPaths
 from .protocol import WorkerVerb
-from .record import Record, read_record
+from .record import UNGIVEN, Record, read_record
+from .result import given
 from .state import ENDED, LEFT, OVER
 from .watch import changes
 
@@ -88,12 +89,12 @@ async def follow(
             group.start_soon(_pass_on, followed, interrupts, leaving, show)
         end = await _until_end(followed, show, after, exit_code, on)
         if take is not None:
-            await _take(followed, take)
+            await _take(followed, take, exit_code)
         group.cancel_scope.cancel()
     return end
 
 
-async def _take(followed: _Followed, take: Take) -> None:
+async def _take(followed: _Followed, take: Take, exit_code: Callable[[], int | None]) -> None:
     """From the worker's memory; one that cannot be reached is waited for: as it ends, it puts the result on the disk.
 
     It says that the job is done before that, and on a busy machine it may be reached late, or not in time.
@@ -101,19 +102,22 @@ async def _take(followed: _Followed, take: Take) -> None:
     while True:
         if followed.connection is not None:
             with suppress(Unreachable):
-                await _collect(followed.connection, take)
+                await _collect(followed, followed.connection, take)
                 return
         record = read_record(followed.paths)
+        if _is_lost_with_all(record):
+            raise WorkerDied(followed.job.name, _how_it_died(exit_code(), record) + _way_on(followed.job, record))
         if record.state not in ENDED or followed.paths.result.exists() or not await _ends(record):
             return
         followed.connection, followed.epoch = None, 0
         await followed.connect()
 
 
-async def _collect(connection: Connection, take: Take) -> None:
+async def _collect(followed: _Followed, connection: Connection, take: Take) -> None:
     result = await connection.collect()
     if result is not None:
         take(*result)
+        given(followed.paths)  # also where its worker is killed before it hears of it
         with suppress(Unreachable):
             await connection.ask("collected")
 
@@ -234,12 +238,17 @@ async def _by_the_files(
             story.read()
             if on and record.state == "released":
                 continue
-            if story.is_over(record):
+            if story.is_over(record) and not _is_lost_with_all(record):
                 assert story.end is not None
                 return story.end
             if record.state == "lost":
                 raise WorkerDied(followed.job.name, _how_it_died(exit_code(), record) + _way_on(followed.job, record))
     raise AssertionError("the changes of a journal have no end")
+
+
+def _is_lost_with_all(record: Record) -> bool:
+    """Whether it was done, as its journal says, and its worker was killed with what nobody else had."""
+    return record.state == "lost" and record.reason.endswith(UNGIVEN)
 
 
 def _lives(record: Record) -> bool:

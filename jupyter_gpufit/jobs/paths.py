@@ -84,6 +84,11 @@ class JobPaths:
     def result(self) -> Path:
         return self.root / "result"
 
+    @cached_property
+    def owed(self) -> Path:
+        """There while a job is done and its variables are with its worker alone: killed then, it is lost."""
+        return self.root / "owed"
+
 
 LONGEST_PATH = 107  # bytes; sockaddr_un holds 108 with the closing zero
 

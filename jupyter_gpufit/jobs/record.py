@@ -26,6 +26,7 @@ from .verbs import Verb, may, why_not
 
 NEEDED = 8 << 10  # bytes on the disk: a worker's number, and the begin of its journal
 LOOKS = 3  # at a record that is just being written over
+UNGIVEN = ", before its variables were in a notebook or on the disk"
 GLANCES = 1.0  # seconds; whoever asks whether the job lives holds its lock for an instant
 
 
@@ -108,7 +109,7 @@ class Record:
 def read_record(paths: JobPaths) -> Record:
     """The job's record; `lost` when the worker is gone without having written an end."""
     record = _written(paths)
-    if _is_last(record):
+    if _is_last(record) and not owes(paths, record):
         return record
     with _glanced_at(paths) as free:
         # Read once more where nobody has the job: its worker may have ended between the two looks.
@@ -121,7 +122,15 @@ def read_record(paths: JobPaths) -> Record:
 def read_left(paths: JobPaths) -> Record:
     """The same for whoever has the job's lock, and so knows that no worker of it lives."""
     record = _written(paths)
-    return record if _is_last(record) else replace(record, state="lost", reason="its process ended unexpectedly")
+    owing = owes(paths, record)
+    if _is_last(record) and not owing:
+        return record
+    return replace(record, state="lost", reason=f"its process ended unexpectedly{UNGIVEN if owing else ''}")
+
+
+def owes(paths: JobPaths, record: Record) -> bool:
+    """Whether its worker has not yet given away what a job that is done has made: it can still be lost."""
+    return record.state == "done" and paths.owed.exists()
 
 
 def _is_last(record: Record) -> bool:

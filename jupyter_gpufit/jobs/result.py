@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ..graph import GraphMemory, Reply
+from ..system.files import for_its_owner, sync, sync_directory
 from ..system.trust import check_trusted
 from .paths import JobPaths
 
@@ -39,8 +41,20 @@ def from_descriptors(
     return Reply(read, memory, paths.graph.read_bytes(), input_memory), input_memory
 
 
+def owe(paths: JobPaths) -> None:
+    """Note that a job is done and nobody has its variables yet; where the disk cannot, it counts as if somebody had."""
+    with suppress(OSError):
+        os.close(for_its_owner(str(paths.owed), os.O_WRONLY | os.O_CREAT))
+
+
+def given(paths: JobPaths) -> None:
+    """They are with somebody who keeps them. It takes no room on a full disk."""
+    with suppress(OSError):
+        paths.owed.unlink(missing_ok=True)
+
+
 def save(reply: Reply, paths: JobPaths) -> None:
-    """Put the reply on the disk, visible when it is whole."""
+    """Put the reply on the disk, visible when it is whole, and there after a power cut."""
     aside = paths.result.with_suffix(".tmp")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(mode=0o700)
@@ -48,8 +62,10 @@ def save(reply: Reply, paths: JobPaths) -> None:
         reply.save(aside)
         for file in aside.iterdir():
             file.chmod(0o600)  # and its directory is 0700 from the first moment
+        sync(map(str, aside.iterdir()))
         shutil.rmtree(paths.result, ignore_errors=True)  # of an end before the job was resumed
         os.rename(aside, paths.result)
+        sync_directory(paths.root)
     except OSError:
         shutil.rmtree(aside, ignore_errors=True)
         raise

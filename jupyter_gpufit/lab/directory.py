@@ -21,6 +21,7 @@ from pathlib import Path
 from ..devices.device import Device
 from ..errors import LabGone, LabUnsound, StorageError
 from ..settings import Settings
+from ..system.identity import kernel_text
 from ..system.users import others_have_accounts
 
 SHARED = Path("/run/gpufit")
@@ -101,10 +102,10 @@ def file_system(path: Path) -> str:
     """The type of the file system on which this directory is."""
     device = os.stat(path).st_dev
     wanted, kind = f"{os.major(device)}:{os.minor(device)}", "an unknown file system"
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in filter(None, kernel_text("/proc/self/mountinfo").split("\n")):
         mount, _, source = line.partition(" - ")
-        if mount.split()[2] == wanted:
-            kind = source.split()[0]
+        if mount.split(" ")[2] == wanted:
+            kind = source.split(" ")[0]
     return kind
 
 

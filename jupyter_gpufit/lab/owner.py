@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
-from pathlib import Path
 
-from ..system.identity import boot_id, start_time_of
+from ..system.identity import boot_id, kernel_text, start_time_of
 from .record import TicketWriter
 
 
@@ -43,7 +42,7 @@ def uid_of(pid: int) -> int | None:
         if uid != 0:
             return uid
         # Root's, or one that may not be looked into, as after a change of user.
-        return int(Path(f"/proc/{pid}/status").read_text().partition("\nUid:")[2].split()[0])
+        return int(kernel_text(f"/proc/{pid}/status").partition("\nUid:")[2].split()[0])
     except (OSError, IndexError):
         return None
 
@@ -51,7 +50,7 @@ def uid_of(pid: int) -> int | None:
 def is_stopped(pid: int, uid: int) -> bool:
     """Whether that user's process was stopped (SIGSTOP, a debugger): it holds what it holds, and answers nothing."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = kernel_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return False
     return state in "tT" and uid_of(pid) == uid
@@ -110,7 +109,7 @@ def _line_of(pid: int, parent: Callable[[int], int], most: int = 64) -> Iterable
 
 def _parent(pid: int) -> int:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = kernel_text(f"/proc/{pid}/stat")
     except OSError:
         return 0
     return int(stat[stat.rindex(")") + 2 :].split()[1])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..system.identity import ProcessId
+from ..system.identity import ProcessId, kernel_text
 from .locks import lock_on, parse_flocks
 from .record import LONGEST, decode
 
@@ -73,7 +73,7 @@ def _process(pid: int) -> ProcessId | None:
 def _real_uid(pid: int) -> int | None:
     # Not the owner of /proc/<pid>, which is root for a process that may not be looked into.
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        status = kernel_text(f"/proc/{pid}/status")
     except OSError:
         return None
     return int(status.partition("\nUid:")[2].split()[0])
@@ -85,7 +85,7 @@ def _taker(pid: int, wanted: os.stat_result) -> int | None:
         for fd in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):  # closed meanwhile
                 # Only where a lock lies on this very opening is the file looked at: another may hang (a network's).
-                taker = _flock(Path(f"/proc/{pid}/fdinfo/{fd}").read_text())
+                taker = _flock(kernel_text(f"/proc/{pid}/fdinfo/{fd}"))
                 if taker is not None and os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted):
                     return taker
     return None

@@ -138,12 +138,12 @@ def decode(text: bytes) -> tuple[Request, TicketWriter, Hold | None]:
 
 def _request(record: Mapping[str, Any]) -> Request:
     return Request(
-        job_id=_word(record["job_id"]),
-        name=_word(record["name"]),
-        label=_word(record["label"]),
+        job_id=word(record["job_id"]),
+        name=word(record["name"]),
+        label=word(record["label"]),
         needed=None if record["needed"] is None else _number(record["needed"], 1, MOST_BYTES),
         exclusive=_truth(record["exclusive"]),
-        gpu=_word(record["gpu"]),
+        gpu=word(record["gpu"]),
         count=_number(record["count"], 1, MOST_DEVICES),
     )
 
@@ -152,7 +152,7 @@ def _writer(record: Mapping[str, Any]) -> TicketWriter:
     return TicketWriter(
         pid=_number(record["pid"], 1, 1 << 32),
         start_time=_number(record["start_time"], 0, 1 << 63),
-        boot=_word(record["boot"]),
+        boot=word(record["boot"]),
         view=_number(record["view"], 0, 1 << 63),
         write_lock=_truth(record.get("write_lock", False)),
     )
@@ -166,7 +166,7 @@ def _hold(record: Mapping[str, Any]) -> Hold:
     if not isinstance(share, int | float) or not 0 <= share <= MOST_DEVICES:  # NaN compares false
         raise ValueError(f"{str(share)[:50]} is not a share")
     return Hold(
-        devices=tuple(dict.fromkeys(_word(device) for device in devices)),
+        devices=tuple(dict.fromkeys(word(device) for device in devices)),
         bytes=_number(record["bytes"], 0, MOST_BYTES),
         alone=_truth(record["alone"]),
         share=float(share),
@@ -174,7 +174,8 @@ def _hold(record: Mapping[str, Any]) -> Hold:
     )
 
 
-def _word(value: object) -> str:
+def word(value: object) -> str:
+    """A text that somebody wrote, as it may be shown and kept; raises ValueError for what is none."""
     if not isinstance(value, str):
         raise ValueError(f"{str(value)[:50]} is not a text")
     return _cut(value)
@@ -182,7 +183,8 @@ def _word(value: object) -> str:
 
 def _cut(text: str) -> str:
     """One line without control characters: it is shown in other people's terminals."""
-    return "".join(c if c.isprintable() else " " for c in text[:LONGEST_WORD])
+    text = text[:LONGEST_WORD]
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _number(value: object, least: int, most: int) -> int:

@@ -20,11 +20,10 @@ from typing import Any
 from . import digest
 from .order import decayed_seconds
 from .policy import DAY
-from .record import MOST_DEVICES, Claim
+from .record import MOST_DEVICES, Claim, word
 
 FORMAT = 1
-LONGEST = 1 << 20  # bytes read from the end of a user's file: thousands of jobs
-LONGEST_HISTORY = 16 << 20
+LONGEST = 1 << 20  # bytes read from the end of a user's file: thousands of jobs; an honest one is shorter, see digest
 _NAME = re.compile(r"u\.([0-9]{1,10})\.([0-9a-f]{16})")
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -218,9 +217,9 @@ def read_uses(lab: Path) -> dict[int, list[Use]]:
         if fd is not None:
             uid = int(name.split(".")[1])
             with os.fdopen(fd, "rb") as file:
-                file.seek(max(0, os.fstat(fd).st_size - LONGEST_HISTORY))
-                text = file.read(left.get(uid, LONGEST_HISTORY))
-            left[uid] = left.get(uid, LONGEST_HISTORY) - len(text)
+                file.seek(max(0, os.fstat(fd).st_size - LONGEST))
+                text = file.read(left.get(uid, LONGEST))
+            left[uid] = left.get(uid, LONGEST) - len(text)
             uses.setdefault(uid, []).extend(parse_uses(text))
     return uses
 
@@ -232,7 +231,7 @@ def parse_uses(text: bytes) -> Iterator[Use]:
             record: dict[str, Any] = json.loads(line)
             start, end, share = (float(record[key]) for key in ("start", "until", "share"))
             use = Use(
-                str(record["claim"]), start, end, share, tuple(map(str, record.get("devices", ())[:MOST_DEVICES]))
+                word(record["claim"]), start, end, share, tuple(map(word, record.get("devices", ())[:MOST_DEVICES]))
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             continue

@@ -25,6 +25,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from ..actions import commands
 from ..errors import GpufitError, first_of
+from ..graph.kinds import parents
 from ..jobs.follow import Interrupts, Left
 from ..jobs.store import all_jobs
 from ..program.reading.cell import imported_by
@@ -110,6 +111,7 @@ def load(ip: InteractiveShell) -> None:
         ip.Completer.custom_matchers.append(gpufit_matcher)
     surroundings.watch.begin(_imported_before(ip))
     magics.cuda.begin()
+    parents.watch()
     ip.events.register("post_run_cell", magics.offer_spare)
     magics.notebook.spare.offer()
 
@@ -117,6 +119,7 @@ def load(ip: InteractiveShell) -> None:
 def unload(ip: InteractiveShell) -> None:
     """Take back what `load` registered; running jobs go on."""
     surroundings.watch.end()
+    parents.forget()
     magics = ip.magics_manager.registry.pop("GpufitMagics", None)
     if magics is not None:
         ip.events.unregister("post_run_cell", magics.offer_spare)

@@ -92,6 +92,7 @@ class Mirrors:
         self._job, self._paths = job, paths
         self._mirrors: dict[str, Mirror] = {}
         self._catching: list[Mirror] = []  # the innermost last
+        self._said: set[str] = set()  # mirrors that somebody has used here
         self._unsent: deque[str] = deque()
         self._sender: threading.Thread | None = None
         self._guard = threading.Lock()
@@ -102,8 +103,8 @@ class Mirrors:
         data, buffers = dict(event.data), [b64decode(one) for one in event.buffers]
         if event.what in ("open", "again"):
             self._open(event.comm, _with_buffers(data, buffers))
-        elif mirror is None:
-            return  # its beginning is not in the journal any more
+        elif mirror is None or (event.what == "heard" and event.comm in self._said):
+            return  # its beginning is not in the journal any more; or it was said here, and may have changed since
         elif event.what == "close":
             self._mirrors.pop(event.comm).close()
         else:
@@ -178,6 +179,7 @@ class Mirrors:
         text = json.dumps({"comm": id, "data": data, "buffers": [b64encode(one).decode() for one in buffers]})
         if len(text) > LONGEST:
             return
+        self._said.add(id)
         with self._guard:
             self._unsent.append(text)
             if self._sender is None:

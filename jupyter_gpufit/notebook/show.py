@@ -22,6 +22,7 @@ from ..jobs.events import (
 )
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
+from ..jobs.state import OVER
 from ..jobs.words import StatusLine, told
 from .saved import html_of, publish_widget
 
@@ -130,10 +131,13 @@ class NotebookShow:
         self._stream = ""  # what was written to last
         self._here: set[str] = set()  # displays that stand in this cell, by their display_id
         self.failure: Failure | None = None
+        self._epoch = 0  # of the worker that speaks
 
     def __call__(self, event: Event, when: float | None = None) -> None:
         if self._status.take(event, when or time.time()) and not self._has_card:
             self._show_status()
+        if isinstance(event, StateChange) and event.state not in OVER and event.epoch > self._epoch:
+            self._epoch, self.failure = event.epoch, None  # that was of a run before this one: the job was resumed
         if self._widgets.take(event):
             return
         match event:

@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..errors import CannotTravel, StorageError
-from ..graph import GraphMemory, Reply, Returned, Shipment, Undo, bring_into, ship
+from ..graph import GraphMemory, Reply, Returned, Shipment, Undo, bring_into, ship, what_stayed
 from ..jobs.events import Event, Note
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
@@ -42,7 +42,7 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
                 surroundings.outward(shell.user_ns, texts, names.imports) as around,
             ):
                 shipment = ship([*wanted, generators, set_here], shell.user_ns, around)
-            return replace(shipment, remarks=tuple(dict.fromkeys(around.left)))
+            return replace(shipment, remarks=tuple(dict.fromkeys((*shipment.remarks, *around.left))))
         except CannotTravel as error:
             refused = (error, *error.others)
             spared = [one.name for one in refused if wanted.get(one.name) is False]
@@ -169,9 +169,9 @@ class JobVariables:
         self._undo = returned.undo
         self.here = self._came = True
         self._name_anew(returned)
-        for left in returned.left_behind:
-            if left not in reply.left_behind:  # those the worker has told already
-                self._show(Note(str(left)))
+        # But for those that the worker has told already.
+        for words in what_stayed(left for left in returned.left_behind if left not in reply.left_behind):
+            self._show(Note(words))
 
     def _put_surroundings(self) -> None:
         for remark in surroundings.arrived(self._namespace, in_kernel=True).remarks:

@@ -55,6 +55,11 @@ class Service:
         self._watch.leave(client)
         self._watch_lab()
 
+    def read_anew(self) -> None:
+        """A job's own file has changed, which is read once: read all of them again."""
+        self._reader = StatusReader()
+        self._stirred()
+
     def _read(self) -> Status:
         """In a thread, one at a time."""
         settings = self.settings()

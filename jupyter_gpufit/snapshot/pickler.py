@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import NotHere
 from ..graph.kind import Kind, Reduced, kind_of
-from ..graph.refusals import REFUSED, has_callback
+from ..graph.refusals import LOCKS, REFUSED, has_callback, is_held
 from ..graph.spans import Recorder
 from ..graph.stream import GraphPickler, Namespace
 
@@ -58,7 +58,6 @@ class SnapshotPickler(GraphPickler):
         super().__init__(namespace, recorder, {id(one): (number, one) for number, one in enumerate(given)}, back=True)
         self.on_devices: dict[int, Any] = {}  # storages by their number
         self.parts: dict[Any, Any] = {}  # what splits a tensor, by its node
-        self.remarks: list[str] = []  # what goes another way: sentences
         self.tried: frozenset[int] = frozenset()  # caches in which it is tried out what can be saved, by their id()
         self.files: dict[str, bool] = {}  # of the user's, that are open for writing, and whether for reading, too
 
@@ -72,7 +71,9 @@ class SnapshotPickler(GraphPickler):
         return kind
 
     def stays(self, obj: Any) -> bool:
-        return has_callback(obj) if isinstance(obj, weakref.ref) else self.kind(type(obj)) is REFUSED
+        if isinstance(obj, weakref.ref):
+            return has_callback(obj)
+        return is_held(obj) if type(obj) in LOCKS else self.kind(type(obj)) is REFUSED
 
     def refuse(self, obj: Any, why: str) -> Reduced:
         what = why.split(". ")[0].rstrip(".")  # what follows is advice for who sends it to a worker

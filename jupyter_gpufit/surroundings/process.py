@@ -15,6 +15,7 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..system.identity import kernel_text
 from . import generators, modes, torch_settings
 from .past_modes import past_modes
 
@@ -60,10 +61,10 @@ class Surroundings:
 def _umask() -> int | None:
     """Not by os.umask(), which would set it for a moment, while other threads make files."""
     try:
-        with open("/proc/self/status") as status:
-            found = next((line for line in status if line.startswith("Umask:")), "")
+        lines = kernel_text("/proc/self/status").split("\n")
     except OSError:
         return None
+    found = next((line for line in lines if line.startswith("Umask:")), "")
     return int(found.split()[1], 8) if found else None
 
 

@@ -9,6 +9,14 @@ from functools import cache
 from pathlib import Path
 
 
+def kernel_text(path: str | Path) -> str:
+    """What a file of /proc says. Names in it are bytes as their owners chose them: a process's, a mount's, a file's.
+
+    Lines end at a newline only, which the kernel escapes in names: for those of `splitlines`, a name could hold a line.
+    """
+    return Path(path).read_bytes().decode(errors="surrogateescape")
+
+
 @cache
 def boot_id() -> str:
     """Differs after every boot, so that a pid and start time from before it never match."""
@@ -18,7 +26,7 @@ def boot_id() -> str:
 def start_time_of(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None where there is none (a zombie has ended)."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = kernel_text(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name in parentheses may hold spaces and parentheses itself: count fields after the last one.

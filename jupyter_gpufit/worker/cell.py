@@ -9,7 +9,7 @@ import threading
 from ..errors import CannotGoOn, GpufitError
 from ..estimate.asking import for_job
 from ..fit.ladder import fitted
-from ..graph import receive
+from ..graph import receive, what_stayed
 from ..jobs.job import Job
 from ..lab import Granted
 from ..snapshot.kinds.loaders import remembered
@@ -141,8 +141,8 @@ class CellInWorker:
             surroundings.back(here, training.came) as around,
         ):
             training.reply = training.arrival.reply(skip=training.is_ours, around=around)
-        for left in training.reply.left_behind:
-            training.note(str(left))
+        for words in what_stayed(training.reply.left_behind):
+            training.note(words)
 
 
 def _finished(left: BaseException | None) -> Finished:

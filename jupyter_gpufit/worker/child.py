@@ -32,7 +32,7 @@ from ..jobs.job import Job
 from ..jobs.paths import JobPaths, socket_path
 from ..jobs.protocol import Answer, Question
 from ..jobs.record import LastCheckpoint, read_record, unlock
-from ..jobs.result import descriptors
+from ..jobs.result import descriptors, owe
 from ..lab.happenings import note_happening
 from ..settings import load_settings
 from ..surroundings.travel import watch
@@ -271,6 +271,8 @@ class Worker:
                 case Interrupt():
                     self.main.interrupt()
                 case Close(state, reason, suspended):
+                    if state == "done" and self.training.reply is not None:
+                        owe(self.paths)
                     self.account.end(state, reason, suspended=suspended)
 
     def _give_up(self) -> None:

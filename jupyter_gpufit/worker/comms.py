@@ -235,9 +235,17 @@ class Comms:
             line = self.manager.comms.get(id)
             try:
                 if line is not None:
+                    self._tell_heard(line, message)
                     line.handle_msg(message)
             except Exception:  # the user's own handler: as in a kernel, it ends no cell
                 traceback.print_exc(file=sys.stderr)
+
+    def _tell_heard(self, line: BaseComm, message: dict[str, Any]) -> None:
+        """For those who read the journal: the mirror that passed it on shows it already, or something newer."""
+        data = message["content"]["data"]
+        raw = map(bytes, message["buffers"])
+        if data.get("method") == "update" and (told := self._encoded(line.comm_id, "heard", data, raw)):
+            self.emit(told)
 
 
 def merged(before: WidgetMessage, after: WidgetMessage) -> WidgetMessage:

@@ -15,7 +15,7 @@ from ..graph import Reply
 from ..jobs.control import Followers
 from ..jobs.events import Note
 from ..jobs.paths import JobPaths
-from ..jobs.result import save
+from ..jobs.result import given, save
 from ..jobs.state import LEFT
 from ..units import format_bytes
 from .account import Account
@@ -56,7 +56,7 @@ class Legacy:
         }
 
     def collected(self) -> None:
-        self._here = False
+        self._has_gone()
         self._stir()
 
     async def hand_over(self, reply: Reply | None) -> None:
@@ -79,10 +79,14 @@ class Legacy:
                 if (short := _short(reply, self._paths)) > 0:  # to try would fill the disk for everybody, each time
                     raise OSError(f"{format_bytes(short)} more are needed on the disk")
                 await anyio.to_thread.run_sync(save, reply, self._paths)
-                self._here = False
+                self._has_gone()
             except OSError as error:
                 self._say(error.strerror or str(error))
         return not self._here
+
+    def _has_gone(self) -> None:
+        self._here = False
+        given(self._paths)
 
     def _say(self, why: str) -> None:
         if not self._said:

@@ -66,7 +66,7 @@ class Share:
         if await self._hold(wanted):
             self._shrunk = True
             training.note(
-                f"{training.name} took {format_bytes(intake.peak)} at the most. It holds {format_bytes(wanted)} of"
+                f"{training.name} had a peak of {format_bytes(intake.peak)}. It holds {format_bytes(wanted)} of"
                 f" {granted.devices[0].label} from now on instead of {held}. Others may use the rest; if it needs more,"
                 " it takes more again."
             )

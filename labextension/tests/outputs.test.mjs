@@ -87,3 +87,33 @@ test('a saved output tells its job and state, and whether a widget shows more', 
   assert.equal(hasWidget([view]), false); // the cell's own
   assert.equal(hasWidget([mark, {}]), false);
 });
+
+test('widgets are drawn as they are where no kernel can be asked', () => {
+  const says = (comm, what, state) => ({ kind: 'widget', comm, what, data: { state }, buffers: [] });
+  const outputs = new Outputs();
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, event => event.state);
+  const write = (...events) => writer.write(events.map((event, number) => ({ number, time: 0, event })));
+  const html = () => outputs.list[0].data['text/html'];
+
+  write(
+    says('1', 'open', { _model_name: 'IntProgressModel', description: 'a<b', value: 1, max: 4, min: 0 }),
+    says('2', 'open', { _model_name: 'OutputModel', msg_id: '' }),
+    says('3', 'open', { _model_name: 'ButtonModel', description: 'go' }),
+    says('4', 'open', { _model_name: 'VBoxModel', children: ['IPY_MODEL_1', 'IPY_MODEL_2', 'IPY_MODEL_3'] }),
+    { ...display('', 'VBox(children=…'), transient: { gpufit_widget: '4' } }
+  );
+  assert.match(html(), /a&lt;b.*value=\"25\.0\".*go/s);
+
+  write(
+    says('1', 'msg', { value: 2 }),
+    says('2', 'msg', { msg_id: 'x' }),
+    text('stdout', 'inside\n'),
+    says('2', 'msg', { msg_id: '' }),
+    text('stdout', 'after\n')
+  );
+  assert.match(html(), /value=\"50\.0\".*inside/s);
+  assert.deepEqual([outputs.length, outputs.list[1].text], [2, 'after\n']);
+
+  write({ ...display('', 'IntSlider(value=…'), transient: { gpufit_widget: 'begun long ago' } });
+  assert.doesNotMatch(outputs.list.map(one => one.data?.['text/html'] ?? '').join(), /IntSlider/);
+});

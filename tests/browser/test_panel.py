@@ -58,7 +58,7 @@ def test_shows_what_a_gpu_tells(stage: Stage) -> None:
     unfold(stage, "GPU 0")
     for text in ("61 °C", "ada gnn", "molecules.ipynb, for 2 h 4 min", "bob, outside the lab", "pid 4242 python serve"):
         expect(panel).to_contain_text(text)
-    expect(panel.get_by_role("img", name="Busy at most 90 % in the last minute")).to_be_visible()
+    expect(panel.get_by_role("img", name="Peak 90 % busy in the last minute")).to_be_visible()
     expect(panel).to_contain_text("it has fallen off the bus")
     expect(panel.get_by_role("meter", name="Memory of GPU 1")).to_have_count(0)
 

@@ -34,10 +34,15 @@ print("it had", step, "steps")"""
 
 def write_notebook(lab: Lab, name: str, options: str = "", *more: str) -> None:
     """The notebook: the extension, the cell that trains, and what cells there are to be below it."""
+    write_cells(lab, name, TRAINS.format(name=name, options=options), *more)
+
+
+def write_cells(lab: Lab, name: str, *sources: str) -> None:
+    """The notebook: the extension, and these cells below."""
     (lab.home / f"{name}.enough").unlink(missing_ok=True)
     cells: list[dict[str, object]] = [
         {"id": f"c{i}", "cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
-        for i, source in enumerate((LOADS, TRAINS.format(name=name, options=options), *more))
+        for i, source in enumerate((LOADS, *sources))
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}

@@ -106,7 +106,7 @@ def _plain(path: Path, case: Case) -> tuple[list[Any] | None, str]:
 def _called(model: Model, arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """As a client and an instance do, without their processes."""
     ours, theirs = socket.socketpair()
-    instance = Instance({"rows": ROWS}, theirs)
+    instance = Instance({"rows": ROWS}, theirs, theirs)
     places, out = lay_out([array.nbytes for array in arrays])
     mine = SharedRegion.make(out + 1)
     instance._regions[1] = mine

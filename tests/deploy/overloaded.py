@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from jupyter_gpufit.calls.protocol import Call, Lying
 from jupyter_gpufit.deploy.profile import DevicePace, Profile, Span
 from jupyter_gpufit.deploy.residents import Residents
-from jupyter_gpufit.deploy.waiting import WaitingCall, WaitingCalls
+from jupyter_gpufit.deploy.schedule import WaitingCall
+from jupyter_gpufit.deploy.waiting import WaitingCalls
 
 ROWS = 16
 CALL = (Lying("float32", (1, 4), 0),)
+STALL = 0.1  # seconds at most
 Slower = Callable[[float], float]  # how much slower than usual the device is at a time
 
 
@@ -32,6 +34,7 @@ class Overloaded:
     admits: bool = True  # else they are served in the order in which they come, all of them
     slower: Slower = steady
     seed: int = 0
+    stalls: float = 0.0  # of so many a second, each of which takes up to STALL
     load: float = 0.0  # seconds; of weights, with room for one model's
     ended: Counter[str] = field(default_factory=Counter)
 
@@ -58,7 +61,10 @@ class Overloaded:
     def took(self, model: int, rows: int, now: float) -> float:
         """As on a machine with neighbours: it varies, and one run of a hundred takes three times as long."""
         hiccup = 3.0 if self.chance.random() < 0.01 else 1.0
-        return self.usual(model, rows) * self.chance.lognormvariate(0.0, 0.1) * hiccup * self.slower(now)
+        took = self.usual(model, rows) * self.chance.lognormvariate(0.0, 0.1) * hiccup * self.slower(now)
+        if self.stalls and self.chance.random() < self.stalls * took:
+            took += self.chance.uniform(0.0, STALL)
+        return took
 
     def run(self, times: float, seconds: float) -> Overloaded:
         """Calls at random, so many times as often as it can answer."""
@@ -74,7 +80,7 @@ class Overloaded:
             now = max(now, busy)
             batch = self.queue.next(now)
             for one in batch.late:
-                self.queue.answered(one, now + self.deadline)
+                self.queue.answered([one], now + self.usual(one.model, one.rows))
             self.ended["late"] += len(batch.late)
             if not batch.calls:
                 continue
@@ -84,8 +90,8 @@ class Overloaded:
             if batch.load:
                 self.queue.profiles[model].loaded(loading)
             self.queue.profiles[model].ran(rows, took)
+            self.queue.answered(batch.calls, busy)
             for one in batch.calls:
-                self.queue.answered(one, busy)
                 self.ended["met" if busy <= one.since + self.deadline else "late"] += 1
         return self
 

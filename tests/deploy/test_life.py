@@ -385,6 +385,8 @@ def test_several_share_a_claim_that_not_all_fit_into_and_a_call_that_would_be_la
     for name in "abc" * 10:
         right(name)
     assert instance.memory_info().rss - before < 2 << 20  # half of one model's weights
+    with ThreadPoolExecutor(3) as pool:  # now one is loaded while another one runs
+        assert len(list(pool.map(right, "abc" * 10))) == 30
     models["a"].deadline = 1e-6
     with pytest.raises(TooLate, match=r"many.a cannot answer within 0.001 ms; it could in .* ms. Call it again later"):
         right("a")

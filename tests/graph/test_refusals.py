@@ -14,25 +14,29 @@ from typing import Any
 import pytest
 
 from jupyter_gpufit.errors import CannotTravel
-from jupyter_gpufit.graph import Reply, Unavailable, receive, ship
+from jupyter_gpufit.graph import LeftBehind, Reply, Unavailable, receive, ship, what_stayed
 
 from .crossing import cross_here, notebook
 
 CASES = {
     "a lock in a model's list": (
-        "import threading\nclass M: pass\nmodel = M(); model.cb = {'q': [1, threading.Lock()]}",
+        "import threading\nclass M: pass\nmodel = M(); q = [1, threading.Lock()]; model.cb = {'q': q}; q[1].acquire()",
         "model.cb['q'][1]",
         "a lock",
     ),
-    "a lock": ("import threading\nx = threading.RLock()", "x", "belongs to one process"),
+    "a lock": ("import threading\nx = threading.RLock(); x.acquire()", "x", "of this process holds"),
     "a lock in a closure": (
-        "import threading\ndef f():\n    l = threading.Lock()\n    return lambda: l\ng = f()",
+        "import threading\ndef f():\n    l = threading.Lock(); l.acquire()\n    return lambda: l\ng = f()",
         "g.<l>",
         "a lock",
     ),
-    "an event": ("import threading\nx = [threading.Event()]", "x[0]", "between threads"),
+    "an event that is waited for": (
+        "import threading\nx = [threading.Event()]\nw = threading.Lock(); w.acquire(); x[0]._cond._waiters.append(w)",
+        "x[0]._cond._waiters[0]",
+        "a lock",
+    ),
     "a thread": ("import threading\nclass T(threading.Thread): pass\nx = T()", "x", "a thread of this process"),
-    "a queue": ("import queue\nx = queue.Queue()", "x", "a queue"),
+    "a queue in C": ("import queue\nx = queue.SimpleQueue()", "x", "a queue"),
     "a socket": ("import socket\nx = {'s': socket.socket()}", "x['s']", "an open socket. Make it inside the cell"),
     "a generator": ("x = (i for i in range(3)); next(x)", "x", "a generator in use"),
     "a coroutine": ("async def f(): ...\nx = f()", "x", "a coroutine"),
@@ -69,7 +73,9 @@ def test_refuses_and_says_what_to_do(before: str, path: str, why: str) -> None:
 
 
 def test_names_everything_that_cannot_travel_at_once() -> None:
-    namespace = notebook("import threading\ng = (i for i in 'xy'); next(g)\na = threading.Lock(); b = [a, g]; c = 1")
+    namespace = notebook(
+        "import threading\ng = (i for i in 'xy'); next(g)\na = threading.Lock(); a.acquire(); b = [a, g]; c = 1"
+    )
 
     with pytest.raises(CannotTravel) as caught:
         ship(["a", "b", "c"], namespace)
@@ -79,7 +85,7 @@ def test_names_everything_that_cannot_travel_at_once() -> None:
 
 
 def test_says_which_function_needs_the_name() -> None:
-    namespace = notebook("import threading\nlock = threading.Lock()\ndef work():\n    with lock: pass")
+    namespace = notebook("import threading\nlock = threading.Lock(); lock.acquire()\ndef work():\n    with lock: pass")
 
     with pytest.raises(CannotTravel, match=r"lock cannot travel.*The function work uses lock"):
         ship(["work"], namespace)
@@ -154,19 +160,27 @@ def test_on_the_way_back_only_what_cannot_come_stays_behind() -> None:
     namespace = notebook("d = {'a': 1}; e = d")
 
     returned = cross_here(
-        namespace, "import threading\nd['b'] = threading.Lock(); d['c'] = 2; gen = (i for i in 'xy'); next(gen)"
+        namespace,
+        "import threading\nd['b'] = threading.Lock(); d['b'].acquire(); d['c'] = 2; gen = (i for i in 'xy'); next(gen)",
     ).returned
 
     assert returned.names == ("threading",)
     assert [(left.name, left.path) for left in returned.left_behind] == [("gen", "gen"), ("d", "d['b']")]
     # Not "make it inside the cell", where it was made.
-    assert str(returned.left_behind[1]) == (
-        "d['b'] stayed in the worker: it is a lock, and a lock belongs to one process."
+    assert what_stayed(returned.left_behind)[1] == (
+        "d['b'] stayed in the worker: it is a lock that a thread of this process holds."
     )
     assert namespace["e"]["c"] == 2 and isinstance(namespace["e"]["b"], Unavailable)
     assert repr(namespace["e"]["b"]) == "<a _thread.lock object, which stayed in the worker>"
     with pytest.raises(AttributeError, match="stayed in the worker"):
         namespace["e"]["b"].acquire()
+
+
+def test_many_that_stay_for_one_reason_are_told_once() -> None:
+    left = [LeftBehind(name, name, "a widget, with a kernel. Make it inside the cell.") for name in "abcdef"]
+
+    assert what_stayed(left[:2]) == ["a and b stayed in the worker: each is a widget, with a kernel."]
+    assert what_stayed(left) == ["a, b, c and 3 more stayed in the worker: each is a widget, with a kernel."]
 
 
 def test_one_object_that_breaks_the_stream_does_not_break_the_reply() -> None:

@@ -21,7 +21,7 @@ from jupyter_gpufit.lab.happenings import Happening, HappeningReader, note_happe
 from jupyter_gpufit.lab.policy_file import drained_path, load_policy
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.lab.standing import Standing
-from jupyter_gpufit.lab.usage import Use, note_use, read_uses
+from jupyter_gpufit.lab.usage import Use, note_use, parse_uses, read_uses
 from jupyter_gpufit.lab.wishes import make_wish, new_wishes, read_wishes
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.users import user_name
@@ -58,6 +58,24 @@ def test_the_history_outlives_the_lab_and_the_service(tmp_path: Path) -> None:
 
 def use(noon: float, seconds: float) -> Use:
     return Use("c1", noon - 60, noon + seconds, 0.5, ("GPU-a",))
+
+
+def test_one_users_record_neither_blinds_the_service_nor_fills_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jupyter_gpufit.hub.store.MOST_EACH", 10)
+    noon = 1_800_000_000.0
+    record = {"start": noon - 60, "until": 9e10, "share": 1, "devices": ["\x1b[2J\ud800" * 999]}
+    lines = [json.dumps(record | {"claim": claim}) for claim in ("\ud800", "c" * 99_999, *map(str, range(50)))]
+    [*_, long] = uses = list(parse_uses("\n".join(lines).encode()))
+    assert len(lines) == len(uses) and len(long.devices[0]) <= 200 and long.devices[0].isprintable()
+
+    store = HubStore(tmp_path / "history.sqlite")
+    store.note(noon, [], {1: uses, 2: [use(noon, 0)]})
+    assert store.uses(0)[2] == [use(noon, 0)] and len(store.uses(0)[1]) == 10
+    store.note(noon + 2 * KEPT, [], {})
+    assert store.uses(0) == {}, "also what was to end long after"
+    store.close()
 
 
 def test_what_is_so_now_is_told() -> None:

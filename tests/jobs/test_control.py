@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import os
 import resource
 import socket
@@ -15,6 +17,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import UNIXSocketStream
 
 from jupyter_gpufit.errors import PathTooLong, StorageError, Unreachable
 from jupyter_gpufit.jobs import control
@@ -256,6 +259,29 @@ def no_free_descriptor() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("waits", ["a front", "a worker"])
+def test_giving_up_in_the_moment_in_which_an_answer_comes_breaks_nothing(waits: str) -> None:
+    """As a cell does whose job has just been released."""
+    printed: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: printed.append(context))
+        ours, theirs = socket.socketpair(socket.AF_UNIX)
+        with theirs:
+            async with await UNIXSocketStream.from_socket(ours) as stream, anyio.create_task_group() as group:
+                if waits == "a front":
+                    group.start_soon(Connection(JOB, stream).outcome)
+                    await anyio.to_thread.run_sync(theirs.recv, 1000)
+                else:
+                    group.start_soon(control._line, stream, math.inf)
+                    await anyio.wait_all_tasks_blocked()
+                theirs.send(b"{}")
+                asyncio.get_running_loop().call_soon(group.cancel_scope.cancel)
+
+    anyio.run(run)
+    assert printed == []
 
 
 def test_a_dead_socket_is_a_sentence_and_no_traceback(tmp_path: Path) -> None:

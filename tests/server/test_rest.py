@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from jupyter_server.auth import Authorizer
@@ -21,12 +24,17 @@ from tornado.httpclient import HTTPClientError
 from traitlets.config import Config
 
 from jupyter_gpufit import __version__
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import Record, write_record
+from jupyter_gpufit.jobs.store import create_job_files, jobs_dir
 from jupyter_gpufit.lab.ledger import publish
 from jupyter_gpufit.lab.record import Hold, Request
+from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB
 from tests.kernels import Kernel, environment
 from tests.people import ADA, make_shared, need_root
-from tests.server.running import PATIENCE, Server, running_server
+from tests.server.running import BASE, PATIENCE, Server, running_server
 
 # Each tick is announced, so that a test can wait for the cell to be in its loop instead of sleeping.
 LOOP = "import time\nfor tick in range(600):\n    print('tick', tick)\n    time.sleep(0.1)\n"
@@ -113,6 +121,32 @@ def test_stop_in_the_middle_of_a_blocking_cell(server: Server, kernel: Kernel, c
     assert (again.status, again.body["message"]) == (409, "looping cannot be stopped now. It is stopped.")
     removed = server.post("jobs/remove", {"jobs": [job["id"]]})
     assert removed.status == 202 and job["id"] not in [one["id"] for one in server.status()["jobs"]]
+
+
+def test_a_renamed_notebook_keeps_its_jobs(server: Server, home: Path) -> None:
+    """By its kernel's number one knows it only for as long as that lives: these never had one."""
+    settings = Settings(data=str(home / ".local/share/gpufit"))
+    (home / "old").mkdir()
+    for name, notebook in (("moved", "old/first.ipynb"), ("beside", "old/second.ipynb"), ("other", "older.ipynb")):
+        (home / notebook).write_text("{}")
+        given = Job(id=f"id-{name}", name=name, source="", created=0.0, cwd="/", notebook=str(home / notebook))
+        write_record(create_job_files(settings, given), Record(state="done", since=0.0))
+    assert server.job("moved")["notebook"].endswith("old/first.ipynb")
+
+    for before, now in (("old/first.ipynb", "old/renamed.ipynb"), ("old", "new folder")):
+        place = f"{BASE}api/contents/{quote(before)}"
+        assert server.ask("PATCH", place, json.dumps({"path": now})).status == 200
+
+    wanted = {"moved": "new folder/renamed.ipynb", "beside": "new folder/second.ipynb", "other": "older.ipynb"}
+    with server.client() as client:
+        client.status(lambda status: notebooks(status, home) == wanted)
+    for name in wanted:
+        shutil.rmtree(JobPaths(jobs_dir(settings) / f"id-{name}").root)
+
+
+def notebooks(status: dict[str, Any], home: Path) -> dict[str, str]:
+    """Of jobs that have one."""
+    return {job["name"]: os.path.relpath(job["notebook"], home) for job in status["jobs"] if job["notebook"]}
 
 
 @pytest.mark.parametrize(

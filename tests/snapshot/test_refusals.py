@@ -74,14 +74,22 @@ def problems(cell: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("cell", "path", "what"),
     [
-        (TORCH + "import threading; model.cb = {'q': [1, threading.Lock()]}", "model.cb['q'][1]", "a lock"),
+        (
+            TORCH + "import threading; model.cb = {'q': [1, threading.Lock()]}; model.cb['q'][1].acquire()",
+            "model.cb['q'][1]",
+            "a lock",
+        ),
         ("import socket; srv = {'s': socket.socket()}", "srv['s']", "socket"),
         ("import sqlite3\nclass D: pass\ndb = D(); db.c = sqlite3.connect(':memory:')", "db.c", "an open database"),
-        ("import queue; q = queue.Queue()", "q", "a queue"),
+        ("import queue; q = queue.SimpleQueue()", "q", "a queue"),
         ("import subprocess; p = subprocess.Popen(['true']); p.wait()", "p", "a process"),
         ("import ctypes; h = [ctypes.CDLL(None)]", "h[0]", "a handle of a C library"),
         ("it = (n for n in 'ab' for m in 'c'); next(it)", "it", "a generator (<genexpr>, line 1)"),
-        ("import threading\ndef f(lock=threading.Lock()): pass\ndef g(): return f\nk = [g]", "f.<default>", "a lock"),
+        (
+            "from threading import Lock\nl = Lock(); l.acquire()\ndef f(l=l): pass\ndef g(): return f\nk = [g]; del l",
+            "f.<default>",
+            "a lock",
+        ),
         ("import os; r = os.fdopen(os.pipe()[0])", "r", "a pipe"),
         ("import weakref\nclass D: pass\nd = D(); w = weakref.ref(d, print)", "w", "callback"),
         ("import gzip, io; z = gzip.GzipFile(fileobj=io.BytesIO(), mode='wb')", "z", "an open file"),
@@ -98,7 +106,9 @@ def test_is_named_by_its_place(cell: str, path: str, what: str) -> None:
 
 
 def test_all_are_named_at_once() -> None:
-    found = problems("import threading\na = threading.Lock()\nb = [threading.RLock()]\nfine = 1\n")
+    found = problems(
+        "import threading\na = threading.Lock()\nb = [threading.RLock()]\na.acquire(); b[0].acquire()\nfine = 1\n"
+    )
 
     assert set(found) == {"a", "b[0]"}
     assert str(CannotSave(tuple(found.items()))).count("\n") == 2
@@ -117,6 +127,7 @@ def test_all_are_named_at_once() -> None:
         "it = (n for n in range(3)); next(it)",
         "import torch; f = [torch.sum, torch.softmax, len, [].append, dict.fromkeys, torch.Tensor.add_]",
         "import sys; w, f = sys.stdout.write, sys.stderr.flush",
+        "import queue, threading; q, e = queue.Queue(), threading.Event(); q.put(1)",
         "import tempfile, numpy; p = tempfile.mkdtemp() + '/a.npz'; numpy.savez(p); d = numpy.load(p)",
         TORCH + "nodecay = {'ids': {id(p) for p in model.parameters()}}",
         TORCH + "scalers = [torch.amp.GradScaler('cpu', enabled=e) for e in (True, False)]",
@@ -181,7 +192,8 @@ def test_what_does_not_go_along_is_told(trainings: Trainings, tmp_path: Path) ->
 @pytest.mark.slow
 def test_a_variable_of_a_running_function_is_named(trainings: Trainings, tmp_path: Path) -> None:
     cell = (
-        "import threading\ndef train():\n    held = {'lock': threading.Lock()}\n    for i in range(3): pass\ntrain()\n"
+        "import threading\ndef train():\n    held = {'lock': threading.Lock()}\n"
+        "    held['lock'].acquire()\n    for i in range(3): pass\ntrain()\n"
     )
 
     left = trainings.run(cell, at=1, save=tmp_path)

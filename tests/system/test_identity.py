@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
+from jupyter_gpufit.lab.owner import covered, started, uid_of
+from jupyter_gpufit.lab.processes import processes_holding, processes_with
 from jupyter_gpufit.system.identity import ProcessId, start_time_of
 
 
@@ -43,3 +48,19 @@ def test_a_reused_pid_is_never_signalled() -> None:
 
         assert found.signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
+
+
+def test_processes_may_be_called_anything() -> None:
+    """Also what is no text, as a long name is that the kernel cuts within a letter."""
+    called = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff ) (\\x85\\x0cS'); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", called], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        found = ProcessId.of(process.pid)
+        assert found is not None and found.alive()
+        assert uid_of(process.pid) == os.getuid() and started(process.pid) == found.start_time
+        assert covered([process.pid], {os.getpid(): "ours"}) == {process.pid: "ours"}
+        with tempfile.NamedTemporaryFile() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert [holder.pid for holder in processes_with(Path(file.name))] == [os.getpid()]
+            assert [one.pid for one in processes_holding(Path(file.name), os.getuid())] == [os.getpid()]
+        process.kill()

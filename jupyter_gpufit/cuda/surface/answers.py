@@ -182,7 +182,7 @@ class Answers:
 
     def memory_summary(self, device: object = None, abbreviated: bool = False) -> str:
         now, most = format_bytes(self.memory_allocated(device)), format_bytes(self.max_memory_allocated(device))
-        return f"{self.get_device_name()}: {now} in use, {most} at most, of {format_bytes(self._memory.total)}"
+        return f"{self.get_device_name()}: {now} in use, peak {most}, of {format_bytes(self._memory.total)}"
 
     def set_per_process_memory_fraction(self, fraction: float, device: object = None) -> None:
         """A limit of the cell's own, beside the one it has."""

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
+from ...system.identity import kernel_text
 from ..asking.worth import may_start_programs, names_a_gpu
 from .read import Reads
 
@@ -51,7 +52,7 @@ def _torch_needs() -> Iterator[str]:
 
 def _mapped() -> list[Path]:
     """The shared libraries of this process."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
+    lines = kernel_text("/proc/self/maps").split("\n")
     return [Path(path) for path in sorted({line[line.index("/") :] for line in lines if "/" in line}) if ".so" in path]
 
 

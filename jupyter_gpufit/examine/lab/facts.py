@@ -16,6 +16,8 @@ from ...lab.directory import MUTEX, file_system
 from ...lab.ledger import LedgerReader, Strange
 from ...lab.owner import own_pid
 from ...lab.policy_file import POLICY, load_policy, policy_path
+from ...lab.record import word
+from ...system.identity import kernel_text
 from .mounts import Mounted, mounted
 from .places import PlaceEntry, entry, open_to_swap
 
@@ -103,7 +105,7 @@ def processes() -> Processes:
     return Processes(
         own_view=own_pid() == os.getpid(),
         outermost=os.stat("/proc/self/ns/pid").st_ino == INITIAL_PID_NAMESPACE,
-        hidepid=hidepid_of(Path("/proc/self/mountinfo").read_text()),
+        hidepid=hidepid_of(kernel_text("/proc/self/mountinfo")),
         all_uids=(_read(Path("/proc/self/uid_map")) or "0 0 4294967295").split() == ["0", "0", "4294967295"],
     )
 
@@ -111,10 +113,10 @@ def processes() -> Processes:
 def hidepid_of(mounts: str) -> str:
     """The option hidepid of the /proc that counts, which is the one mounted last; empty where nothing is hidden."""
     option = ""
-    for line in mounts.splitlines():
+    for line in filter(None, mounts.split("\n")):
         mount, _, source = line.partition(" - ")
-        if mount.split()[4] == "/proc":
-            options = source.split()[-1].split(",")
+        if mount.split(" ")[4] == "/proc":
+            options = source.split(" ")[-1].split(",")
             option = next((word.partition("=")[2] for word in options if word.startswith("hidepid=")), "")
     return "" if option in ("0", "off") else option
 
@@ -134,8 +136,11 @@ def accounts() -> tuple[OsAccount, ...]:
     people: dict[int, set[str]] = {}
     addresses: dict[int, set[str]] = {}
     for uid, words in _environments():
-        people.setdefault(uid, set()).update(filter(None, [words.get("JUPYTERHUB_USER") or words.get("NB_USER")]))
-        addresses.setdefault(uid, set()).update(words.get("SSH_CONNECTION", "").split()[:1])
+        # Anybody's words, for root's terminal.
+        people.setdefault(uid, set()).update(
+            filter(None, [word(words.get("JUPYTERHUB_USER") or words.get("NB_USER", ""))])
+        )
+        addresses.setdefault(uid, set()).update(map(word, words.get("SSH_CONNECTION", "").split()[:1]))
     names: dict[int, set[str]] = {}
     for account in pwd.getpwall():
         names.setdefault(account.pw_uid, set()).add(account.pw_name)

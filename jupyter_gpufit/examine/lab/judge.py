@@ -20,6 +20,7 @@ from .trial import Other, Tried
 FEWEST_BYTES = MiB
 FEWEST_FILES = 1000
 MANY_DEAD = 1000
+MOST_NAMED = 8
 MANY_ADDRESSES = 3  # one person logs in from a laptop and a desktop
 CLOCK = 1.0  # seconds that a file may be ahead of the clock
 
@@ -199,7 +200,9 @@ def _account(account: OsAccount) -> Iterator[Finding]:
 
 
 def _list(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names))
+    """Some of them, and how many more: whoever starts processes can have any number of names."""
+    more = len(names) - MOST_NAMED
+    return ", ".join([*sorted(names)[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def contents(found: Contents, lab: Path, init: str) -> Iterator[Finding]:

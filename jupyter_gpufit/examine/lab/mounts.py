@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ...lab.directory import MUTEX
 from ...lab.ledger import LedgerReader
+from ...system.identity import kernel_text
 from ...units import MiB, format_bytes
 
 SIZE = 64 * MiB
@@ -38,10 +39,10 @@ def mounted(directory: Path) -> Mounted:
     if not os.path.ismount(directory):
         return Mounted(False)
     options = ""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in filter(None, kernel_text("/proc/self/mountinfo").split("\n")):
         mount, _, source = line.partition(" - ")
-        if mount.split()[4] == str(directory):
-            options = source.split()[-1]
+        if mount.split(" ")[4] == str(directory):
+            options = source.split(" ")[-1]
     return Mounted(True, "usrquota" in options.split(","))
 
 

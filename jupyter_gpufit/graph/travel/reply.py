@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..memory import GraphMemory
 from ..refusals import INSIDE
 from ..wire import split
+
+NAMED = 4  # things in one sentence
 
 
 @dataclass(frozen=True)
@@ -18,9 +21,24 @@ class LeftBehind:
     path: str  # where in it
     why: str
 
-    def __str__(self) -> str:
-        why, _, _ = self.why.partition(f" {INSIDE}")
-        return f"{self.path} stayed in the worker: it is {why.rstrip('.')}."
+
+def what_stayed(left: Iterable[LeftBehind]) -> list[str]:
+    """A sentence for each reason, and not for each thing: a cell with a dozen widgets has one."""
+    paths: dict[str, list[str]] = {}
+    for one in left:
+        why, _, _ = one.why.partition(f" {INSIDE}")
+        paths.setdefault(why.rstrip("."), []).append(one.path)
+    return [f"{_listed(found)} stayed in the worker: {_is(found)} {why}." for why, found in paths.items()]
+
+
+def _is(found: Sequence[str]) -> str:
+    return "it is" if len(found) == 1 else "each is"
+
+
+def _listed(found: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b, c and 9 more"."""
+    *first, last = found if len(found) <= NAMED else [*found[: NAMED - 1], f"{len(found) - NAMED + 1} more"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,8 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
     origins = [obj for _, obj in sorted(pickler.memo.copy().values(), key=lambda numbered: numbered[0])]
     graph = seal(header, pickler.stream.getvalue())
     values = {name: namespace[name] for name in sizes}
-    return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout)
+    remarks = tuple(dict.fromkeys(pickler.remarks))
+    return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout, remarks=remarks)
 
 
 def _written(

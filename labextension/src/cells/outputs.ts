@@ -1,6 +1,7 @@
 /** Writes journal entries as a cell's own outputs, as its kernel would have; pure, but for what it is given. */
 
 import { Entry } from '../words/schema';
+import { Widgets } from '../words/widgets';
 
 const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
 
@@ -34,12 +35,18 @@ export class Writer {
       this.outputs.clear(); // not before there is something to put in its place
     }
     for (const { event } of joined(entries)) {
-      this._write(event);
+      if (!this._widgets.caught(event)) {
+        this._write(event);
+      }
     }
+    this._drawWidgets();
   }
 
   private _write(event: Entry['event']): void {
     switch (event.kind) {
+      case 'widget':
+        this._widgets.take(event);
+        break;
       case 'text':
         this.outputs.add({ output_type: 'stream', name: event.name, text: event.text });
         break;
@@ -60,6 +67,7 @@ export class Writer {
       case 'clear':
         this.outputs.clear(Boolean(event.wait));
         this._places.clear();
+        this._shown.clear();
         break;
       case 'state':
         this.say(event as unknown as Told);
@@ -71,8 +79,31 @@ export class Writer {
   }
 
   private _display(event: Entry['event']): void {
-    const transient = event.transient as { display_id?: string } | undefined;
-    this._put(transient?.display_id ?? '', { ...bundle(event), output_type: 'display_data' });
+    const transient = event.transient as { display_id?: string; gpufit_widget?: string } | undefined;
+    const { display_id = '', gpufit_widget: widget } = transient ?? {};
+    if (widget) {
+      const name = display_id || `a view of ${widget}, the ${this._shown.size + 1}th`;
+      this._shown.set(name, widget);
+      this._put(name, this._view(widget));
+    } else {
+      this._put(display_id, { ...bundle(event), output_type: 'display_data' });
+    }
+  }
+
+  /** A widget, which no kernel can be asked for now, as it looks. */
+  private _view(widget: string): Data {
+    const html = this._widgets.html(widget) || '<i>a widget, of whose beginning the journal knows no more</i>';
+    const data = { 'text/plain': 'a widget', 'text/html': html };
+    return { output_type: 'display_data', data, metadata: {} };
+  }
+
+  private _drawWidgets(): void {
+    for (const [name, widget] of this._shown) {
+      if (this._widgets.changed(widget)) {
+        this._put(name, this._view(widget));
+      }
+    }
+    this._widgets.drawn();
   }
 
   /** One line for the job's state, in its place; by its metadata it is known when the file is opened again. */
@@ -95,6 +126,8 @@ export class Writer {
   }
 
   private _begun = false;
+  private _widgets = new Widgets();
+  private _shown = new Map<string, string>(); // views of widgets, by their places
   private _places = new Map<string, number>(); // of displays, by what they are called
 }
 

@@ -87,7 +87,7 @@ function Drawn({ of, value }: { of: Job; value: number }): JSX.Element {
     <svg
       className="jp-gpufit-calls"
       role="img"
-      aria-label={`Calls a second of ${of.name}: ${formatFigure(value)} now, ${formatFigure(most)} at most`}
+      aria-label={`Calls a second of ${of.name}: ${formatFigure(value)} now, peak ${formatFigure(most)}`}
       viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
       preserveAspectRatio="none"
     >

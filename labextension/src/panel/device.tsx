@@ -107,7 +107,7 @@ function History({ device }: { device: Device }): JSX.Element {
       role="img"
       aria-label={
         busy.length
-          ? `Busy at most ${most} % in the last minute`
+          ? `Peak ${most} % busy in the last minute`
           : 'How busy it is, it does not tell'
       }
     >

@@ -60,7 +60,7 @@ function Ran({ job }: { job: Job }): JSX.Element {
 
 function Taken({ memory }: { memory: JobMemory }): JSX.Element {
   const { used, peak, estimate } = memory;
-  const title = `${formatBytes(used)} now, ${formatBytes(peak)} at most`;
+  const title = `${formatBytes(used)} now, peak ${formatBytes(peak)}`;
   return estimate === null ? (
     <span title={title}>{formatBytes(used)}</span>
   ) : (

@@ -126,6 +126,7 @@ ANN = OsAccount(1000, frozenset({"ann"}), frozenset({"ann"}), frozenset({"10.0.0
         (ANN, "ok", "no sign"),
         (replace(ANN, people=frozenset()), "ok", "no sign"),
         (replace(ANN, people=frozenset({"ann", "bob"})), "bad", "ann, bob work under one account, ann"),
+        (replace(ANN, people=frozenset(map(str, range(99)))), "bad", "15, 91 more work under one account"),
         (replace(ANN, names=frozenset({"ann", "bob"})), "bad", "ann, bob have one number"),
         (replace(ANN, names=frozenset({"jovyan"})), "note", "ann works as jovyan"),
         (replace(ANN, names=frozenset()), "note", "ann works as uid 1000"),
@@ -150,7 +151,7 @@ def test_sees_two_people_of_a_hub_under_one_account(as_root: None) -> None:
             extra_groups=[],
             env={**os.environ, "JUPYTERHUB_USER": name},
         )
-        for name in ("ann", "bob")
+        for name in ("ann", "bob", "\x1b[2Jeve" + "e" * 999)
     ]
     try:
         for process in hub:
@@ -164,7 +165,8 @@ def test_sees_two_people_of_a_hub_under_one_account(as_root: None) -> None:
             process.kill()
             process.communicate()
 
-    assert account.people == {"ann", "bob"}
+    *_, eve = sorted(account.people - {"ann", "bob"})
+    assert len(account.people) == 3 and eve.startswith(" [2Jeve") and len(eve) == 200, "it is shown in root's terminal"
 
 
 EMPTY = Contents(live=2, dead=3, strange=(), others={}, newest=1000.0, now=2000.0)

@@ -181,7 +181,7 @@ def search(objective: Callable[[float], float], rates: list[float]) -> float:
 def asks_around(names: Any) -> int:
     """Loops while it holds what no checkpoint can, as a library does where it begins something."""
     lock, found = threading.Lock(), 0
-    for name in names:
-        with lock:
+    with lock:
+        for name in names:
             found += len(name)
     return found

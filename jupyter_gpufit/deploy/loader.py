@@ -1,0 +1,61 @@
+"""Weights that are loaded in the process on the device while it runs another model: by a thread with its own channel.
+
+Whose weights these are, and which leave for them, is said by the desk, which knows what is wanted next. A run that
+needs what came by this says so, and waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..calls.protocol import LARGEST, encode
+from .session import Model
+
+
+class Loader:
+    """Of one instance."""
+
+    def __init__(self, models: Sequence[Model], channel: socket.socket) -> None:
+        self._models = models
+        self._channel = channel
+        self._done = 0  # orders
+        self._failed: Exception | None = None
+        self._change = threading.Condition()
+        threading.Thread(target=self._work, name="gpufit-loader", daemon=True).start()
+
+    def wait(self, orders: int) -> None:
+        """Until so many have been done; raises what one of them failed with."""
+        with self._change:
+            self._change.wait_for(lambda: self._done >= orders or self._failed is not None)
+            if self._failed is not None and orders:
+                raise self._failed
+
+    def _work(self) -> None:
+        try:
+            while packet := self._channel.recv(LARGEST):
+                self._channel.send(encode(self._load(json.loads(packet))))
+        except Exception as error:  # ONNX Runtime's own, of many kinds; or the other end is gone, and nobody waits
+            with self._change:
+                self._failed = error
+                self._change.notify_all()
+
+    def _load(self, order: dict[str, Any]) -> dict[str, Any]:
+        for leaving in order["leaving"]:
+            self._models[leaving].evict()
+        seconds = timed(self._models[order["model"]].load)
+        with self._change:
+            self._done += 1
+            self._change.notify_all()
+        return {"loaded": order["model"], "seconds": seconds}
+
+
+def timed(do: Callable[[], None]) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
