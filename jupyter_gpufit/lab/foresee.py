@@ -37,7 +37,7 @@ STEP = 60.0  # seconds between two of them, where nothing else happens
 
 
 @dataclass(frozen=True)
-class Turns:
+class TurnFacts:
     """What is to be known of turns: who has used what, and how the holders stand."""
 
     used: Mapping[int, float]  # device-seconds by uid, with running claims and their penalties
@@ -54,7 +54,7 @@ def foresee(
     *,
     now: float,
     reader: int,
-    turns: Turns | None = None,
+    turns: TurnFacts | None = None,
 ) -> list[Foreseen | None]:
     """When each ticket of the queue may start, in its order; None: it is about to. `ends` by the claim's id."""
     known = {id: end for id, end in ends.items() if end.latest > now}
@@ -97,7 +97,7 @@ class _World:
         now: float,
         *,
         lasts: float | None,  # seconds that a job runs that has not begun; None: for ever
-        turns: Turns | None = None,
+        turns: TurnFacts | None = None,
         save: float = 0.0,  # seconds
     ) -> None:
         self.starts: dict[str, float] = {}  # by the ticket's id; seconds since 1970

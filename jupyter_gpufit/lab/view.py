@@ -12,7 +12,7 @@ from ..devices.device import Device
 from ..system.users import user_name
 from .directory import Lab
 from .ends import End, read_ends
-from .foresee import Turns, foresee
+from .foresee import TurnFacts, foresee
 from .foreseen import Foreseen
 from .grant import sort_out
 from .ledger import LedgerLook, LedgerReader, Strange
@@ -86,14 +86,14 @@ class LabReader:
             stopped={claim.id for claim in snapshot.claims if is_stopped(claim.pid, claim.uid)},
         )
 
-    def turns(self, claims: Sequence[Claim], policy: Policy) -> Turns | None:
+    def turns(self, claims: Sequence[Claim], policy: Policy) -> TurnFacts | None:
         """What is to be known to foresee turns; None: there are none."""
         if not policy.takes_turns:
             return None
         now = time.time()
         past = self._usage.read(half_life=policy.half_life, now=now, live=[claim.id for claim in claims])
         stopped = frozenset(claim.id for claim in claims if is_stopped(claim.pid, claim.uid))
-        return Turns(used_by_user(claims, past, policy, now=now), self.standings(claims), stopped)
+        return TurnFacts(used_by_user(claims, past, policy, now=now), self.standings(claims), stopped)
 
     def standings(self, claims: Sequence[Claim]) -> dict[str, Standing]:
         return read_standings(self.lab.path, claims)
@@ -157,7 +157,7 @@ class LabReader:
         spaces: Sequence[Space],
         claims: Sequence[Claim],
         policy: Policy,
-        turns: Turns | None,
+        turns: TurnFacts | None,
     ) -> tuple[Foreseen | None, ...]:
         """Foreseen anew where something came or went, else every few seconds: a panel looks all the time."""
         if not queue:

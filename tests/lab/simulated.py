@@ -17,7 +17,7 @@ from typing import Literal
 
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.lab.ends import End
-from jupyter_gpufit.lab.foresee import Turns, foresee
+from jupyter_gpufit.lab.foresee import TurnFacts, foresee
 from jupyter_gpufit.lab.foreseen import Foreseen
 from jupyter_gpufit.lab.order import decayed_seconds, fair_order, used_by_user
 from jupyter_gpufit.lab.place import Space, place, rooms
@@ -227,7 +227,7 @@ class SimulatedLab:
         queue, left = self._order(), {run.claim.id: self._left(run) for run in self.running.values()}
         ends = {id: End(self.now + 0.9 * seconds, self.now + 1.1 * seconds) for id, seconds in left.items()}
         standings = {run.claim.id: Standing(leaves=run.leaves) for run in self.running.values()}
-        turns = Turns(self._used(), standings) if self.way == "turns" else None
+        turns = TurnFacts(self._used(), standings) if self.way == "turns" else None
         claims = self.claims
         found = foresee(queue, self.spaces, claims, ends, self.policy, now=self.now, reader=0, turns=turns)
         for one, said in zip(queue, found, strict=True):
