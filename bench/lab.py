@@ -3,7 +3,8 @@
 The queue is the product's own (tests/lab/simulated.py); beside it, the same users where whoever came first is served
 first, and where whoever looks at the right moment grabs what is free. Fairness is Jain's index of the device-seconds
 that each user had per second of being there: 1 where all had the same, 1/n where one had all. A wait is that of each
-user's first job; one that never started counts to the end of the hour.
+user's first job; one that never started counts to the end of the hour. Who waits is told
+once, on entering the queue, when it may start (among the first twenty); running jobs know their ends to a tenth.
 
     python bench/lab.py [--hours 1] [--seeds 3]
 """
@@ -51,12 +52,18 @@ SHOWN = {
     "most": "most used (s)",
     "busy": "busy",
     "turns_ended": "turns ended",
+    "told": "told a start",
+    "ranges": "as a range",
+    "within": "started within",
+    "off_p90": "off by, 90 % (s)",
+    "width_median": "width, median (s)",
 }
 
 
 def _one(way: Way, quantum: float, seconds: float, seed: int) -> dict[str, float]:
-    lab = played(way, users=USERS, devices=DEVICES, seconds=seconds, seed=seed, quantum=quantum)
-    return {"seed": seed, **lab.figures()}
+    foretells = way in ("turns", "no turns")
+    lab = played(way, users=USERS, devices=DEVICES, seconds=seconds, seed=seed, quantum=quantum, foretells=foretells)
+    return {"seed": seed, **lab.figures(), **lab.foretelling()}
 
 
 def _middle(found: list[dict[str, float]], key: str) -> str:

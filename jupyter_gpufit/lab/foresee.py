@@ -5,25 +5,44 @@ this moment, and so could a process outside the lab. In the worst one each ends 
 not say when never does. A job starts somewhere between the two. Nobody knows how long a job will run that has not yet
 begun: those behind it learn how early their turn may come at the earliest, and after whom.
 
+With turns a holder leaves when its own is over, and so does who starts now, as if all that wait could be saved; those
+who leave queue again. In the worst world a save takes its time. Whose turn is over is asked as the holders ask it.
+
 Not foreseen: who enters the queue later and comes first by what the users have used, and claims that become smaller.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from .ends import End
 from .foreseen import Foreseen
+from .order import fair_order
 from .place import Placement, Space, could_use
 from .policy import Policy
+from .quanta import Holding, ends_at_the_earliest, turns_over
 from .reasons import whose
 from .record import Claim, Hold, Ticket
+from .standing import Standing
 from .turn import Go, everyones_turn, over_limit
 
 MOST = 20  # tickets that are foreseen: each costs all that stand behind it a look
 TOO_MANY = "too many wait before it"
+SAVE = 30.0  # seconds that a save may take, in the worst world
+FAR = 30  # looks at whose turn is over, after which nothing more is foreseen
+STEP = 60.0  # seconds between two of them, where nothing else happens
+
+
+@dataclass(frozen=True)
+class TurnFacts:
+    """What is to be known of turns: who has used what, and how the holders stand."""
+
+    used: Mapping[int, float]  # device-seconds by uid, with running claims and their penalties
+    standings: Mapping[str, Standing] = field(default_factory=dict)  # by claim
+    stopped: frozenset[str] = frozenset()
 
 
 def foresee(
@@ -35,9 +54,11 @@ def foresee(
     *,
     now: float,
     reader: int,
+    turns: TurnFacts | None = None,
 ) -> list[Foreseen | None]:
     """When each ticket of the queue may start, in its order; None: it is about to. `ends` by the claim's id."""
     known = {id: end for id, end in ends.items() if end.latest > now}
+    turns = turns if policy.takes_turns else None
     near = queue[:MOST]
     best = _World(
         near,
@@ -47,8 +68,10 @@ def foresee(
         policy,
         now,
         lasts=0.0,
+        turns=turns,
     )
-    worst = _World(near, spaces, claims, {id: end.latest for id, end in known.items()}, policy, now, lasts=None)
+    latest = {id: end.latest for id, end in known.items()}
+    worst = _World(near, spaces, claims, latest, policy, now, lasts=None, turns=turns, save=SAVE)
     found: list[Foreseen | None] = []
     for ticket in near:
         early, late = best.starts.get(ticket.id), worst.starts.get(ticket.id)
@@ -74,44 +97,113 @@ class _World:
         now: float,
         *,
         lasts: float | None,  # seconds that a job runs that has not begun; None: for ever
+        turns: TurnFacts | None = None,
+        save: float = 0.0,  # seconds
     ) -> None:
         self.starts: dict[str, float] = {}  # by the ticket's id; seconds since 1970
-        self.spaces, self.policy = spaces, policy
+        self.spaces, self.policy, self.turns, self.save = spaces, policy, turns, save
         self.held = {claim.id: claim for claim in claims}
         self.waiting = list(queue)
-        coming = [(ends[claim.id], claim.id) for claim in claims if claim.id in ends]
-        heapify(coming)
+        self.coming = [(ends[claim.id], claim.id, False) for claim in claims if claim.id in ends]
+        heapify(self.coming)
+        self._begin_turns(now)
+        wanted, looks = {ticket.id for ticket in queue}, 0
         while True:
             for id in self._start(now):
                 if lasts is not None:
-                    heappush(coming, (now + lasts, id))
-            if not self.waiting or not coming:
+                    heappush(self.coming, (now + lasts, id, False))
+            if wanted <= self.starts.keys() or looks > FAR:
                 return
-            now = max(now, coming[0][0])
-            while coming and coming[0][0] <= now:
-                del self.held[heappop(coming)[1]]
+            looks += self.turns is not None
+            moments = [*self._look(now), *(moment for moment, _, _ in self.coming[:1])]
+            if not moments:
+                return
+            now = max(now, min(moments))
+            while self.coming and self.coming[0][0] <= now:
+                _, id, leaves = heappop(self.coming)
+                self._end(id, now, leaves=leaves)
+
+    # Turns ------------------------------------------------------------------------------------------------------------
+
+    def _begin_turns(self, now: float) -> None:
+        self.leaving: set[str] = set()
+        self.since = dict.fromkeys(self.held, now)  # of each holder: from when on its use is to be added
+        self.used: defaultdict[int, float] = defaultdict(float, self.turns.used if self.turns else {})
+        self.standings = dict(self.turns.standings) if self.turns else {}
+        for id, standing in self.standings.items():
+            if standing.leaves is not None and id in self.held:
+                self._leave(id, max(now, standing.leaves))
+
+    def _look(self, now: float) -> list[float]:
+        """Have those leave whose turn is over; when to look again."""
+        if self.turns is None:
+            return []
+        ahead = now + self.policy.notice
+        lab = Holding(
+            queue=self.waiting,
+            spaces=self.spaces,
+            claims=list(self.held.values()),
+            policy=self.policy,
+            used=self._used(ahead),
+            standings=self.standings,
+            stopped=self.turns.stopped,
+        )
+        for id in turns_over(lab, ahead):
+            if id not in self.leaving:
+                self._leave(id, ahead)
+        ends = [ends_at_the_earliest(claim, self.policy) for claim in self.held.values()]
+        due = [end - self.policy.notice for end in ends if end is not None and end - self.policy.notice > now]
+        return [min([now + STEP, *due])] if any(end is not None for end in ends) else []
+
+    def _leave(self, id: str, moment: float) -> None:
+        self.leaving.add(id)
+        heappush(self.coming, (moment + self.save, id, True))
+
+    def _used(self, now: float) -> dict[int, float]:
+        used = dict(self.used)
+        for id, claim in self.held.items():
+            used[claim.uid] = used.get(claim.uid, 0.0) + claim.hold.share * max(0.0, now - self.since[id])
+        return used
+
+    def _end(self, id: str, now: float, *, leaves: bool) -> None:
+        """A holder ends; or, its turn being over, it leaves and queues again. Of both, what comes first counts."""
+        claim = self.held.pop(id, None)
+        if claim is None or self.turns is None:
+            return
+        self.used[claim.uid] += claim.hold.share * (now - self.since[id])
+        self.used[claim.uid] -= self.policy.entry_penalty * claim.hold.count
+        if leaves:
+            again = {**vars(claim), "id": f"{id} again", "since": int(now * 1e9)}
+            del again["hold"]
+            self.waiting.append(Ticket(**again))
 
     def _start(self, now: float) -> list[str]:
         """Who can start now does; their ids."""
+        if self.turns is not None:
+            self.waiting = fair_order(self.waiting, self._used(now), self.policy)
         decisions = everyones_turn(self.waiting, self.spaces, list(self.held.values()), self.policy)
         going = [
             (ticket, one.placement) for ticket, one in zip(self.waiting, decisions, strict=True) if isinstance(one, Go)
         ]
         for ticket, placement in going:
             self.starts[ticket.id] = now
-            self.held[ticket.id] = _as_claim(ticket, placement)
+            self.held[ticket.id] = _as_claim(ticket, placement, now if self.turns is not None else None)
+            if self.turns is not None:
+                self.since[ticket.id], self.standings[ticket.id] = now, Standing()
+                self.used[ticket.uid] += self.policy.entry_penalty * ticket.request.count
         self.waiting = [ticket for ticket in self.waiting if ticket.id not in self.starts]
         return [ticket.id for ticket, _ in going]
 
 
-def _as_claim(ticket: Ticket, placement: Placement) -> Claim:
+def _as_claim(ticket: Ticket, placement: Placement, now: float | None) -> Claim:
     hold = Hold(
         devices=tuple(device.uuid for device in placement.devices),
         bytes=placement.bytes,
         alone=placement.alone,
         share=placement.share,
     )
-    return Claim(**vars(ticket), hold=hold)
+    since = {} if now is None else {"since": int(now * 1e9)}
+    return Claim(**vars(ticket) | since, hold=hold)
 
 
 def _why_not(ticket: Ticket, world: _World, ends: Mapping[str, End], reader: int) -> str:
@@ -120,7 +212,7 @@ def _why_not(ticket: Ticket, world: _World, ends: Mapping[str, End], reader: int
     claims = list(world.held.values())
     if limit := over_limit(ticket, claims, world.policy.of(ticket.uid)):
         return limit
-    before = world.waiting[: world.waiting.index(ticket)]
+    before = world.waiting[: world.waiting.index(ticket)] if ticket in world.waiting else []
     here = [claim for claim in claims if claim.hold.among(useful)]
     # The running first: their end is what all others wait for.
     for claim in sorted(here, key=lambda claim: claim.id in world.starts):

@@ -228,7 +228,8 @@ class _Queueing:
         with suppress(OSError):
             ends = self.reader.ends(among.claims)
             queue = among.queue[: reason.position]  # who comes later changes nothing for us
-            found = foresee(queue, among.spaces, among.claims, ends, among.policy, now=now, reader=os.geteuid())
+            turns, me = self.reader.turns(among.claims, among.policy), os.geteuid()
+            found = foresee(queue, among.spaces, among.claims, ends, among.policy, now=now, reader=me, turns=turns)
             return found[-1]
         return None
 

@@ -12,7 +12,7 @@ from ..devices.device import Device
 from ..system.users import user_name
 from .directory import Lab
 from .ends import End, read_ends
-from .foresee import foresee
+from .foresee import TurnFacts, foresee
 from .foreseen import Foreseen
 from .grant import sort_out
 from .ledger import LedgerLook, LedgerReader, Strange
@@ -86,6 +86,15 @@ class LabReader:
             stopped={claim.id for claim in snapshot.claims if is_stopped(claim.pid, claim.uid)},
         )
 
+    def turns(self, claims: Sequence[Claim], policy: Policy) -> TurnFacts | None:
+        """What is to be known to foresee turns; None: there are none."""
+        if not policy.takes_turns:
+            return None
+        now = time.time()
+        past = self._usage.read(half_life=policy.half_life, now=now, live=[claim.id for claim in claims])
+        stopped = frozenset(claim.id for claim in claims if is_stopped(claim.pid, claim.uid))
+        return TurnFacts(used_by_user(claims, past, policy, now=now), self.standings(claims), stopped)
+
     def standings(self, claims: Sequence[Claim]) -> dict[str, Standing]:
         return read_standings(self.lab.path, claims)
 
@@ -128,7 +137,7 @@ class LabReader:
                 else None
                 for position, (ticket, decision) in enumerate(zip(queue, decisions, strict=True), 1)
             ),
-            expected=self._expected(queue, spaces, snapshot.claims, policy),
+            expected=self._expected(queue, spaces, snapshot.claims, policy, self.turns(snapshot.claims, policy)),
             rooms=rooms(spaces, snapshot.claims),
             held_back=held_back(queue, spaces, snapshot.claims),
             remarks=(
@@ -143,7 +152,12 @@ class LabReader:
         return read_ends(self.lab.path, claims)
 
     def _expected(
-        self, queue: Sequence[Ticket], spaces: Sequence[Space], claims: Sequence[Claim], policy: Policy
+        self,
+        queue: Sequence[Ticket],
+        spaces: Sequence[Space],
+        claims: Sequence[Claim],
+        policy: Policy,
+        turns: TurnFacts | None,
     ) -> tuple[Foreseen | None, ...]:
         """Foreseen anew where something came or went, else every few seconds: a panel looks all the time."""
         if not queue:
@@ -151,7 +165,8 @@ class LabReader:
         now, ends = time.time(), self.ends(claims)
         key = [one.id for one in (*queue, *claims)], ends, int(now / FORESIGHT_HOLDS)
         if self._foreseen[0] != key:
-            self._foreseen = key, tuple(foresee(queue, spaces, claims, ends, policy, now=now, reader=os.geteuid()))
+            found = foresee(queue, spaces, claims, ends, policy, now=now, reader=os.geteuid(), turns=turns)
+            self._foreseen = key, tuple(found)
         return self._foreseen[1]
 
 

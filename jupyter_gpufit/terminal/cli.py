@@ -123,6 +123,7 @@ def _lab(options: argparse.Namespace, settings: Settings) -> int:
     from ..examine.lab.check import check_lab
     from ..examine.lab.init import init, site
     from ..examine.lab.uninstall import uninstall
+    from ..examine.lab.upgrade import upgrade
 
     if options.deed == "policy":
         from ..actions.policy import policy_view
@@ -133,14 +134,13 @@ def _lab(options: argparse.Namespace, settings: Settings) -> int:
     where = site(settings.lab, options.root)
     if options.deed == "check":
         return _show_findings(check_lab(where, hub=options.hub), options.json)
-    deed = uninstall(where, dry_run=options.dry_run) if options.deed == "uninstall" else init(where, **_how(options))
-    for word in deed:
+    if options.deed == "init":
+        said = init(where, dry_run=options.dry_run, hub=options.hub)
+    else:
+        said = (uninstall if options.deed == "uninstall" else upgrade)(where, dry_run=options.dry_run)
+    for word in said:
         _print(word)
     return 0
-
-
-def _how(options: argparse.Namespace) -> dict[str, bool]:
-    return {"dry_run": options.dry_run, "hub": options.hub}
 
 
 def _show_findings(found: list[Finding], in_json: bool) -> int:

@@ -31,7 +31,14 @@ shell.run_cell(cell).raise_error()
 
 # What fetches packages, for which these tests' own environment stands; what never ends (see start_hub); and systemd.
 NOT_HERE = (
-    *("apt-get", "/usr/bin/python3 -m venv", "/opt/gpufit/bin/pip", "npm install", "cd /etc/jupyterhub &&"),
+    *(
+        "apt-get",
+        "/usr/bin/python3 -m venv",
+        "python3 -m venv",
+        "/opt/gpufit/bin/pip",
+        "npm install",
+        "cd /etc/jupyterhub &&",
+    ),
     *("cp examples/hub/jupyterhub.service", "systemctl"),
 )
 
@@ -104,6 +111,7 @@ def test_the_lab_is_proved(machine: House) -> None:
 
 def test_two_users_and_an_administrator(machine: House, hub: RunningHub) -> None:
     train(machine)
+    _empties_the_lab(machine)
     ada, bob, carol = people = [Person(hub, name) for name in PEOPLE]
     for one in people:
         one.sign_in(f"pw-{one.name}")
@@ -139,6 +147,18 @@ def test_two_users_and_an_administrator(machine: House, hub: RunningHub) -> None
     assert "drained: nothing starts here" not in bob.get("/services/gpufit/", follow=True).text
 
 
+def _empties_the_lab(machine: House) -> None:
+    """Ada trains on, nobody takes her device, and the documented command has her in the lab again."""
+    (before,) = machine.shell("ls /run/gpufit | grep ^c").split()
+    machine.shell("rm -r /run/gpufit/*")
+    assert "is gone: somebody emptied it" in as_user(machine, "bob", f"{GPUFIT} status")
+    (mends,) = documented("When `/run` is emptied")
+    machine.shell(mends)
+    held = machine.shell("ls /run/gpufit | grep ^c").split()
+    assert len(held) == 1 and held != [before] and held[0].split(".")[1] == machine.shell("id -u ada").strip()
+    assert "ada" in as_user(machine, "bob", f"{GPUFIT} status")
+
+
 def _cannot_act(machine: House, bob: Person, id: str, claim: str, socket: str) -> None:
     """By REST and by the panel's own socket, by the job's socket, its files, the command line and the lab."""
     for path in ("status", "events", f"jobs/{id}/journal", f"jobs/{id}/stop"):
@@ -169,6 +189,15 @@ def _cannot_act(machine: House, bob: Person, id: str, claim: str, socket: str) -
         f"for one in {tries!r}:\n    try: exec(one); print('COULD', one)\n    except PermissionError: print('no')"
     )
     assert as_user(machine, "bob", f"/opt/gpufit/bin/python {script}").split() == ["no"] * len(tries)
+
+
+def test_the_other_commands_of_the_page_do_what_it_says(machine: House, hub: RunningHub) -> None:
+    machine.shell("ln -s /opt/gpufit /opt/gpufit-0.2")
+    for heading in ("Upgrade", "Without a hub"):
+        lines = [line for line in documented(heading) if not line.startswith(NOT_HERE)]
+        assert lines
+        for line in lines:
+            machine.shell(f"cd {ROOT}; {line}")
 
 
 def test_uninstall_leaves_what_people_wrote(machine: House, hub: RunningHub) -> None:

@@ -16,6 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jupyter_gpufit.devices.device import Device
+from jupyter_gpufit.lab.ends import End
+from jupyter_gpufit.lab.foresee import TurnFacts, foresee
+from jupyter_gpufit.lab.foreseen import Foreseen
 from jupyter_gpufit.lab.order import decayed_seconds, fair_order, used_by_user
 from jupyter_gpufit.lab.place import Space, place, rooms
 from jupyter_gpufit.lab.policy import Policy
@@ -94,6 +97,9 @@ class SimulatedLab:
     past: defaultdict[int, list[tuple[float, float, float]]] = field(default_factory=lambda: defaultdict(list))
     jobs: list[SimulatedJob] = field(default_factory=list)
     turns_ended: int = 0
+    foretells: bool = False  # each who has to wait is told when it may start
+    foretold: dict[str, tuple[float, Foreseen]] = field(default_factory=dict)  # by ticket: when it was told, and what
+    met: list[tuple[float, float, Foreseen]] = field(default_factory=list)  # told, started, and what was told
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -117,6 +123,7 @@ class SimulatedLab:
                 self._look_at_turns()
                 next_look = self.now + LOOK
             self._start_what_may()
+            self._foretell()
             self._check()
             moments = [self.now + LOOK if self.way == "turns" else self.now + POLLS]
             moments += [user.enters for user in entering[:1]]
@@ -175,6 +182,9 @@ class SimulatedLab:
 
     def _start(self, one: Ticket, turn: Go) -> None:
         _, job = self.waiting.pop(one.id)
+        if one.id in self.foretold:
+            told, said = self.foretold.pop(one.id)
+            self.met.append((told, self.now, said))
         placed = turn.placement
         hold = Hold(
             devices=tuple(device.uuid for device in placed.devices),
@@ -209,6 +219,23 @@ class SimulatedLab:
             elif self.now >= run.leaves:
                 run.free = self.now + SAVE
                 run.job.done += max(0.0, self.now - run.begun)
+
+    def _foretell(self) -> None:
+        """Once to each, by what running jobs say of themselves: within a tenth of what they will take."""
+        if not self.foretells or not self.waiting.keys() - self.foretold.keys():
+            return
+        queue, left = self._order(), {run.claim.id: self._left(run) for run in self.running.values()}
+        ends = {id: End(self.now + 0.9 * seconds, self.now + 1.1 * seconds) for id, seconds in left.items()}
+        standings = {run.claim.id: Standing(leaves=run.leaves) for run in self.running.values()}
+        turns = TurnFacts(self._used(), standings) if self.way == "turns" else None
+        claims = self.claims
+        found = foresee(queue, self.spaces, claims, ends, self.policy, now=self.now, reader=0, turns=turns)
+        for one, said in zip(queue, found, strict=True):
+            if one.id not in self.foretold and said is not None:
+                self.foretold[one.id] = self.now, said
+
+    def _left(self, run: _Run) -> float:
+        return max(0.0, run.begun + run.job.long - run.job.done - self.now)
 
     def _end_of(self, run: _Run) -> float:
         return run.free if run.free is not None else run.begun + run.job.long - run.job.done
@@ -250,6 +277,20 @@ class SimulatedLab:
         first = {job.user: job for job in reversed(self.jobs)}
         return [(self.seconds if job.started is None else job.started) - job.entered for job in first.values()]
 
+    def foretelling(self) -> dict[str, float]:
+        """How many were told a range, how many of those started within it, and how far off the others were."""
+        ranges = [(told, start, said) for told, start, said in self.met if said.latest is not None]
+        off = sorted(_off(start, said) for _, start, said in ranges)
+        wide = sorted((said.latest or 0.0) - max(told, said.earliest) for told, _, said in ranges)
+        within = sum(one == 0 for one in off)
+        return {
+            "told": len(self.met),
+            "ranges": len(ranges),
+            "within": round(within / max(1, len(ranges)), 3),
+            "off_p90": round(off[int(0.9 * (len(off) - 1))], 1) if off else 0.0,
+            "width_median": round(statistics.median(wide), 1) if wide else 0.0,
+        }
+
     def figures(self) -> dict[str, float]:
         waits = sorted(self.waits())
         return {
@@ -265,7 +306,15 @@ class SimulatedLab:
         }
 
 
-def played(way: Way, *, users: int, devices: int, seconds: float, seed: int, quantum: float) -> SimulatedLab:
+def _off(start: float, said: Foreseen) -> float:
+    """Seconds by which a start was outside of what was foreseen."""
+    assert said.latest is not None
+    return max(0.0, said.earliest - start, start - said.latest)
+
+
+def played(
+    way: Way, *, users: int, devices: int, seconds: float, seed: int, quantum: float, foretells: bool = False
+) -> SimulatedLab:
     """One lab from its beginning to its end."""
     policy = Policy(default={"quantum": quantum}, notice=30.0)
-    return SimulatedLab(way, users_of(users, seed), devices, seconds, seed, policy).play()
+    return SimulatedLab(way, users_of(users, seed), devices, seconds, seed, policy, foretells=foretells).play()

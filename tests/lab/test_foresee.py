@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.lab.ends import End, EndNote, Forecast, forget_old_ends, read_ends
-from jupyter_gpufit.lab.foresee import MOST, TOO_MANY, foresee
+from jupyter_gpufit.lab.foresee import MOST, TOO_MANY, TurnFacts, foresee
 from jupyter_gpufit.lab.foreseen import Foreseen
 from jupyter_gpufit.lab.ledger import publish, sweep
 from jupyter_gpufit.lab.place import Space
 from jupyter_gpufit.lab.policy import Policy
 from jupyter_gpufit.lab.record import Claim, Hold, Ticket
+from jupyter_gpufit.lab.standing import Standing
 from jupyter_gpufit.lab.turn import Go, everyones_turn
 from jupyter_gpufit.units import GiB
 from tests.lab.values import ADA, BOB, EVE, claim, request, slots, spaces, ticket
@@ -78,6 +79,25 @@ def test_what_nobody_knows_is_said() -> None:
     other = claim(["cpu:1"], 4 * GiB)
     known = {held.id: end(-90, -30), other.id: end(60, 120)}
     assert turns([ticket()], spaces(slots(4, 4)), [held, other], known) == ["starts within 2 min"]
+
+
+def test_with_turns_a_holder_that_knows_no_end_leaves_and_who_leaves_comes_back_later() -> None:
+    policy = Policy(default={"quantum": 600.0}, notice=60.0)
+    since = int(NOW) - 300
+    held, mine, other = claim(["cpu:0"], 4 * GiB, BOB, since), ticket(EVE), ticket(ADA)
+
+    def said(turns: TurnFacts | None, policy: Policy = policy) -> list[str]:
+        found = foresee([mine, other], spaces(slots(4)), [held], {}, policy, now=NOW, reader=EVE, turns=turns)
+        return [one.sentence(NOW) if one else "" for one in found]
+
+    known = TurnFacts({BOB: 900.0}, {held.id: Standing()})
+    assert said(known) == ["starts within 5 min 30 s", "starts within 16 min"]
+    assert all("does not say how long it runs" in one or "has not begun" in one for one in said(None))
+    assert all("not known" in one for one in said(known, Policy())), "without a quantum nobody leaves"
+    stays = TurnFacts({BOB: 900.0}, {held.id: Standing(yields=False)})
+    assert "does not say how long it runs" in said(stays)[0]
+    leaving = TurnFacts({BOB: 900.0}, {held.id: Standing(leaves=NOW + 20)})
+    assert said(leaving)[0] == "starts within 50 s", "it has said so, and a save takes its time"
 
 
 def test_those_far_behind_are_not_foreseen() -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from jupyter_gpufit.errors import CannotUninstall
 from jupyter_gpufit.examine.lab import everyone
 from jupyter_gpufit.examine.lab.init import Site, init
 from jupyter_gpufit.examine.lab.uninstall import uninstall
+from jupyter_gpufit.examine.lab.upgrade import upgrade
 from jupyter_gpufit.lab import Request
 from jupyter_gpufit.lab.ledger import publish
 
@@ -45,6 +50,48 @@ def test_every_kernel_loads_the_magics_and_what_was_there_stays(tmp_path: Path, 
     assert path.read_text() == after
     list(everyone.disable(tmp_path, dry_run=False))
     assert path.read_text().strip() == THEIRS if before == THEIRS else not path.exists()
+
+
+WAITS = """
+import sys
+sys.path += {path!r}
+from pathlib import Path
+from jupyter_gpufit.lab import Request
+from jupyter_gpufit.lab.ledger import publish
+held = publish(Path({lab!r}), Request(job_id="a", name={name!r}))
+print("waits", flush=True)
+input()
+"""
+
+
+@contextmanager
+def waits(python: str | Path, made: Site, name: str) -> Iterator[None]:
+    """A job of this environment that waits in the lab."""
+    code = WAITS.format(path=sys.path, lab=str(made.directory), name=name)
+    with subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"waits\n"
+        yield
+        process.communicate()
+
+
+def test_upgrade_says_who_runs_with_what_and_makes_the_lab_as_this_version_wants_it(made: Site, tmp_path: Path) -> None:
+    old = tmp_path / "gpufit-0.1"
+    venv.create(old, symlinks=True)
+    list(everyone.enable(made.root, dry_run=False))
+    block = everyone.autoload(made.root).path
+    block.write_text(block.read_text().replace("else:", "else :"))  # of another version
+    before = sorted(path.read_bytes() for path in made.root.rglob("*") if path.is_file())
+
+    with waits(sys.executable, made, "bert"), waits(old / "bin" / "python", made, "gnn"):
+        dry = "\n".join(upgrade(made, dry_run=True))
+    assert "From this environment: root's bert (waits). Change nothing in it by pip until" in dry
+    assert f"From {old}: root's gnn (waits). They keep their code to their end" in dry and f"Remove {old} when" in dry
+    assert f"would be written: {block}" in dry and "Nothing was changed." in dry
+    assert set(before) <= {path.read_bytes() for path in made.root.rglob("*") if path.is_file()}
+
+    said = "\n".join(upgrade(made))
+    assert "Nobody holds a device or waits." in said and f"written: {block}" in said
+    assert everyone.BLOCK in block.read_text()
 
 
 def test_uninstall_takes_back_what_init_made_and_names_the_rest(tmp_path: Path) -> None:
