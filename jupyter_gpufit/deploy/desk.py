@@ -12,14 +12,11 @@ from __future__ import annotations
 import os
 import queue
 import selectors
-import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -28,6 +25,7 @@ from ..errors import BadCall
 from ..models.signature import Signature
 from ..system.foreign import parsed_record
 from .checked import checked
+from .door import Client, Door
 from .figures import Figures
 from .profile import Profile, Span
 from .residents import Residents
@@ -35,21 +33,9 @@ from .schedule import WaitingCall
 from .standing import StandingInstance
 from .waiting import Batch, QueueIsFull, WaitingCalls, WouldBeLate
 
-BACKLOG = 128  # connections that the kernel keeps for us while we are busy
-
-
-@dataclass(eq=False)
-class _Client:
-    socket: socket.socket
-    number: int  # of its memory, as the instances know it
-    region: int = -1  # its descriptor
-    known_to: StandingInstance | None = None  # who has that memory mapped
-    waits: bool = False  # for an answer
-    sent: float = inf  # when it got one, if it is looked at how long that was on its way
-
 
 class Desk:
-    """Of one job. Its methods are for other threads; those with an underscore run in its own."""
+    """Of one job. Its methods are for other threads; those with an underscore, and the door's, run in its own."""
 
     def __init__(
         self, signatures: Sequence[Signature], rows: int, waiting: int, died: Callable[[StandingInstance], None]
@@ -64,20 +50,17 @@ class Desk:
             waiting, rows, [Profile() for _ in signatures], Residents([0] * each), together=[False] * each
         )
         self._died = died
-        self._clients: dict[int, _Client] = {}
         self._instance: StandingInstance | None = None
         self._running = Batch([], [])
         self._began = 0.0
         self._coming: int | None = None  # the model whose weights are loaded meanwhile
         self._next: tuple[StandingInstance | None, Future[StandingInstance | None]] | None = None
         self._left = ""  # why there are no answers any more
-        self._numbers = 0
         self._wishes: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._stir = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._stir, selectors.EVENT_READ, self._obey)
-        self._listener: socket.socket | None = None
-        self._shut = False  # nobody is let in, for want of descriptors
+        self._door = Door(self._selector, self)
         self._ends = False
         self._thread = threading.Thread(target=self._work, name="gpufit-desk", daemon=True)
 
@@ -85,15 +68,7 @@ class Desk:
 
     def open(self, path: Path) -> None:
         """Listen there, for this user alone."""
-        path.unlink(missing_ok=True)  # left by an earlier epoch of this very job, whose lock we hold
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        mask = os.umask(0o177)
-        try:
-            self._listener.bind(str(path))
-        finally:
-            os.umask(mask)
-        self._listener.listen(BACKLOG)
-        self._selector.register(self._listener, selectors.EVENT_READ, self._let_in)
+        self._door.open(path)
         self._thread.start()
 
     def change(self, instance: StandingInstance | None) -> Future[StandingInstance | None]:
@@ -145,10 +120,7 @@ class Desk:
                 if self._running.calls:  # first, each time: while a hundred call, it would stand idle
                     self._hear_instance()
                 key.data()
-        for client in list(self._clients.values()):
-            self._lose(client)
-        if self._listener is not None:
-            self._listener.close()
+        self._door.close()
         self._selector.close()
         os.close(self._stir)
 
@@ -162,74 +134,31 @@ class Desk:
                 return
             wish()
 
-    def _let_in(self) -> None:
-        assert self._listener is not None
-        try:
-            found, _ = self._listener.accept()
-        except BlockingIOError:
-            return
-        except OSError:  # no descriptor is free: whoever comes waits for one
-            self._shut = True
-            self._selector.unregister(self._listener)
-            return
-        if not _is_ours(found):
-            found.close()
-            return
-        found.setblocking(False)
-        self._numbers += 1
-        client = self._clients[self._numbers] = _Client(found, self._numbers)
-        self._selector.register(found, selectors.EVENT_READ, lambda: self._hear(client))
+    # The door's, in this thread, too.
 
-    def _lose(self, client: _Client) -> None:
-        """It went away. What of it runs is run to its end, and answered to nobody."""
-        if self._clients.pop(client.number, None) is None:
-            return
+    def forget(self, client: Client) -> None:
         self._queue.forget(lambda call: call.client == client.number)
-        self._selector.unregister(client.socket)
-        client.socket.close()
-        self._forget_region(client)
-        if self._shut and self._listener is not None:  # there is room again
-            self._shut = False
-            self._selector.register(self._listener, selectors.EVENT_READ, self._let_in)
 
-    def _forget_region(self, client: _Client) -> None:
-        if client.region >= 0:
-            os.close(client.region)
-            client.region = -1
+    def forget_region(self, client: Client) -> None:
         if client.known_to is not None and client.known_to is self._instance:
             with suppress(OSError):
                 client.known_to.say({"do": "forget", "region": client.number})
         client.known_to = None
 
-    def _hear(self, client: _Client) -> None:
-        try:
-            packet, fds, flags, _ = socket.recv_fds(client.socket, LARGEST, 1)
-        except BlockingIOError:
-            return
-        except OSError:
-            packet, fds, flags = b"", [], 0
-        if not packet or client.waits or flags & socket.MSG_CTRUNC:  # one call at a time
-            for fd in fds:
-                os.close(fd)
-            self._lose(client)
-            return
-        if fds:
-            self._forget_region(client)
-            client.region = fds[0]
-            os.set_inheritable(fds[0], False)
+    def hear(self, client: Client, packet: bytes) -> None:
         try:
             call = checked(packet, self._signatures, client.region)
         except BadCall as error:
-            self._reply(client, CallReply(bad=str(error)))
+            self._door.reply(client, CallReply(bad=str(error)))
             return
         except (ValueError, KeyError, TypeError, OSError) as error:
-            self._reply(client, CallReply(bad=f"The call cannot be read: {error}."))
+            self._door.reply(client, CallReply(bad=f"The call cannot be read: {error}."))
             return
         self._take(client, call)
 
-    def _take(self, client: _Client, call: Call) -> None:
+    def _take(self, client: Client, call: Call) -> None:
         if self._left:
-            self._reply(client, CallReply(left=self._left))
+            self._door.reply(client, CallReply(left=self._left))
             return
         now = time.monotonic()
         if call.heard is not None and client.sent < call.heard:
@@ -243,10 +172,10 @@ class Desk:
             case QueueIsFull(waiting):
                 self.refused += 1
                 seconds = self.figures.wait(self._queue.rows + sum(one.rows for one in self._running.calls))
-                self._reply(client, CallReply(waiting=waiting, seconds=seconds))
+                self._door.reply(client, CallReply(waiting=waiting, seconds=seconds))
             case WouldBeLate(seconds):
                 self.refused += 1
-                self._reply(client, CallReply(late=True, seconds=seconds))
+                self._door.reply(client, CallReply(late=True, seconds=seconds))
             case None:
                 client.waits = True
                 self._go_on()
@@ -269,8 +198,9 @@ class Desk:
         self._running, self._began = batch, now
         try:
             for one in batch.calls:
-                self._make_known(self._clients[one.client], instance)
+                self._make_known(self._door.clients[one.client], instance)
             instance.say(_order(batch, self._after(batch, instance)))
+            instance.in_runs += batch.load
         except OSError:
             return self._instance_died()
         self._load_ahead()
@@ -310,11 +240,11 @@ class Desk:
         self._queue.answered(calls, now)  # at the earliest
         for one in calls:
             run = self._queue.profiles[one.model].run(one.rows)
-            if (client := self._clients.get(one.client)) is not None:
+            if (client := self._door.clients.get(one.client)) is not None:
                 client.waits = False
-                self._reply(client, CallReply(late=True, taken=True, seconds=seconds + run.most))
+                self._door.reply(client, CallReply(late=True, taken=True, seconds=seconds + run.most))
 
-    def _make_known(self, client: _Client, instance: StandingInstance) -> None:
+    def _make_known(self, client: Client, instance: StandingInstance) -> None:
         if client.known_to is not instance:
             instance.say({"do": "know", "region": client.number}, (client.region,))
             client.known_to = instance
@@ -365,10 +295,10 @@ class Desk:
         for one, answer in zip(batch.calls, said["done"], strict=True):
             self.figures.answered(now, now - one.since)
             self.late += now > one.deadline
-            if (client := self._clients.get(one.client)) is not None:
+            if (client := self._door.clients.get(one.client)) is not None:
                 client.waits = False
                 client.sent = now if one is batch.calls[0] else inf
-                self._send(client, encode(answer))
+                self._door.send(client, encode(answer))
         self._go_on()
 
     def _learn(self, batch: Batch, seconds: float, loading: float) -> None:
@@ -389,20 +319,11 @@ class Desk:
         self._left = self._left or why
         running, self._running = self._running, Batch([], [])
         for one in (*running.calls, *self._queue.clear()):
-            if (client := self._clients.get(one.client)) is not None:
+            if (client := self._door.clients.get(one.client)) is not None:
                 client.waits = False
-                self._reply(client, CallReply(failed=why))
+                self._door.reply(client, CallReply(failed=why))
         if self._next is not None:  # who waits for the change must not wait for ever
             self._change()
-
-    def _reply(self, client: _Client, reply: CallReply) -> None:
-        self._send(client, encode(reply))
-
-    def _send(self, client: _Client, packet: bytes) -> None:
-        try:
-            client.socket.send(packet)
-        except OSError:  # it is gone, or does not read what it asked for
-            self._lose(client)
 
 
 def _order(batch: Batch, after: int) -> dict[str, object]:
@@ -421,9 +342,3 @@ def _order(batch: Batch, after: int) -> dict[str, object]:
         order["after"] = after
     deadline = min(one.deadline for one in batch.calls)
     return order if deadline == inf else order | {"latest": deadline}
-
-
-def _is_ours(client: socket.socket) -> bool:
-    """The socket is 0600 already; root may connect, and nobody else even when modes are changed later."""
-    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return struct.unpack("3i", credentials)[1] in (os.getuid(), 0)

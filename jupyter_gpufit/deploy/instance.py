@@ -133,9 +133,12 @@ class Instance:
         loading = timed(lambda: self._loader.wait(message.get("after", 0)))
         for leaving in message.get("leaving", ()):
             self._models[leaving].evict()
-        if time.monotonic() > message.get("latest", inf):
+        late = time.monotonic() > message.get("latest", inf)
+        if message.get("load"):
+            loading += 0.0 if late else timed(model.load)
+            self._loader.loaded_in_run()
+        if late:
             return {"late": True}
-        loading += timed(model.load) if message.get("load") else 0.0
         began = time.perf_counter()
         answers = self._answers(model, [(one["region"], Call.of(one["call"])) for one in message["calls"]])
         return {"done": answers, "seconds": time.perf_counter() - began, "loading": loading}

@@ -39,6 +39,7 @@ class StandingInstance:
     label: str  # of its device
     loaded: LoadedModels | None = None
     ordered: int = 0  # loads over that channel
+    in_runs: int = 0  # loads that were ordered with a run
 
     @classmethod
     def start(
@@ -113,7 +114,7 @@ class StandingInstance:
 
     def load_ahead(self, model: int, leaving: Sequence[int]) -> None:
         """Have a model's weights loaded, and the others' evicted, whatever runs."""
-        self.loads.send(encode({"model": model, "leaving": leaving}))
+        self.loads.send(encode({"model": model, "leaving": leaving, "after": self.in_runs}))
         self.ordered += 1
 
     async def end(self) -> str:

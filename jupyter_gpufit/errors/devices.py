@@ -63,7 +63,8 @@ class NeverFits(DeviceError):
 
         return (
             f"The job asks for {format_bytes(self.needed)} and the largest device here, {self.device}, offers"
-            f" {format_bytes(self.room)}. Try a smaller batch, or ask for less with --memory."
+            f" {format_bytes(self.room)}. Try a smaller batch (of a deployed model: fewer --rows), or ask for less with"
+            " --memory."
         )
 
 

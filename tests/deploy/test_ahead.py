@@ -98,14 +98,14 @@ def test_what_is_wanted_next_is_loaded_while_another_one_runs(tmp_path: Path) ->
         ask(first, 0)
         assert instance.run()["model"] == 0
         ask(second, 1)
-        assert instance.load() == {"model": 1, "leaving": []}  # before the first one was answered
+        assert instance.load() == {"model": 1, "leaving": [], "after": 0}  # before the first one was answered
         ask(third, 2)  # for which there is no room beside the first two
         instance.loads.send(encode({"loaded": 1, "seconds": 0.01}))
         instance.channel.send(encode(DONE))
         first.reply()
         order = instance.run()
         assert order["model"] == 1 and "load" not in order
-        assert instance.load() == {"model": 2, "leaving": [0]}
+        assert instance.load() == {"model": 2, "leaving": [0], "after": 0}
         instance.channel.send(encode(DONE))
         second.reply()
         order = instance.run()
@@ -156,7 +156,7 @@ def test_a_run_waits_for_the_load_that_it_needs_and_for_no_other(channels: Seque
     log: list[str] = []
     may = threading.Event()
     loader = Loader([Slow(log, may), Slow(log, may)], theirs)
-    ours.send(encode({"model": 0, "leaving": [1]}))
+    ours.send(encode({"model": 0, "leaving": [1], "after": 0}))
     loader.wait(0)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(loader.wait, 1)
@@ -165,10 +165,37 @@ def test_a_run_waits_for_the_load_that_it_needs_and_for_no_other(channels: Seque
     assert log == ["evicted", "loaded"] and json.loads(ours.recv(LARGEST))["loaded"] == 0
 
 
+def test_a_load_waits_for_those_of_runs_that_were_ordered_before_it(channels: Sequence[socket.socket]) -> None:
+    """Else a run would take away what came by an order after its own, and its model would run without weights."""
+    ours, theirs = channels
+    log: list[str] = []
+    may = threading.Event()
+    may.set()
+    loader = Loader([Slow(log, may), Slow(log, may)], theirs)
+    ours.send(encode({"model": 0, "leaving": [1], "after": 1}))
+    assert not select.select([ours], [], [], 0.2)[0]
+    log.append("a run has loaded")
+    loader.loaded_in_run()
+    loader.wait(1)
+    assert log == ["a run has loaded", "evicted", "loaded"]
+
+
+def test_what_is_loaded_ahead_comes_after_what_the_run_before_loads(tmp_path: Path) -> None:
+    with at_a_desk(tmp_path, room=200) as (instance, [first, second, _]):
+        ask(first, 1)
+        assert instance.run()["load"]
+        ask(second, 2)
+        assert instance.load() == {"model": 2, "leaving": [0], "after": 1}
+        instance.loads.send(encode({"loaded": 2, "seconds": 0.01}))
+        for connection in (first, second):
+            instance.channel.send(encode(DONE))
+            connection.reply()
+
+
 def test_a_load_that_fails_is_an_error_of_the_run_that_needs_it(channels: Sequence[socket.socket]) -> None:
     ours, theirs = channels
     loader = Loader([], theirs)
-    ours.send(encode({"model": 0, "leaving": []}))
+    ours.send(encode({"model": 0, "leaving": [], "after": 0}))
     with pytest.raises(IndexError):
         loader.wait(1)
     loader.wait(0)
