@@ -22,13 +22,15 @@ OUT = Path("build/demo")
 class ShowingClient(NotebookClient):
     """Runs a notebook and prints each output as it comes."""
 
+    name = ""
+
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         content = msg["content"]
         match msg["msg_type"]:
             case "stream":
                 print(content["text"], end="", flush=True)
             case "display_data" | "execute_result" | "update_display_data":
-                show_data(content["data"], cell_index)
+                show_data(content["data"], self.name, cell_index)
         return super().process_message(msg, cell, cell_index)
 
 
@@ -40,10 +42,10 @@ def show_cell(cell: Any, cell_index: int) -> None:
         print(f"\n\033[2m{cell.source}\033[0m", flush=True)
 
 
-def show_data(data: dict[str, Any], cell_index: int) -> None:
+def show_data(data: dict[str, Any], notebook: str, cell_index: int) -> None:
     """Print a display as text; a picture goes beside the executed notebook."""
     if "image/png" in data:
-        picture = OUT / f"cell-{cell_index}.png"
+        picture = OUT / f"{notebook}-{cell_index}.png"
         picture.write_bytes(base64.b64decode(data["image/png"]))
         print(f"[picture: {picture}]", flush=True)
     else:
@@ -60,6 +62,7 @@ def run(source: Path, kernel: KernelManager) -> None:
         resources={"metadata": {"path": str(source.parent)}},
         on_cell_start=lambda cell, cell_index: show_cell(cell, cell_index),
     )
+    client.name = source.stem
     client.execute()
     target = OUT / source.name
     nbformat.write(notebook, target)

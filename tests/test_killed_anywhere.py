@@ -234,7 +234,7 @@ class Moment:
 
     def _watch(self, directory: Path) -> None:
         wanted = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.CLOSE_WRITE
-        for place in (directory, *(path for path in directory.rglob("*") if path.is_dir())):
+        for place in (Path(root) for root, _, _ in os.walk(directory)):  # which passes over what has gone
             try:
                 self._watched[self._inotify.add_watch(str(place), wanted)] = place
             except OSError:  # it has gone

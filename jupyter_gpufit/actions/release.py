@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from ..errors import BadOption, JobError, NoSuchHold, NoSuchJob, SeveralMeant
+from ..errors import BadOption, JobError, LabGone, NoSuchHold, NoSuchJob, SeveralMeant
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.record import read_record
@@ -33,11 +33,12 @@ from .stop import stop
 
 async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIterator[str]:
     """Release what `wanted` names, saying each step."""
-    lab, me = open_lab(settings), os.geteuid()
-    snapshot = LedgerReader(lab.path).read()
+    me = os.geteuid()
     try:
+        lab = open_lab(settings)
+        snapshot = LedgerReader(lab.path).read()
         found = choose(wanted, snapshot, me)
-    except NoSuchHold as unknown:
+    except (NoSuchHold, LabGone) as unknown:  # a worker needs no lab to be asked
         async for step in _release_unclaimed(settings, wanted, unknown):
             yield step
         return
@@ -78,7 +79,7 @@ def choose(wanted: str, snapshot: LedgerLook, me: int) -> Ticket:
     raise NoSuchHold(wanted, tuple(dict.fromkeys(one.request.name for one in held)))
 
 
-async def _release_unclaimed(settings: Settings, wanted: str, unknown: NoSuchHold) -> AsyncIterator[str]:
+async def _release_unclaimed(settings: Settings, wanted: str, unknown: NoSuchHold | LabGone) -> AsyncIterator[str]:
     """Of a job of ours that has ended, say, or does not hold its device yet."""
     try:
         job, paths = find_job(settings, wanted)

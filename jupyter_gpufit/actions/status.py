@@ -187,7 +187,7 @@ class StatusReader:
         if known is not None and written is not None and known[0] == written:
             return known[1]
         view = _job(job, read_record(paths))
-        if written is not None and view.state in ENDED:
+        if written is not None and view.state in ENDED and not paths.owed.exists():  # until then, it may be lost
             self._ended[paths.root] = written, view
         return view
 

@@ -25,7 +25,7 @@ from ..errors import BadCall
 from ..models.signature import Signature
 from ..system.foreign import parsed_record
 from .checked import checked
-from .door import Client, Door
+from .door import Caller, Door
 from .figures import Figures
 from .profile import Profile, Span
 from .residents import Residents
@@ -136,16 +136,16 @@ class Desk:
 
     # The door's, in this thread, too.
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: Caller) -> None:
         self._queue.forget(lambda call: call.client == client.number)
 
-    def forget_region(self, client: Client) -> None:
+    def forget_region(self, client: Caller) -> None:
         if client.known_to is not None and client.known_to is self._instance:
             with suppress(OSError):
                 client.known_to.say({"do": "forget", "region": client.number})
         client.known_to = None
 
-    def hear(self, client: Client, packet: bytes) -> None:
+    def hear(self, client: Caller, packet: bytes) -> None:
         try:
             call = checked(packet, self._signatures, client.region)
         except BadCall as error:
@@ -156,18 +156,19 @@ class Desk:
             return
         self._take(client, call)
 
-    def _take(self, client: Client, call: Call) -> None:
+    def _take(self, client: Caller, call: Call) -> None:
         if self._left:
             self._door.reply(client, CallReply(left=self._left))
             return
         now = time.monotonic()
         if call.heard is not None and client.sent < call.heard:
-            self._queue.reserve.way.saw(call.heard - client.sent)
+            self._queue.reserve.way.saw(min(call.heard, now) - client.sent)
             client.sent = inf
         rows = call.inputs[0].shape[0] if self._signatures[call.model].may_batch else 1
         running = self._running.span
         free = Span(self._began + running.usual, self._began + running.most) if self._running.calls else Span(now, now)
         refused = self._queue.add(WaitingCall(call, client.number, now, rows), now, free)
+        self._are_late(self._queue.take_late(), now, max(0.0, free.most - now))
         match refused:
             case QueueIsFull(waiting):
                 self.refused += 1
@@ -244,7 +245,7 @@ class Desk:
                 client.waits = False
                 self._door.reply(client, CallReply(late=True, taken=True, seconds=seconds + run.most))
 
-    def _make_known(self, client: Client, instance: StandingInstance) -> None:
+    def _make_known(self, client: Caller, instance: StandingInstance) -> None:
         if client.known_to is not instance:
             instance.say({"do": "know", "region": client.number}, (client.region,))
             client.known_to = instance
@@ -289,7 +290,7 @@ class Desk:
             self._queue.not_run(batch)
             self._are_late(batch.calls, now, batch.span.most)
             return self._go_on()
-        self._learn(batch, now - self._began, said["loading"])
+        self._learn(batch, now - self._began - said["waited"], said["loading"])
         self._queue.answered(batch.calls, now)
         self.figures.ran(sum(one.rows for one in batch.calls), said["seconds"])
         for one, answer in zip(batch.calls, said["done"], strict=True):

@@ -21,7 +21,7 @@ BACKLOG = 128  # connections that the kernel keeps for us while we are busy
 
 
 @dataclass(eq=False)
-class Client:
+class Caller:
     socket: socket.socket
     number: int  # of its memory, as the instances know it
     region: int = -1  # its descriptor
@@ -33,18 +33,18 @@ class Client:
 class Behind(Protocol):
     """Who is told what comes in."""
 
-    def hear(self, client: Client, packet: bytes) -> None: ...
+    def hear(self, client: Caller, packet: bytes) -> None: ...
 
-    def forget_region(self, client: Client) -> None:
+    def forget_region(self, client: Caller) -> None:
         """It has brought another one, or is gone."""
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: Caller) -> None:
         """It is gone. What of it runs is run to its end, and answered to nobody."""
 
 
 class Door:
     def __init__(self, selector: selectors.BaseSelector, behind: Behind) -> None:
-        self.clients: dict[int, Client] = {}
+        self.clients: dict[int, Caller] = {}
         self._selector = selector
         self._behind = behind
         self._listener: socket.socket | None = None
@@ -69,10 +69,10 @@ class Door:
         if self._listener is not None:
             self._listener.close()
 
-    def reply(self, client: Client, reply: CallReply) -> None:
+    def reply(self, client: Caller, reply: CallReply) -> None:
         self.send(client, encode(reply))
 
-    def send(self, client: Client, packet: bytes) -> None:
+    def send(self, client: Caller, packet: bytes) -> None:
         try:
             client.socket.send(packet)
         except OSError:  # it is gone, or does not read what it asked for
@@ -93,10 +93,10 @@ class Door:
             return
         found.setblocking(False)
         self._numbers += 1
-        client = self.clients[self._numbers] = Client(found, self._numbers)
+        client = self.clients[self._numbers] = Caller(found, self._numbers)
         self._selector.register(found, selectors.EVENT_READ, lambda: self._hear(client))
 
-    def _lose(self, client: Client) -> None:
+    def _lose(self, client: Caller) -> None:
         if self.clients.pop(client.number, None) is None:
             return
         self._behind.forget(client)
@@ -107,13 +107,13 @@ class Door:
             self._shut = False
             self._selector.register(self._listener, selectors.EVENT_READ, self._let_in)
 
-    def _forget_region(self, client: Client) -> None:
+    def _forget_region(self, client: Caller) -> None:
         if client.region >= 0:
             os.close(client.region)
             client.region = -1
         self._behind.forget_region(client)
 
-    def _hear(self, client: Client) -> None:
+    def _hear(self, client: Caller) -> None:
         try:
             packet, fds, flags, _ = socket.recv_fds(client.socket, LARGEST, 1)
         except BlockingIOError:

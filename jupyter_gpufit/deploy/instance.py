@@ -130,18 +130,18 @@ class Instance:
     def _run(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Unless it is too late for it: what cannot begin in time is not done at all."""
         model = self._models[message["model"]]
-        loading = timed(lambda: self._loader.wait(message.get("after", 0)))
+        waited, loading = timed(lambda: self._loader.wait(message.get("after", 0))), 0.0
         for leaving in message.get("leaving", ()):
             self._models[leaving].evict()
         late = time.monotonic() > message.get("latest", inf)
         if message.get("load"):
-            loading += 0.0 if late else timed(model.load)
+            loading = 0.0 if late else timed(model.load)
             self._loader.loaded_in_run()
         if late:
             return {"late": True}
         began = time.perf_counter()
         answers = self._answers(model, [(one["region"], Call.of(one["call"])) for one in message["calls"]])
-        return {"done": answers, "seconds": time.perf_counter() - began, "loading": loading}
+        return {"done": answers, "seconds": time.perf_counter() - began, "loading": loading, "waited": waited}
 
     def _answers(self, model: Model, calls: list[tuple[int, Call]]) -> list[dict[str, Any]]:
         try:

@@ -125,10 +125,10 @@ class WaitingCalls:
             self._refused += 1
             return WouldBeLate(self._hopeless[alike] - now)
         begin = _begin(now, free)
-        self._drop_late(begin)
+        self._drop_late(Finish(now))  # what is only feared to be late is not given up
         place = self._schedule.last(call, begin)
         if not last:
-            return self._add_between(call, begin, place.end - now)
+            return self._add_between(call, begin, now, place.end)
         call.probe = not self._calls and place.end > call.wished and free.usual <= now and self._probes(call, begin)
         if call.probe or (place.end <= call.wished and not place.spoils):
             self._take(call, place)
@@ -145,16 +145,17 @@ class WaitingCalls:
         self._refused = 0
         self._hopeless.clear()
 
-    def _add_between(self, call: WaitingCall, begin: Finish, seconds: float) -> WouldBeLate | None:
+    def _add_between(self, call: WaitingCall, begin: Finish, now: float, at_the_end: float) -> WouldBeLate | None:
         """Take it before others if none of them will be late for it; they are promised anew."""
         calls = list(self._calls)
         insort(calls, call, key=lambda one: one.deadline)  # after those of the same deadline
         trial = self._schedule.of(calls)
         before = {one: batch.end(begin) for batch in self._schedule.batches for one in batch.calls}
         after = {one: batch.end(begin) for batch in trial.batches for one in batch.calls}
-        if after[call] > call.wished or any(after[one] > max(one.wished, before[one]) for one in before):
+        late = after[call] > call.wished
+        if late or any(after[one] > max(one.wished, before[one]) for one in before):
             self._refused += 1
-            return WouldBeLate(seconds)
+            return WouldBeLate(max(0.0, (after[call] if late else at_the_end) - now))
         call.promised = after[call]
         for one in before:
             one.promised += max(0.0, after[one] - before[one])
@@ -189,6 +190,11 @@ class WaitingCalls:
             del self._calls[:count]
             self._lay_out()
 
+    def take_late(self) -> list[WaitingCall]:
+        """Those who wait in vain, to be told."""
+        late, self._late = self._late, []
+        return late
+
     def next(self, now: float) -> Batch:
         """What runs next, as it was planned: the first one, and those like it that fit beside it.
 
@@ -197,7 +203,7 @@ class WaitingCalls:
         begin = Finish(now)
         self._hopeless.clear()
         self._drop_late(begin)
-        late, self._late = self._late, []
+        late = self.take_late()
         if not self._calls:
             return Batch([], late)
         self._schedule.reckon()
@@ -218,7 +224,7 @@ class WaitingCalls:
 
     def clear(self) -> list[WaitingCall]:
         """All of them, which then do not wait any more."""
-        calls, self._calls = self._calls, []
+        calls, self._calls = [*self.take_late(), *self._calls], []
         self._lay_out()
         return calls
 

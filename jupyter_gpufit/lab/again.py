@@ -57,7 +57,8 @@ def unlisted(lab: Path) -> frozenset[int]:
     if not os.path.ismount(lab):
         return frozenset()  # other things than ours may be locked there
     device = os.stat(lab).st_dev
-    held = {inode for where, inode in write_locks() if where == device}
+    locks = write_locks() | write_locks()  # what changes while a long list is read may be missing in one
+    held = {inode for where, inode in locks if where == device}
     if held:
         with os.scandir(lab) as entries:
             held.difference_update([entry.inode() for entry in entries])

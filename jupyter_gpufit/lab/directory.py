@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +63,9 @@ def open_lab(settings: Settings, *, waits: bool = False) -> Lab:
 
 def _is_gone(lab: Path) -> bool:
     """Is it not there, although an administrator made it?"""
-    if (lab / MUTEX).exists():
-        return False
+    with suppress(OSError):
+        if os.lstat(lab / MUTEX).st_uid == 0:  # in a directory that was emptied anybody can make one
+            return False
     try:
         return f"d {lab} " in RULE.read_text()
     except OSError:

@@ -8,7 +8,8 @@ begun: those behind it learn how early their turn may come at the earliest, and 
 With turns a holder leaves when its own is over, and so does who starts now, as if all that wait could be saved; those
 who leave queue again. In the worst world a save takes its time. Whose turn is over is asked as the holders ask it.
 
-Not foreseen: who enters the queue later and comes first by what the users have used, and claims that become smaller.
+Not foreseen: who enters the queue later and comes first by what the users have used, claims that become smaller, and
+turns in a lab in which many hold and many wait, for what it would cost everybody.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ MOST = 20  # tickets that are foreseen: each costs all that stand behind it a lo
 TOO_MANY = "too many wait before it"
 SAVE = 30.0  # seconds that a save may take, in the worst world
 FAR = 30  # looks at whose turn is over, after which nothing more is foreseen
+MOST_PAIRS = (
+    200  # of tickets and claims for which turns are foreseen: a look costs as much as there are, some 50 ms then
+)
 STEP = 60.0  # seconds between two of them, where nothing else happens
 
 
@@ -58,8 +62,8 @@ def foresee(
 ) -> list[Foreseen | None]:
     """When each ticket of the queue may start, in its order; None: it is about to. `ends` by the claim's id."""
     known = {id: end for id, end in ends.items() if end.latest > now}
-    turns = turns if policy.takes_turns else None
     near = queue[:MOST]
+    turns = turns if policy.takes_turns and len(near) * len(claims) <= MOST_PAIRS else None
     best = _World(
         near,
         [replace(space, foreign=0) for space in spaces],

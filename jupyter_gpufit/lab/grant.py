@@ -89,7 +89,11 @@ class Held:
 @asynccontextmanager
 async def adopt(lab: Lab, id: str, fd: int, look: Look) -> AsyncIterator[Granted]:
     """Go on holding a claim that this very process took before it replaced its image (exec); `fd` came through that."""
-    mine = _taken_over(lab.path, id, fd)
+    try:
+        mine = _taken_over(lab.path, id, fd)
+    except ClaimGone:
+        os.close(fd)  # whoever knew the claim would count it for as long as its lock is held
+        raise
     os.set_inheritable(fd, False)
     devices = tuple(device for device in await look() if device.uuid in mine.hold.devices)
     held = Held(Published(lab.path / mine.id, fd), Granted(devices, mine.hold.bytes, mine.hold.alone, (fd,), lab, mine))

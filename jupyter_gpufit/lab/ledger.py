@@ -158,6 +158,7 @@ class LedgerReader:
     _known: dict[_Key, _Entry] = field(default_factory=dict)
     _gone: bool = False  # a claim ended between the listing and the look at it
     _held: dict[_Key, tuple[Claim, Inode]] = field(default_factory=dict)  # the claims of the last look
+    _there: set[_Key] = field(default_factory=set)  # what was listed then
 
     def read(self) -> LedgerLook:
         """What counts now. A claim that ended meanwhile may have been replaced, by one that was not listed yet."""
@@ -174,14 +175,14 @@ class LedgerReader:
         claims: list[Claim] = []
         strange: list[Strange] = []
         known, locks = {}, LockList()
-        before, self._held = self._held, {}
+        holding: dict[_Key, tuple[Claim, Inode]] = {}
         for key, sight in self._sights():
             held = _held(key[0], sight, locks)
             if held and sight.entry is not None:
                 known[key] = sight.entry
                 value = sight.entry.value(key[0], sight.found)
                 if isinstance(value, Claim):
-                    self._held[key] = value, (sight.found.st_dev, sight.found.st_ino)
+                    holding[key] = value, (sight.found.st_dev, sight.found.st_ino)
                 else:
                     tickets.append(value)
                 continue
@@ -192,11 +193,13 @@ class LedgerReader:
             elif sight.lock != "unseen":
                 self._dead.add(key)
         self._known = known
-        for key in before.keys() - self._held.keys():
+        listed = {inode for _, inode in self._there}  # what has a name is another file: an inode is used again
+        for key in self._held.keys() - holding.keys():
             # Its holder unlocks a claim before it takes the name away: somebody else took it, and it is held.
-            if before[key][1] in locks.write_locked_at_once and key not in self._dead:
-                self._held[key] = before[key]
-        claims += [claim for claim, _ in self._held.values()]
+            if key not in self._dead and key[1] not in listed and locks.write_locked(self._held[key][1]):
+                holding[key] = self._held[key]
+        self._held = holding
+        claims += [claim for claim, _ in holding.values()]
         tickets, too_many = _bounded(sorted(tickets, key=_age))
         return LedgerLook(tuple(tickets), tuple(sorted(claims, key=_age)), changed, tuple(sorted(strange + too_many)))
 
@@ -205,6 +208,7 @@ class LedgerReader:
         with os.scandir(self.lab) as entries:
             there = {(entry.name, entry.inode()) for entry in entries}
         self._dead &= there
+        self._there = there
         seen = set()  # a hard link would show one file twice
         for key in sorted(there - self._dead):
             if key[1] not in seen and (key in self._known or _NAME.fullmatch(key[0])):

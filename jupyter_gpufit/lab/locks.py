@@ -74,11 +74,6 @@ class LockList:
         """Who took a flock: pids by inode. Those of other pid namespaces are missing."""
         return parse_flocks(self._text)
 
-    @cached_property
-    def write_locked_at_once(self) -> set[Inode]:
-        """What somebody has a write lock on, by one look: where it is no harm if one is missed."""
-        return parse_write_locks(self._text)
-
     def write_locked(self, inode: Inode) -> bool:
         """Has somebody a write lock? What changes while a long list is read may be missing: so look again."""
         if inode in parse_write_locks(self._text):

@@ -245,7 +245,9 @@ class Comms:
         data = message["content"]["data"]
         raw = map(bytes, message["buffers"])
         if data.get("method") == "update" and (told := self._encoded(line.comm_id, "heard", data, raw)):
-            self.emit(told)
+            with self._guard:
+                self.flush()  # what the cell changed before comes before
+                self.emit(told)
 
 
 def merged(before: WidgetMessage, after: WidgetMessage) -> WidgetMessage:

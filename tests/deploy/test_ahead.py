@@ -28,7 +28,7 @@ from jupyter_gpufit.deploy.standing import StandingInstance
 from jupyter_gpufit.models.signature import Signature, Slot
 
 SIGNATURE = Signature((Slot("x", "float32", ("batch", 2)),), (Slot("y", "float32", ("batch", 2)),))
-DONE = {"done": [{"outputs": []}], "seconds": 0.01, "loading": 0.0}
+DONE = {"done": [{"outputs": []}], "seconds": 0.01, "loading": 0.0, "waited": 0.0}
 
 
 def test_it_is_loaded_beside_what_runs_if_there_is_room_and_nobody_leaves_who_is_wanted_before() -> None:

@@ -259,3 +259,28 @@ def test_on_a_device_that_stands_still_again_and_again_what_is_taken_is_kept_onc
     unsteady.ended.clear()
     assert unsteady.run(1.5, 5.0).met_of_taken > 0.99
     assert unsteady.goodput > 3 * Overloaded(deadline=0.2, stalls=1.0, admits=False).run(1.5, 5.0).goodput
+
+
+def test_what_is_only_feared_to_be_late_is_kept_whoever_calls_meanwhile() -> None:
+    waiting = two_models()
+    first, busy = call(1, 1, deadline=4.0), Span(0.5, 0.5)
+    assert waiting.add(first, 0.0, busy) is None
+    waiting.add(call(2, 1, deadline=100.0), 2.5, busy)  # the device stands still: it may take 2 s more
+    assert not waiting.take_late() and first in list(waiting)
+    assert first in waiting.next(2.6).calls
+
+
+def test_of_those_given_up_all_are_told_also_by_who_ends_it() -> None:
+    waiting = two_models()
+    late, other = call(1, 1, deadline=2.0), call(2, 1, deadline=100.0)
+    assert waiting.add(late, 0.0, NOW) is None
+    assert waiting.add(other, 5.0, Span(5.0, 5.0)) is None
+    assert waiting.clear() == [late, other]
+
+
+def test_the_time_that_a_refused_call_is_told_is_its_own_and_not_of_those_it_goes_before() -> None:
+    waiting = two_models()
+    for client in range(20):
+        waiting.add(call(client, 8), 0.0, NOW)
+    refused = waiting.add(call(100, 2, deadline=1.0), 0.0, Span(0.5, 0.5))
+    assert isinstance(refused, WouldBeLate) and refused.seconds < 5

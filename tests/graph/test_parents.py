@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_gpufit.errors import CannotTravel
+from jupyter_gpufit.errors import CannotArrive, CannotTravel
 from jupyter_gpufit.graph import ship
 from jupyter_gpufit.graph.kinds import parents
 
@@ -57,3 +57,62 @@ def test_is_made_anew_by_its_call_and_stays_the_notebooks_own() -> None:
             ship(["envs"], namespace)
     finally:
         inner.close()
+
+
+ANEW = "from jupyter_gpufit.graph.kinds import parents; parents.begin(); "
+STARTS = """
+import multiprocessing, time
+class Starts:
+    def __init__(self, *given):
+        self.given = given
+        self.process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
+        self.process.start()
+    def __del__(self):
+        if self.process: self.process.kill()
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_one_that_knows_its_own_way_takes_it() -> None:
+    stored = "class Stored(Starts):\n  def __getstate__(self): return self.count\n"
+    stored += "  def __setstate__(self, count): self.count, self.process = count, None\n"
+    namespace = notebook(STARTS + stored + "s = Stored(); s.count = 41")
+
+    cross_here(namespace, ANEW + "seen = s.count", "s")
+
+    assert namespace["seen"] == 41
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_tensors_are_found_however_deep() -> None:
+    torch = pytest.importorskip("torch")
+    namespace = notebook(STARTS + "from collections import deque\nclass Agent: pass\ns = Starts(); s.agent = Agent()")
+    namespace["s"].agent.memory = namespace["deque"]([{"w": (torch.ones(1),)}])
+
+    with pytest.raises(CannotTravel, match="children"):
+        ship(["s"], namespace)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize(
+    "made",
+    [
+        "class Owner:\n  def __init__(self): self.inner = Starts(self)\ns = Owner().inner",
+        "class Twice(Starts):\n  def __init__(self, n):\n    n = n * 2; super().__init__(n)\ns = Twice(3)",
+    ],
+    ids=["by its owner, with the owner", "with something else than it was called with"],
+)
+def test_of_which_the_call_is_not_known_or_not_to_be_kept_is_not_made_anew(made: str) -> None:
+    namespace = notebook(STARTS + made)
+
+    with pytest.raises(CannotTravel, match="children"):
+        ship(["s"], namespace)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_what_cannot_be_made_anew_is_told_as_the_users_error() -> None:
+    once = "class Once(Starts):\n  def __init__(self):\n    super().__init__()\n    open(path).close()\n"
+    namespace = notebook("path = '/dev/null'\n" + STARTS + once + "s = Once(); path = '/nowhere'")
+
+    with pytest.raises(CannotArrive, match=r"A Once could not be opened.*FileNotFoundError"):
+        cross_here(namespace, ANEW + "s", "s")

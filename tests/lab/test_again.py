@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -13,12 +14,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from jupyter_gpufit.errors import LabGone
+from jupyter_gpufit.errors import ClaimGone, LabGone
 from jupyter_gpufit.lab import Granted, Lab, adopt, claim, directory, holder, open_lab, queue
 from jupyter_gpufit.lab.holder import keep
-from jupyter_gpufit.lab.ledger import LedgerReader
+from jupyter_gpufit.lab.ledger import LedgerReader, publish
 from jupyter_gpufit.lab.policy import Policy
 from jupyter_gpufit.lab.quanta import ends
+from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB
 from tests.lab.conftest import make_shared
@@ -162,3 +164,63 @@ def test_a_machines_lab_that_is_gone_is_no_private_one(tmp_path: Path, monkeypat
     with pytest.raises(LabGone, match="sudo gpufit lab init"):
         open_lab(own)
     assert open_lab(own, waits=True) == Lab(shared, shared=True)
+
+
+def test_a_file_with_the_inode_of_a_claim_that_has_ended_is_no_claim(tmp_path: Path) -> None:
+    """Disks give an inode anew at once; /dev/shm, on which the other tests have their labs, does not."""
+    reader = LedgerReader(tmp_path)
+    held = publish(tmp_path, WHOLE, Hold(devices=("cpu:0",), bytes=1, alone=False))
+    inode = os.fstat(held.fd).st_ino
+    assert [claim.id for claim in reader.read().claims] == [held.id]
+    held.drop()
+    waits = publish(tmp_path, WHOLE)
+    if os.fstat(waits.fd).st_ino != inode:
+        pytest.skip("NOT TESTED: this file system gives no inode anew")
+    assert reader.read().claims == ()
+    waits.drop()
+
+
+def test_a_look_that_fails_forgets_no_claim(own_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = LedgerReader(own_lab.path)
+    held = publish(own_lab.path, WHOLE, Hold(devices=("cpu:0",), bytes=1, alone=False))
+    reader.read()
+    empty(own_lab)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", _too_many_files)
+        with pytest.raises(OSError, match="Too many open files"):
+            reader.read()
+    assert [claim.id for claim in reader.read().claims] == [held.id]
+    held.drop()
+    assert reader.read().claims == ()
+
+
+def _too_many_files(*_: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_a_claim_that_cannot_be_taken_over_is_let_go(own_lab: Lab) -> None:
+    held = publish(own_lab.path, WHOLE, Hold(devices=("cpu:0",), bytes=1, alone=False))
+    reader, fd = LedgerReader(own_lab.path), os.dup(held.fd)
+    reader.read()
+    empty(own_lab)
+    os.close(held.fd)
+    gone = Lab(own_lab.path / "gone", shared=True)
+    with pytest.raises(ClaimGone):
+        async with adopt(gone, held.id, fd, look):
+            pass
+    assert reader.read().claims == ()
+
+
+def test_anybodys_mutex_makes_no_lab_of_one_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root can make another's file")
+    rule, lab = tmp_path / "rule", tmp_path / "lab"
+    rule.write_text(f"d {lab} 1777 root root -\n")
+    lab.mkdir()
+    (lab / directory.MUTEX).touch()
+    os.chown(lab / directory.MUTEX, 12345, 12345)
+    monkeypatch.setattr(directory, "SHARED", lab)
+    monkeypatch.setattr(directory, "RULE", rule)
+
+    with pytest.raises(LabGone):
+        open_lab(Settings())

@@ -11,6 +11,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ...errors import NotRoot
@@ -79,7 +80,14 @@ def _what_is_left(site: Site, users: Mapping[str, list[str]]) -> Iterator[str]:
         yield f"{unit} starts another environment's hub: let its ExecStart be {hub}, then systemctl daemon-reload."
     elif hub.exists():
         yield f"Restart the hub from {hub}. Its users' servers stop with it; their workers do not."
-    old = sorted(place for place in users if place not in ("", sys.prefix))
+    old = sorted(place for place in users if place != sys.prefix and _is_roots(place))
     if old:
         again = site.command("upgrade")
         yield f"Remove {' and '.join(old)} when `{again} --dry-run` names them no more."
+
+
+def _is_roots(place: str) -> bool:
+    """An environment that an administrator has made: no system's own Python, and no user's."""
+    with suppress(OSError):
+        return bool(place) and os.lstat(place).st_uid == 0 == os.lstat(Path(place, "pyvenv.cfg")).st_uid
+    return False

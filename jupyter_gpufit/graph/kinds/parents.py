@@ -2,22 +2,27 @@
 
 Their processes are children of this one, and nobody can read what they hold. So the call that made such an object is
 kept while it lives, and is called again there, once all has arrived: it begins from its beginning, which is said. One
-that keeps tensors is not made anew, for what it has learned would be lost. One that keeps none of those processes
-travels as it is.
+that keeps tensors, however deep, is not made anew, for what it has learned would be lost. One that keeps none of those
+processes, or knows its own way (by pickle's rules), travels as it does otherwise.
 """
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 import weakref
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from ...errors import CannotArrive
 from ..kind import Kind, Pickler, Reduced
-from .instances import INSTANCE, holds_refused
+from . import instances
+from .instances import INSTANCE, attributes, holds_refused, is_plain
 
 _NOT_THEIRS = frozenset({*sys.stdlib_module_names, "torch", "joblib"})  # pools and loaders have other ways
 
@@ -32,13 +37,15 @@ _calls: dict[int, _Call] = {}  # by the id() of what was made
 _made_anew: weakref.WeakSet[type] = weakref.WeakSet()  # of these no change comes back
 _waiting: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
 _start = BaseProcess.start
+_MANY = 10_000  # objects that are looked through for tensors; beyond, there may be some
 
 
 def watch() -> None:
     """Keep the calls from now on; once in a process."""
 
     def start(self: BaseProcess) -> None:
-        _note(sys._getframe(1))
+        with suppress(Exception):  # the user's process starts, whatever we make of it
+            _note(sys._getframe(1))
         _start(self)
 
     BaseProcess.start = start  # type: ignore[method-assign]
@@ -51,15 +58,17 @@ def forget() -> None:
 
 def _note(frame: FrameType | None) -> None:
     """Find who is being made, innermost, and the outermost `__init__` that makes it."""
-    made, begun = None, None
+    made, begun, whole = None, None, False
+    owners: list[Any] = []  # whose methods had it made
     while frame is not None:
         code = frame.f_code
-        if code.co_name == "__init__" and code.co_argcount:
-            one = frame.f_locals.get(code.co_varnames[0])
-            if made is not None and one is not made:
-                break
-            if one is not None and type(one).__module__.partition(".")[0] not in _NOT_THEIRS:
+        one = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        if code.co_name == "__init__" and one is not None and not whole:
+            whole = made is not None and one is not made
+            if not whole and type(one).__module__.partition(".")[0] not in _NOT_THEIRS:
                 made, begun = one, frame
+        if code.co_varnames[:1] == ("self",) and one is not None and one is not made:
+            owners.append(one)
         frame = frame.f_back
     if begun is None or not hasattr(made, "__weakref__"):
         return
@@ -67,21 +76,32 @@ def _note(frame: FrameType | None) -> None:
     count = begun.f_code.co_argcount  # the names of those by keyword only come after it
     if any(name not in values for name in (*names, more, keywords) if name):
         return  # deleted since
+    if any(name in _set_in(begun.f_code) and not isinstance(values[name], str | None) for name in names[1:]):
+        return  # what it is now is not what it was called with
     key = id(made)
     gone = weakref.ref(made, lambda _: _calls.pop(key, None))
     args = *(values[name] for name in names[1:count]), *(values[more] if more else ())
     by_name = {name: values[name] for name in names[count:]} | (values[keywords] if keywords else {})
+    if any(one is given for one in owners for given in (*args, *by_name.values())):
+        return  # its owner, which would live as long as the call is kept: for ever
     _calls[key] = _Call(gone, args, by_name)
 
 
+def _set_in(code: CodeType) -> set[str]:
+    """The names that a function binds or deletes itself."""
+    return {str(one.argval) for one in dis.get_instructions(code) if one.opname in ("STORE_FAST", "DELETE_FAST")}
+
+
 def find(cls: type) -> Kind | None:
+    if instances.find(cls) is not INSTANCE:
+        return None
     known = cls in _made_anew or any(type(call.made()) is cls for call in list(_calls.values()))
     return Kind(reduce=reduce_parent) if known else None
 
 
 def reduce_parent(obj: Any, pickler: Pickler) -> Reduced:
     call = _calls.get(id(obj))
-    if call is None or pickler.back or any(map(_has_learned, _held(obj))) or not holds_refused(obj, pickler):
+    if call is None or pickler.back or _leads_to_tensors(obj) or not holds_refused(obj, pickler):
         return INSTANCE.reduce(obj, pickler)
     pickler.remarks.append(
         f"{pickler.name} has processes of its own ({type(obj).__qualname__}), which stay with the notebook: the"
@@ -102,15 +122,35 @@ def begin() -> None:
     """Make what has arrived, when all has."""
     while _waiting:
         made, args, keywords = _waiting.pop(0)
-        made.__init__(*args, **keywords)
+        try:
+            made.__init__(*args, **keywords)
+        except Exception as error:
+            why = f"it has processes of its own, and made anew it fails ({type(error).__name__}: {error})."
+            raise CannotArrive(f"A {type(made).__qualname__}", why) from error
 
 
-def _held(obj: Any) -> Iterator[Any]:
-    for value in vars(obj).values():
-        yield value
-        yield from value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-
-
-def _has_learned(value: Any) -> bool:
+def _leads_to_tensors(obj: Any) -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, (torch.Tensor, torch.nn.Module, torch.optim.Optimizer))
+    if torch is None:
+        return False
+    learned = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
+    todo, seen = [obj], set()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if issubclass(type(one), learned) or len(seen) > _MANY:
+            return True
+        todo += _inside(one)
+    return False
+
+
+def _inside(obj: Any) -> Iterable[Any]:
+    if isinstance(obj, dict):
+        return list(obj.values())
+    if isinstance(obj, list | tuple | set | frozenset | deque):
+        return obj
+    if not is_plain(type(obj)):
+        return ()
+    return [value for part in attributes(obj) for value in (part or {}).values()]

@@ -86,13 +86,17 @@ export class Writer {
       this._shown.set(name, widget);
       this._put(name, this._view(widget));
     } else {
+      this._shown.delete(display_id);
       this._put(display_id, { ...bundle(event), output_type: 'display_data' });
     }
   }
 
   /** A widget, which no kernel can be asked for now, as it looks. */
   private _view(widget: string): Data {
-    const html = this._widgets.html(widget) || '<i>a widget, of whose beginning the journal knows no more</i>';
+    const why = this._widgets.knows(widget)
+      ? 'a widget with nothing in it that can be shown without its job'
+      : 'a widget, of whose beginning the journal knows no more';
+    const html = this._widgets.html(widget) || `<i>${why}</i>`;
     const data = { 'text/plain': 'a widget', 'text/html': html };
     return { output_type: 'display_data', data, metadata: {} };
   }

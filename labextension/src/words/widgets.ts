@@ -13,6 +13,8 @@ type Event = Entry['event'];
 type State = Record<string, unknown>;
 
 const REFERENCE = /^IPY_MODEL_(.+)$/;
+// eslint-disable-next-line no-control-regex
+const COLOURS = /\u001b\[[0-9;]*m/g;
 const LONGEST = 100_000; // characters that an Output shows: the last ones
 const DEEPEST = 20; // boxes in each other
 
@@ -84,6 +86,11 @@ export class Widgets {
     }
   }
 
+  /** Whether the journal has its beginning. */
+  knows(id: string): boolean {
+    return this._states.has(id);
+  }
+
   private _parts(id: string, depth = 0): string[] {
     const state = this._states.get(id);
     const inside = state && depth <= DEEPEST ? references(state) : [];
@@ -105,6 +112,9 @@ function references({ children }: State): string[] {
 function one(name: string, state: State): string {
   const { value, max, min, index } = state;
   const label = state.description ? `${escaped(String(state.description))} ` : '';
+  if (name.startsWith('Password')) {
+    return `<div>${label}••••</div>`; // this stays in the notebook's file
+  }
   if (name.startsWith('HTML')) {
     return `<div>${label}${String(value ?? '')}</div>`;
   }
@@ -134,7 +144,7 @@ function wordsOf(event: Event): string {
     case 'text':
       return String(event.text);
     case 'failure':
-      return `${(event.traceback as string[]).join('\n')}\n`;
+      return `${(event.traceback as string[]).join('\n').replace(COLOURS, '')}\n`;
     default:
       return `${String((event.data as State)?.['text/plain'] ?? '')}\n`;
   }
