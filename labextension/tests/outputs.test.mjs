@@ -114,6 +114,16 @@ test('widgets are drawn as they are where no kernel can be asked', () => {
   assert.match(html(), /value=\"50\.0\".*inside/s);
   assert.deepEqual([outputs.length, outputs.list[1].text], [2, 'after\n']);
 
+  write(
+    says('5', 'open', { _model_name: 'PasswordModel', description: 'Token', value: 's3cret' }),
+    { ...display('', 'Password(description=…'), transient: { gpufit_widget: '5' } },
+    says('6', 'open', { _model_name: 'ImageModel' }), // its picture is in the buffers
+    { ...display('', 'Image(value=…'), transient: { gpufit_widget: '6' } }
+  );
+  const all = outputs.list.map(one => one.data?.['text/html'] ?? '').join();
+  assert.match(all, /Token ••••.*nothing in it that can be shown/s);
+  assert.doesNotMatch(all, /s3cret/);
+
   write({ ...display('', 'IntSlider(value=…'), transient: { gpufit_widget: 'begun long ago' } });
   assert.doesNotMatch(outputs.list.map(one => one.data?.['text/html'] ?? '').join(), /IntSlider/);
 });

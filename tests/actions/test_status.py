@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import signal
 from pathlib import Path
@@ -130,6 +131,18 @@ def test_a_job_that_has_ended_is_read_once_and_again_when_it_goes_on(
     assert states == ["done"] * 3 and len(read) == 1
     write_record(paths, Record(state="failed", since=LONG_AGO))
     assert reader.jobs(settings)[0].state == "failed"
+
+
+def test_a_job_that_is_done_can_be_lost_until_its_variables_are_given(settings: Settings) -> None:
+    paths = create_job_files(settings, Job(id="asrf4c", name="owing", source="", created=0.0, cwd="/"))
+    write_record(paths, Record(state="done", since=LONG_AGO))
+    paths.owed.touch()
+    reader = StatusReader()
+    with paths.lock.open("w") as worker:
+        fcntl.flock(worker, fcntl.LOCK_EX)
+        assert [job.state for job in reader.read(settings).jobs] == ["done"]
+    [lost] = reader.read(settings).jobs  # it was killed, and its state was not written again
+    assert lost.state == "lost" and lost.reason.endswith("before its variables were in a notebook or on the disk")
 
 
 def test_a_neighbours_words_are_one_line_without_control_characters(settings: Settings) -> None:
