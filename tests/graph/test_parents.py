@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 
 import pytest
@@ -36,6 +37,9 @@ def watched() -> Iterator[None]:
     parents.watch()
     yield
     parents.forget()
+    for child in multiprocessing.active_children():
+        child.kill()
+        child.join()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -67,8 +71,6 @@ class Starts:
         self.given = given
         self.process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
         self.process.start()
-    def __del__(self):
-        if self.process: self.process.kill()
 """
 
 

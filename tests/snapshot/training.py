@@ -74,6 +74,7 @@ class Trainings:
         return Told(**found["told"])
 
     def close(self) -> None:
+        self._link.shutdown(socket.SHUT_RDWR)  # it is told, also where a forked process of a test has the link, too
         self._link.close()
         self._process.wait(300)
 
