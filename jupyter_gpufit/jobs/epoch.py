@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ..system.files import write_durably
+from ..system.files import alone, read_small, write_durably
 from .paths import JobPaths
 
 
@@ -17,8 +16,6 @@ def next_epoch(paths: JobPaths) -> int:
     """Number this start of a worker; only the holder of the job's lock may call it."""
     with ExitStack() as stack:
         if paths.checkpoints.is_dir():  # an older worker is about to publish, or will find that it no longer may
-            from .epoch import publishing
-
             stack.enter_context(publishing(paths.checkpoints))
         epoch = current_epoch(paths) + 1
         write_durably(paths.epoch, str(epoch))
@@ -28,26 +25,16 @@ def next_epoch(paths: JobPaths) -> int:
 def current_epoch(paths: JobPaths) -> int:
     """The number of the latest start. A worker that finds a later one than its own has nothing more to say."""
     try:
-        return int(paths.epoch.read_text())
+        return int(read_small(paths.epoch))
     except (FileNotFoundError, ValueError):  # not started yet; or a power cut took it, and left an empty file
-        from .epoch import latest_epoch
-
         return latest_epoch(paths.checkpoints)
 
 
 @contextmanager
 def publishing(directory: Path) -> Iterator[None]:
-    """Hold what orders publishing against a change of the job's epoch: both check and act under this lock.
-
-    On a file that is open for writing: over NFS only such a lock keeps processes on two hosts apart.
-    """
-    # Leave the file in place: unlinking a locked file lets two processes lock two inodes of one name.
-    fd = os.open(JobPaths(directory.parent).publish_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    """Hold what orders publishing against a change of the job's epoch: both check and act under this lock."""
+    with alone(JobPaths(directory.parent).publish_lock):
         yield
-    finally:
-        os.close(fd)
 
 
 _NAME = re.compile(r"\d{6,}-\d{6,}")  # six digits or more, so that names sort as numbers up to a million

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 def for_its_owner(path: str, flags: int) -> int:
-    """An `opener`: whoever else may come into the directory one day, the file is its user's."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    """An `opener`: whoever else may come into the directory one day, the file is its user's.
+
+    Where something else has the file's name, it is refused: to open a fifo would wait for somebody, perhaps for ever.
+    """
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a file", path)
+    return fd
+
+
+def read_small(path: Path) -> str:
+    """What stands in a small file of ours."""
+    with open(path, opener=for_its_owner) as file:
+        return file.read()
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold a lock file, which is made for it: no two processes or threads of ours do at once.
+
+    It is open for writing: over NFS only such a lock keeps two hosts apart. It stays there: by unlinking a file that
+    is locked two would come to lock two inodes of one name.
+    """
+    fd = for_its_owner(str(path), os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -6,7 +6,6 @@ the user's own data directory, so that all of their processes come to the same o
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import stat
@@ -17,7 +16,7 @@ from pathlib import Path
 from ..errors import StorageError
 from ..settings import Settings
 from .directories import data_dir
-from .files import for_its_owner, write_whole
+from .files import alone, write_whole
 
 SHARED = "/tmp"
 
@@ -85,17 +84,13 @@ def _of_our_own(data: Path) -> Path:
     """One whose name nobody could foretell; the same each time, and another if that is cleaned away."""
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = for_its_owner(str(data / "runtime.lock"), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two of our processes may come here for the first time at once
+        with alone(data / "runtime.lock"):  # two of our processes may come here for the first time at once
             noted = data / "runtime"
             path = Path(noted.read_text()) if noted.exists() else None
             if path is None or not path.is_absolute() or _unsafe(path):
                 path = Path(tempfile.mkdtemp(prefix="gpufit-", dir=SHARED))
                 write_whole(noted, str(path))
             return path
-        finally:
-            os.close(lock)
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise StorageError(str(data), why, "GPUFIT_DATA") from error
