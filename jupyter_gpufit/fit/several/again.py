@@ -1,0 +1,77 @@
+"""What torch calls past every mode: users' autograd functions, and parts of a forward that are computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.autograd import Function
+from torch.utils import checkpoint
+
+from .forward import WithRows
+from .functions import tensors_in
+from .parts import mark, rows_of
+from .sight import AsItIs, Sight
+
+_GENERATOR = "_checkpoint_without_reentrant_generator"
+_OPTIONS = 5  # of its own, before those of the function
+
+
+@contextmanager
+def functions_seen(sight: Sight) -> Iterator[None]:
+    """Have both seen."""
+    apply, generator = Function.__dict__["apply"], getattr(checkpoint, _GENERATOR)
+
+    def seen(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        made, forward = apply.__get__(None, cls), sight.forward
+        if forward is None or cls.__module__.startswith(__package__):
+            return made(*args, **kwargs)
+        if cls is checkpoint.CheckpointFunction:
+            return made(_again(sight, args[0], args[2:], {}), *args[1:])
+        if cls.__module__ == checkpoint.__name__:
+            return made(*args, **kwargs)
+        with sight.inside(AsItIs()):
+            return forward.call(_named(made, cls.__name__), args, kwargs)
+
+    def generated(fn: Any, *given: Any, **more: Any) -> Any:
+        options, args = given[:_OPTIONS], given[_OPTIONS:]
+        return generator(_again(sight, fn, args, more), *options, *args, **more)
+
+    Function.apply = classmethod(seen)  # type: ignore[assignment, method-assign]
+    setattr(checkpoint, _GENERATOR, generated)
+    try:
+        yield
+    finally:
+        Function.apply = apply  # type: ignore[method-assign]
+        setattr(checkpoint, _GENERATOR, generator)
+
+
+def _named(made: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def func(*args: Any, **kwargs: Any) -> Any:
+        return made(*args, **kwargs)
+
+    func.__name__ = name
+    return func
+
+
+def _again(sight: Sight, function: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
+    """What will run in backward goes on where it stands in the script, with samples where it has them now."""
+    forward = sight.forward
+    if not isinstance(forward, WithRows):
+        return function
+    at = forward.at
+    rows = [rows_of(t) for t in tensors_in((args, kwargs))]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        nonlocal at
+        if sight.forward is not None:
+            at = forward.at
+            return function(*args, **kwargs)
+        for t, there in zip(tensors_in((args, kwargs)), rows, strict=True):
+            mark(t, there)
+        second = WithRows(forward.group, forward.share, forward.script, at=at)
+        with sight.entered(), sight.inside(second), second.drawing():
+            return function(*args, **kwargs)
+
+    return run

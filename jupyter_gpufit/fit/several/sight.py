@@ -1,0 +1,69 @@
+"""Sees each function of torch that is called: inside of a forward that has rows, and outside, where rows may have got.
+
+A forward leaves more than it returns: attributes of modules, caches, what hooks keep. Whoever uses rows outside of a
+forward gets them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+
+from .functions import tensors_in, with_tensors
+from .group import Group
+from .parts import rows_of, whole_of
+
+
+class Hears(Protocol):
+    """What is done with the calls inside of a forward."""
+
+    def call(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any: ...
+
+
+class Sight(TorchFunctionMode):
+    """While it is entered, and not while it calls a function itself: what torch calls inside of one is not seen."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__()
+        self.group = group
+        self.forward: Hears | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.forward is not None:
+            return self.forward.call(func, args, kwargs)
+        if any(rows_of(t) is not None for t in tensors_in((args, kwargs))):
+            args, kwargs = with_whole(self.group, args), with_whole(self.group, kwargs)
+        return func(*args, **kwargs)
+
+    def entered(self) -> AbstractContextManager[Any]:
+        """In a backward, which is itself a call that is seen, it has to be entered again."""
+        return nullcontext() if self in _get_current_function_mode_stack() else self
+
+    @contextmanager
+    def inside(self, forward: Hears | None) -> Iterator[None]:
+        """Have these calls heard."""
+        before, self.forward = self.forward, forward
+        try:
+            yield
+        finally:
+            self.forward = before
+
+
+def with_whole(group: Group, given: Any) -> Any:
+    return with_tensors(lambda t: whole_of(group, t), given)
+
+
+class AsItIs:
+    """Inside of a function that is one call."""
+
+    def call(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        return func(*args, **kwargs)
+
+
+def grads_needed(t: torch.Tensor) -> bool:
+    return t.requires_grad and torch.is_grad_enabled()

@@ -1,0 +1,104 @@
+"""What a forward changes beside its result, kept while the whole batch is tried: it must be as if that had not been."""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
+
+from .leaves import left_in
+
+_SIZED = (list, dict, set)
+
+
+class StateBefore:
+    """Attributes and buffers of a model's modules, and the generators of random numbers."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._modules = [(one, _shallow(vars(one))) for one in model.modules()]
+        self._model, self._left = model, left_in(model)
+        self._sizes = _sizes(model)
+        self._buffers = [(b, b.detach().clone()) for b in model.buffers()]
+        self._torch = torch.get_rng_state()
+        self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._python, numpy = random.getstate(), sys.modules.get("numpy.random")
+        self._numpy = numpy.get_state() if numpy else None
+
+    def changed(self) -> list[tuple[str, Any]]:
+        """What it has left in attributes since."""
+        known = dict(self._left)
+        return [(way, one) for way, one in left_in(self._model) if known.get(way) is not one]
+
+    def moved(self) -> bool:
+        """Whether its parameters have other values, which no `restore` puts back."""
+        return not all(torch.equal(a, b) for a, b in zip(self._sizes, _sizes(self._model), strict=True))
+
+    def restore(self) -> None:
+        """Put all of it back, into the same objects."""
+        for module, before in self._modules:
+            _restore(vars(module), before)
+        with torch.no_grad():
+            for buffer, value in self._buffers:
+                buffer.copy_(value)
+        torch.set_rng_state(self._torch)
+        if self._devices:
+            torch.cuda.set_rng_state_all(self._devices)
+        random.setstate(self._python)
+        if self._numpy is not None:
+            sys.modules["numpy.random"].set_state(self._numpy)
+
+
+def _sizes(model: nn.Module) -> list[torch.Tensor]:
+    """Two numbers of each parameter, which training may not change in a forward; a stand-in has none."""
+    found = []
+    for p in map(torch.Tensor.detach, model.parameters()):
+        if isinstance(p, FakeTensor) or p.is_meta or not (p.is_floating_point() or p.is_complex()):
+            continue
+        dtype = torch.promote_types(p.dtype, torch.float32)
+        found.append(torch.stack([torch.linalg.vector_norm(p, dtype=dtype), p.sum(dtype=dtype)]).nan_to_num())
+    return found
+
+
+def _shallow(values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (one, one.copy() if type(one) in _SIZED else None) for name, one in values.items()}
+
+
+def _restore(values: dict[str, Any], before: dict[str, tuple[Any, Any]]) -> None:
+    for name in values.keys() - before.keys():
+        del values[name]
+    for name, (one, content) in before.items():
+        values[name] = one
+        if isinstance(one, list) and content is not None:
+            one[:] = content
+        elif content is not None:
+            one.clear()
+            one.update(content)
+
+
+def generator_state() -> bytes:
+    """Of torch's own generator; also where tensors are stand-ins without values, which a state is not."""
+    with no_dispatch():
+        return torch.get_rng_state().numpy().tobytes()
+
+
+class Dropped(Exception):
+    """A gradient was wanted of what has kept nothing for it."""
+
+
+@contextmanager
+def tried() -> Iterator[None]:
+    """A forward as for a training, which prints nothing and keeps nothing for a backward."""
+
+    def unpack(_: object) -> torch.Tensor:
+        raise Dropped
+
+    with redirect_stdout(io.StringIO()), torch.autograd.graph.saved_tensors_hooks(lambda t: None, unpack):
+        yield

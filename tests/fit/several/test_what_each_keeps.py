@@ -1,0 +1,51 @@
+"""What one of k ranks takes is its part of what a forward keeps, and all of the parameters' four bytes' worth."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
+
+from jupyter_gpufit.fit.several.calls import around
+from jupyter_gpufit.fit.several.group import ShapesOnly
+from tests.fit.models import GPT, WORDS, Pictures
+
+
+def kept(make: type[nn.Module], size: int) -> tuple[int, float]:
+    """Bytes that a forward keeps beside parameters, and bytes at rest in units of the parameters', without a value."""
+    found: dict[int, int] = {}
+
+    def pack(t: torch.Tensor) -> torch.Tensor:
+        found[t.untyped_storage()._cdata] = t.untyped_storage().nbytes()
+        return t
+
+    with FakeTensorMode(), around(ShapesOnly(size)):
+        model = make()
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            words = torch.randint(0, WORDS, (16, 8))
+            found.clear()
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                said = model(words)
+            for p in model.parameters():
+                found.pop(p.untyped_storage()._cdata, None)
+            (said if said.dim() == 2 else F.log_softmax(said, -1)).mean().backward()
+            optimizer.step()
+            one = sum(found.values())
+            at_rest = [t for p in model.parameters() for t in (p, p.grad, *optimizer.state[p].values())]
+            optimizer.zero_grad()
+        held = sum(t.untyped_storage().nbytes() for t in at_rest if t is not None)
+        return one, held / sum(p.nbytes for p in model.parameters())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [GPT, Pictures])
+def test_a_forward_keeps_its_part_and_the_rest_is_four_times_the_parameters(make: type[nn.Module]) -> None:
+    alone, at_rest = kept(make, 1)
+
+    for size in (2, 4):
+        part, of_rank = kept(make, size)
+        assert part == pytest.approx(alone / size, rel=0.03)
+        assert of_rank == pytest.approx(at_rest, rel=0.03) == pytest.approx(4, rel=0.03)

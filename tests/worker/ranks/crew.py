@@ -1,0 +1,63 @@
+"""Forked processes that are ranks of nothing but a test."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import torch
+
+from jupyter_gpufit.worker.ranks.links import Links, RankGone, linked
+from jupyter_gpufit.worker.ranks.shared import RankDiffers, SharedGroup, region
+
+Does = Callable[[SharedGroup], Any]
+
+
+def lost(why: RankGone | RankDiffers) -> NoReturn:
+    raise why
+
+
+def crew(size: int, does: Does, patience: float | None = 20.0) -> list[Any]:
+    """What each rank comes to, an exception being one result among others."""
+    links, memory = linked(size), region(size)
+    pipes = [os.pipe() for _ in range(size)]
+    pids = []
+    for rank in range(size):
+        if not (pid := os.fork()):
+            with suppress(BaseException):
+                _be(rank, links, SharedGroup(links[rank], memory, lost, patience), does, pipes)
+            os._exit(1)
+        pids.append(pid)
+    for theirs in links:
+        theirs.close()
+    found = []
+    for (reading, writing), pid in zip(pipes, pids, strict=True):
+        os.close(writing)
+        with os.fdopen(reading, "rb") as told:
+            body = told.read()
+        os.waitpid(pid, 0)
+        found.append(pickle.loads(body) if body else None)
+    return found
+
+
+def _be(rank: int, links: list[Links], group: SharedGroup, does: Does, pipes: list[tuple[int, int]]) -> None:
+    torch.set_num_threads(1)
+    for number, theirs in enumerate(links):
+        if number != rank:
+            theirs.close()
+    for number, (_, writing) in enumerate(pipes):
+        if number != rank:
+            os.close(writing)
+    try:
+        found = does(group)
+    except (RankGone, RankDiffers) as error:
+        found = error
+    except BaseException:
+        found = traceback.format_exc()
+    with os.fdopen(pipes[rank][1], "wb") as told:
+        told.write(pickle.dumps(found))
+    os._exit(0)
