@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from .plan import Plan, Rung
-from .rungs import micro_batches, optimizer, pager, recompute, spill
+from .rungs import allocator, micro_batches, optimizer, pager, recompute, spill
 from .rungs.pager import PagedBytes, watchers
 
-__all__ = ["RUNGS", "PutAround", "allowed", "fitted", "moved", "watchers"]
+__all__ = ["RUNGS", "PutAround", "allowed", "environment", "fitted", "is_paged", "moved", "watchers"]
 
 
 class PutAround(Rung, Protocol):
@@ -21,6 +21,7 @@ class PutAround(Rung, Protocol):
 
 
 RUNGS: tuple[PutAround, ...] = (  # a new one is imported, and stands here by its cost
+    allocator,
     recompute,
     micro_batches,
     optimizer,
@@ -34,6 +35,11 @@ def allowed(fit: str) -> tuple[PutAround, ...]:
     return named or (RUNGS if fit == "any" else tuple(rung for rung in RUNGS if rung.EXACT))
 
 
+def environment(plan: Plan, env: Mapping[str, str]) -> Mapping[str, str]:
+    """What torch's allocator reads under a plan."""
+    return allocator.environment(plan.parts, env)
+
+
 @contextmanager
 def fitted(plan: Plan) -> Iterator[None]:
     """Run under a plan; of rungs that are not known here, nobody could say what they would do."""
@@ -42,6 +48,11 @@ def fitted(plan: Plan) -> Iterator[None]:
         for name, part in plan.parts.items():
             stack.enter_context(by_name[name].around(part))
         yield
+
+
+def is_paged() -> bool:
+    """Whether the plan that this process runs under moves bytes between device and host."""
+    return pager.last is not None
 
 
 def moved() -> PagedBytes:

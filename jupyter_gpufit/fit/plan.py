@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ..units import format_bytes
 
 LEAST_GAIN = 0.1
+GOOD_ENOUGH = 1.1  # times as long as it is: no other plan gains a tenth on one that takes no longer
 MOST_TRIALS = 6  # for one rung; the notch between two that were tried is guessed on a straight line
 AS_IT_IS = "as it is"
 BY_THE_COMPILER = "it is compiled by torch.compile"  # why a module must not run twice
@@ -48,6 +49,8 @@ class Facts:
     largest: int = 0  # tensor
     states: int = 0  # of what optimizers keep
     largest_state: int = 0
+    idle: int = 0  # that torch's allocator would not keep idle if its memory grew in one piece
+    shares: bool = False  # its tensors with other processes
     why_not_moved: str = ""  # why nothing of it may be on the host; empty: it may
 
 
@@ -80,10 +83,11 @@ class Plan:
 
     parts: Mapping[str, Any] = field(default_factory=dict)  # by the rung's name; empty: as it is
     words: str = AS_IT_IS
-    slower: float = 1.0  # times that a step takes, as predicted from its operations
+    slower: float = 1.0  # times that a step takes, as predicted
     exact: bool = True
     moves: int = 0  # bytes a step between device and host, as predicted
     host: int = 0  # bytes of the host's memory that it takes
+    seconds: float = 0.0  # a step, as predicted or measured; 0: nobody can tell
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
@@ -103,17 +107,18 @@ class Plan:
             name: {**part, "host": tried.host} if isinstance(part, dict) and "host" in part else part
             for name, part in self.parts.items()
         }
-        return replace(self, parts=parts, slower=tried.slower, moves=tried.moves, host=tried.host)
+        cost = {"slower": tried.slower, "seconds": tried.seconds, "moves": tried.moves, "host": tried.host}
+        return replace(self, parts=parts, **cost)  # type: ignore[arg-type]
 
     @property
     def cost(self) -> str:
-        """ "about 1.3x the time, the same result to the bit"; what a link takes for its bytes is not predicted."""
+        """ "about 1.3x the time, the same result to the bit" """
         result = "the same result to the bit" if self.exact else "not the same bits"
+        time = f"about {self.slower:.1f}x the time"
         if not self.host:
-            return f"about {self.slower:.1f}x the time, {result}"
-        computed = f"{self.slower:.1f}x the operations, " if self.slower >= 1.05 else ""
+            return f"{time}, {result}"
         moves = f"{format_bytes(self.moves)} a step to the host and back"
-        return f"{computed}{moves}, {format_bytes(self.host)} of the host's memory, {result}"
+        return f"{time}, {moves}, {format_bytes(self.host)} of the host's memory, {result}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,8 @@ class TriedPlan:
 
     low: int = 0  # bytes: it will hardly run with less
     need: int | None = None  # bytes to claim; None: nobody can tell
-    slower: float = 1.0
+    slower: float = 1.0  # times that a step takes as it is
+    seconds: float = 0.0  # that a step takes; 0: nobody can tell
     failure: str = ""  # why it will not do, whatever it needs; in words
     moves: int = 0  # bytes a step between device and host
     host: int = 0  # bytes of the host
@@ -161,6 +167,7 @@ class RungVerdict:
     why: str  # why it will not do; empty: it does
     moves: int = 0  # bytes a step between device and host
     host: int = 0  # bytes of the host
+    seconds: float = 0.0  # that a step takes
 
 
 @dataclass(frozen=True)
@@ -183,10 +190,17 @@ Climb = Generator[Plan, TriedPlan, Climbed]
 
 
 def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Rung]) -> Climb:
-    """Yield the plans of which a trial run is wanted; return the cheapest that fits."""
-    steps = [RungVerdict("", AS_IT_IS, plain.need, 1.0, True, False, _too_much(plain, limits))]
+    """Yield the plans of which a trial run is wanted; return the quickest that fits.
+
+    One that takes hardly longer than the cell as it is ends the search. After one that takes longer, what follows is
+    tried in its place, and not on top of it; but no other bits for the sake of time.
+    """
+    steps = [RungVerdict("", AS_IT_IS, plain.need, 1.0, True, False, _too_much(plain, limits), seconds=plain.seconds)]
     stays = [("", Plan(), plain)]
+    best: Plan | None = None
     for rung in rungs:
+        if best is not None and not rung.EXACT:
+            continue
         below, last = next((plan, tried) for name, plan, tried in reversed(stays) if name not in rung.REPLACES)
         notches = rung.notches(facts)
         if not notches:
@@ -195,13 +209,15 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
         found, tried = yield from _notch(below, last, rung, notches, limits)
         fits = limits.fits(tried) or limits.may_fit(tried)
         why = "" if fits else _too_much(tried, limits)
-        cost = (tried.moves, tried.host)
+        cost = (tried.moves, tried.host, tried.seconds)
         steps.append(RungVerdict(rung.NAME, found.words, tried.need, tried.slower, found.exact, fits, why, *cost))
         if fits:
-            return Climbed(tuple(steps), found)
-        if not tried.failure and _does_much(tried, last):
+            best = found if best is None or 0 < found.seconds < best.seconds else best
+            if not best.seconds or best.slower <= GOOD_ENOUGH:
+                break
+        elif not tried.failure and _does_much(tried, last):
             stays.append((rung.NAME, found, tried))
-    return Climbed(tuple(steps))
+    return Climbed(tuple(steps), best)
 
 
 def _does_much(tried: TriedPlan, without: TriedPlan) -> bool:

@@ -203,5 +203,38 @@ def test_what_a_trial_run_took_of_the_host_is_reserved_for_the_run() -> None:
 
     assert priced.parts == {"spill": {"room": 3, "host": 7}, "recompute": {"model": ["a"]}}
     assert Plan.from_record(priced.to_record()) == priced
-    said = "1.1x the operations, 20 B a step to the host and back, 7 B of the host's memory, the same result to the bit"
+    said = "about 1.1x the time, 20 B a step to the host and back, 7 B of the host's memory, the same result to the bit"
     assert priced.cost == said
+
+
+def test_the_quickest_is_chosen_and_the_search_ends_where_nothing_can_gain_a_tenth() -> None:
+    def found(*seconds: float, exact: bool = True) -> tuple[str, list[str]]:
+        rungs = [Saves("one", 1), Saves("two", 1), Saves("three", 1, EXACT=exact)]
+        climbing = climb(FACTS, TriedPlan(100, 100, seconds=1.0), FitLimits(95, 95), rungs)
+        asked: list[str] = []
+        tried: TriedPlan | None = None
+        while True:
+            try:
+                plan = climbing.send(tried) if tried else next(climbing)
+            except StopIteration as end:
+                assert end.value.plan is not None and end.value.plan.seconds == min(seconds[: len(asked)])
+                return end.value.plan.words, asked
+            asked.append(plan.words)
+            time = seconds[len(asked) - 1]
+            tried = TriedPlan(90, 90, time, time)
+
+    assert found(1.05, 1.0, 1.0) == ("one 1 of 1", ["one 1 of 1"])
+    assert found(1.5, 1.2, 1.3) == ("two 1 of 1", ["one 1 of 1", "two 1 of 1", "three 1 of 1"])
+    assert found(1.5, 1.2, 1.1, exact=False) == ("two 1 of 1", ["one 1 of 1", "two 1 of 1"]), "no other bits for time"
+
+
+def test_one_of_which_nobody_can_tell_the_time_is_not_the_quickest() -> None:
+    rungs = [Saves("one", 1), Saves("two", 1)]
+    climbing = climb(FACTS, TriedPlan(100, 100, seconds=1.0), FitLimits(95, 95), rungs)
+    next(climbing)
+    climbing.send(TriedPlan(90, 90, 1.5, 1.5))
+
+    with pytest.raises(StopIteration) as end:
+        climbing.send(TriedPlan(90, 90, 1.5, 0.0))
+
+    assert end.value.value.plan.words == "one 1 of 1"

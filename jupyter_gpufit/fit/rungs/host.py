@@ -114,12 +114,10 @@ def is_fake(storage: torch.UntypedStorage) -> bool:
     return storage.device.type == "meta"
 
 
-def send(storage: torch.UntypedStorage, copy: HostCopy, nbytes: int, *, changed: bool) -> None:
-    """Its bytes go to the host, where `copy` does not have them already, and its memory goes back."""
+def drop(storage: torch.UntypedStorage, nbytes: int) -> None:
+    """The device's memory for it goes back: the host has its bytes."""
     if is_fake(storage):
         return
-    if changed:
-        save(storage, copy, nbytes)
     if storage.device.type != "cpu":
         storage.resize_(0)
         return
@@ -133,12 +131,20 @@ def send(storage: torch.UntypedStorage, copy: HostCopy, nbytes: int, *, changed:
     _LIBC.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _DONTNEED)
 
 
-def save(storage: torch.UntypedStorage, copy: HostCopy, nbytes: int) -> None:
-    """The host has its bytes, too."""
+def save(storage: torch.UntypedStorage, copy: HostCopy, nbytes: int, *, beside: bool = False) -> None:
+    """The host has its bytes, too; on a GPU, `beside` what is computed, only when the stream says so."""
+    if is_fake(storage):
+        return
     if storage.device.type != "cpu":
-        copy.whole[:nbytes].copy_(_on(storage))
-    elif not is_fake(storage):
+        copy.whole[:nbytes].copy_(_on(storage), non_blocking=beside)
+    else:
         ctypes.memmove(copy.address, storage.data_ptr(), nbytes)
+
+
+def room_for(storage: torch.UntypedStorage, nbytes: int) -> None:
+    """It has memory on the device again, with anything in it."""
+    if not is_fake(storage) and storage.device.type != "cpu":
+        storage.resize_(nbytes)
 
 
 def fetch(storage: torch.UntypedStorage, copy: HostCopy, nbytes: int) -> None:
@@ -146,8 +152,7 @@ def fetch(storage: torch.UntypedStorage, copy: HostCopy, nbytes: int) -> None:
     if is_fake(storage):
         return
     if storage.device.type != "cpu":
-        storage.resize_(nbytes)
-        _on(storage).copy_(copy.whole[:nbytes])
+        _on(storage).copy_(copy.whole[:nbytes], non_blocking=True)
     else:
         ctypes.memmove(storage.data_ptr(), copy.address, nbytes)
 

@@ -1,9 +1,10 @@
-"""Keeps what a cell has on its device within so many bytes: what was not used for the longest time is on the host.
+"""Keeps what a cell has on its device within so many bytes: what is not used for the longest time is on the host.
 
 Every operation of torch comes through here, also those of a backward. What it is given is brought to the device first,
-and what was used longest ago makes room. So nothing is put on a module, a parameter or an optimizer, no part of a model
-is cut out, and each operation is the very one of the plain training, on the same tensors: the bits are the same
-whatever the model, the optimizer and the loop are. A storage stays the object that it is; only its bytes are elsewhere.
+if it is not on its way there already, and what is used last of all makes room (residency.py). So nothing is put on a
+module, a parameter or an optimizer, no part of a model is cut out, and each operation is the very one of the plain
+training, on the same tensors: the bits are the same whatever the model, the optimizer and the loop are. A storage stays
+the object that it is; only its bytes are elsewhere.
 
 The same runs around a trial run, whose storages have no bytes; who counts those is told by `watchers`.
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import Any
 
 import torch
@@ -27,30 +29,14 @@ from torch.utils._pytree import tree_leaves
 
 from ...devices import sides
 from ...errors import NotUnderPlan
-from .host import HostCopy, HostMemory, fetch, is_fake, save, send, watch
+from .host import is_fake, save, watch
 from .reach import Reach
+from .residency import PagedStorage, Residency, watchers
 from .sliced import in_slices, steps_in_slices, takes_lists
 
+__all__ = ["PagedBytes", "Pager", "paged", "watchers"]
+
 LEAST = 64 << 10  # bytes: smaller storages stay where they are
-
-watchers: list[Callable[[torch.UntypedStorage, bool], None]] = []  # told of each that goes (False) or is back (True)
-
-
-@dataclass(eq=False)
-class PagedStorage:
-    """A storage on the device, or on the host."""
-
-    ref: Any  # a weak one: nothing here keeps it alive
-    nbytes: int
-    moves: bool
-    stays: bool  # for good
-    here: bool = True
-    changed: bool = True  # since the host has a copy
-    copy: HostCopy | None = None
-
-    def on_host(self) -> torch.UntypedStorage:
-        assert self.copy is not None
-        return self.copy.storage(self.nbytes)
 
 
 @dataclass
@@ -59,6 +45,8 @@ class PagedBytes:
 
     moved: int = 0  # bytes, there and back
     taken: int = 0  # bytes of the host
+    waited: float = 0.0  # seconds, for copies
+    ahead: int = 0  # copies that began before they were asked for
 
 
 class Pager(TorchDispatchMode):
@@ -68,17 +56,20 @@ class Pager(TorchDispatchMode):
         """`room`: bytes of what moves that may be on the device. `states_only`: only what optimizers keep does, and the
         first `keep` bytes of it do not. `reserved`: bytes of the host that it will take."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self.room, self.states_only, self.least = room, states_only, least
+        self.states_only, self.least = states_only, least
         self._keep = keep
-        self.host = HostMemory(reserved)
-        self.moved = 0
+        self.residency = Residency(room, reserved)
         self.stepping = 0  # optimizers that take a step
         self._pages: dict[int, PagedStorage] = {}  # by the storage's address
-        self._here: OrderedDict[int, PagedStorage] = OrderedDict()  # of those that move, the one used last at the end
-        self._now = 0  # bytes of these
+        self._numbers = count()
+        self._dead: deque[PagedStorage] = deque()  # their storages are no more: told in whatever thread
         self._new: list[Any] = []  # weak references to storages of which it is not known yet on which side they are
         self._lock = threading.RLock()
-        self._process = os.getpid()
+
+    @property
+    def room(self) -> int:
+        """Bytes."""
+        return self.residency.room
 
     # Operations
 
@@ -95,23 +86,25 @@ class Pager(TorchDispatchMode):
         reads, writes = _does(func)
         if reads:
             self.bring(given)
-            for page in given:
-                page.changed = page.changed or writes
+            self.residency.used(func._opname, given)
+            for t in _tensors(_written(writes, args, kwargs)):
+                if (page := self._page_of(t)) is not None:
+                    page.changed = True
+            self.residency.bring_ahead(given)
         out = func(*args, **kwargs)
-        made = [self._see(t, given) for t in _tensors(out)]
-        self._make_room(0, {id(page) for page in (*given, *made)})
+        self._forget_dead()
+        made = [page for t in _tensors(out) if (page := self._see(t, given, func._opname)) is not None]
+        self.residency.make_room(0, (*given, *made))
         return out
 
-    def bring(self, given: list[PagedStorage]) -> None:
+    def bring(self, given: Sequence[PagedStorage]) -> None:
         """Have all of these on the device."""
-        away = list({id(page): page for page in given if not page.here}.values())
-        if away:
-            self._make_room(sum(page.nbytes for page in away), {id(page) for page in given})
-            for page in away:
-                self._fetch(page)
-        for page in given:
-            if page.moves:
-                self._here.move_to_end(page.ref()._cdata)
+        outside = self.states_only and not self.stepping
+        others = [page for page in given if outside and page.moves and not page.here]
+        self.residency.bring(given)
+        for page in others:  # it came here from outside, and is no optimizer's
+            page.moves = False
+            self.residency.leave(page)
 
     def hold(self, t: torch.Tensor) -> None:
         """Leave it on the device from now on: somebody looks at its memory, past all operations."""
@@ -128,7 +121,7 @@ class Pager(TorchDispatchMode):
                 return None
             storage = page.ref()
             if page.changed:
-                page.copy = page.copy or self.host.take(page.nbytes, real=not is_fake(storage))
+                page.copy = page.copy or self.residency.host.take(page.nbytes, real=not is_fake(storage))
                 save(storage, page.copy, page.nbytes)
                 page.changed = False
             found = page.on_host()
@@ -163,7 +156,7 @@ class Pager(TorchDispatchMode):
         page = self._pages.get(storage._cdata)
         return page if page is not None and page.ref() is storage else None
 
-    def _see(self, t: torch.Tensor, given: list[PagedStorage]) -> PagedStorage | None:
+    def _see(self, t: torch.Tensor, given: Sequence[PagedStorage], op: str) -> PagedStorage | None:
         """What an operation returned: what comes of something on the device is there, too."""
         storage = _storage_of(t)
         if storage is None or (known := self._known(storage)) is not None:
@@ -171,37 +164,37 @@ class Pager(TorchDispatchMode):
         if storage.nbytes() < self.least:
             return None
         if given or _on_device(t, storage):
-            return self._adopt(storage)
+            return self._adopt(storage, op)
         if t.device.type == "cpu":
             self._new.append(watch(storage, lambda _: None))
         return None
 
     def _look_again(self) -> None:
         """A slot's notes are made when the function has returned."""
+        self._forget_dead()
         if self._new:
             new, self._new = self._new, []
             for ref in new:
                 if (storage := ref()) is not None and self._known(storage) is None and sides.on_device(storage):
                     self._adopt(storage)
-            self._make_room(0, set())
+            self.residency.make_room(0, ())
 
-    def _adopt(self, storage: torch.UntypedStorage, *, arrives: bool = False) -> PagedStorage:
-        address, nbytes = storage._cdata, storage.nbytes()
+    def _adopt(self, storage: torch.UntypedStorage, op: str = "", *, arrives: bool = False) -> PagedStorage:
+        nbytes, courses = storage.nbytes(), self.residency.courses
         born_in_step = self.states_only and self.stepping > 0 and not arrives
         stays = not _can_leave(storage) or (born_in_step and self._is_kept_here(nbytes))
         moves = not stays and (arrives or born_in_step or not self.states_only)
+        dead = self._dead
 
         def gone(_: Any) -> None:
-            with self._lock:
-                if self._pages.get(address) is page:
-                    del self._pages[address]
-                self._forget(address, page)
+            dead.append(page)  # and no more: it is told wherever the last one lets go of it, or the collector runs
 
-        page = PagedStorage(watch(storage, gone), nbytes, moves, stays)
+        number = next(self._numbers)
+        address, name = storage._cdata, courses.born(op)
+        page = PagedStorage(watch(storage, gone), address, nbytes, number, courses.number, name, moves, stays)
         self._pages[address] = page
         if moves:
-            self._here[address] = page
-            self._now += nbytes
+            self.residency.enter(page)
         return page
 
     def _is_kept_here(self, nbytes: int) -> bool:
@@ -211,78 +204,39 @@ class Pager(TorchDispatchMode):
         self._keep -= nbytes
         return True
 
-    def _forget(self, address: int, page: PagedStorage) -> None:
-        if self._here.get(address) is page:
-            del self._here[address]
-            self._now -= page.nbytes
-        if page.copy is not None:
-            self.host.give(page.copy)
+    def _forget_dead(self) -> None:
+        while self._dead:
+            page = self._dead.popleft()
+            self.residency.leave(page)
+            if self._pages.get(page.address) is page:
+                del self._pages[page.address]
+            if page.copy is not None:
+                self.residency.host.give(page.copy)
+                page.copy = None
 
     def _stays(self, page: PagedStorage) -> None:
         page.stays = True
         if page.moves:
             page.moves = False
-            del self._here[page.ref()._cdata]
-            self._now -= page.nbytes
-
-    # There and back
-
-    def _make_room(self, wanted: int, but: set[int]) -> None:
-        if self._now + wanted <= self.room or os.getpid() != self._process:
-            return  # a process that was forked from this one must not write to the memory that they share
-        for page in list(self._here.values()):
-            if _is_hosts(page.ref()):
-                self._stays(page)
-            elif id(page) not in but:
-                self._send(page)
-                if self._now + wanted <= self.room:
-                    return
-
-    def _send(self, page: PagedStorage) -> None:
-        storage = page.ref()
-        if storage is None:
-            return
-        if page.copy is None:
-            page.copy = self.host.take(page.nbytes, real=not is_fake(storage))
-        if page.changed:
-            self.moved += page.nbytes
-        send(storage, page.copy, page.nbytes, changed=page.changed)
-        setattr(storage, sides.AWAY, page.on_host)
-        page.here = page.changed = False
-        del self._here[storage._cdata]
-        self._now -= page.nbytes
-        for told in watchers:
-            told(storage, False)
-
-    def _fetch(self, page: PagedStorage) -> None:
-        storage = page.ref()
-        assert page.copy is not None
-        fetch(storage, page.copy, page.nbytes)
-        delattr(storage, sides.AWAY)
-        self.moved += page.nbytes
-        page.here = True
-        if self.states_only and not self.stepping:
-            page.moves = False  # it came here from outside, and is no optimizer's
-        else:
-            self._here[storage._cdata] = page
-            self._now += page.nbytes
-        for told in watchers:
-            told(storage, True)
+            self.residency.leave(page)
 
     # Around a run
 
     def arrived(self, storage: torch.UntypedStorage) -> None:
         """One came to the device by no operation: a variable of an earlier cell, or what a checkpoint had."""
         with self._lock:
+            self._forget_dead()
             if storage.nbytes() >= self.least and self._known(storage) is None:
-                page = self._adopt(storage, arrives=True)
+                page = self._adopt(storage, "arrived", arrives=True)
                 if page.moves:
                     if self.states_only:
-                        self._send(page)
-                    self._make_room(0, set())
+                        self.residency.send(page)
+                    self.residency.make_room(0, ())
 
     @contextmanager
     def steps_noticed(self) -> Iterator[None]:
+        numbers: dict[int, int] = {}  # of optimizers, by their ids
+
         def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             self.stepping += 1
             for t in _tensors(list(optimizer.state.values())):
@@ -291,6 +245,8 @@ class Pager(TorchDispatchMode):
 
         def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             self.stepping -= 1
+            with self._lock:
+                self.residency.turn(numbers.setdefault(id(optimizer), len(numbers)))
 
         hooks = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
         try:
@@ -307,14 +263,15 @@ class Pager(TorchDispatchMode):
             page.stays = True
         else:
             page.moves = True
-            self._here[page.ref()._cdata] = page
-            self._now += page.nbytes
+            self.residency.enter(page)
 
     def told(self) -> PagedBytes:
-        return PagedBytes(self.moved, self.host.taken)
+        found = self.residency
+        return PagedBytes(found.moved, found.host.taken, found.waited, found.brought_ahead)
 
 
 last: Pager | None = None  # whose run this process is in, or was
+_forks_noticed = False
 
 
 @contextmanager
@@ -330,6 +287,7 @@ def paged(pager: Pager) -> Iterator[None]:
             bootstrap(thread)
 
     last = pager
+    _notice_forks()
     threading.Thread._bootstrap_inner = begins  # type: ignore[attr-defined]
     sides.tell_arrived.append(pager.arrived)
     try:
@@ -338,6 +296,31 @@ def paged(pager: Pager) -> Iterator[None]:
     finally:
         sides.tell_arrived.remove(pager.arrived)
         threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]
+
+
+def _notice_forks() -> None:
+    """A forked process has no thread that copies: nothing is on its way when it begins."""
+    global _forks_noticed
+    if not _forks_noticed:
+        _forks_noticed = True
+        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_fork)
+
+
+def _before_fork() -> None:
+    if last is not None:
+        last._lock.acquire()
+        last.residency.settle()
+
+
+def _after_fork() -> None:
+    if last is not None:
+        last._lock.release()
+
+
+def _in_fork() -> None:
+    if last is not None:
+        last.residency.forked()
+        last._lock.release()
 
 
 def _tensors(found: Any) -> list[torch.Tensor]:
@@ -371,11 +354,17 @@ def _can_leave(storage: torch.UntypedStorage) -> bool:
 
 
 @cache
-def _does(func: Any) -> tuple[bool, bool]:
-    """Whether an operation looks at what it is given, and whether it may change some of it."""
-    schema = func._schema
-    aliases = [argument.alias_info for argument in schema.arguments if argument.alias_info is not None]
-    writes = any(alias.is_write for alias in aliases)
+def _does(func: Any) -> tuple[bool, tuple[tuple[int, str], ...] | None]:
+    """Whether an operation looks at what it is given, and which of it it may change, by place and name; None: any."""
+    arguments = [(at, argument.name, argument.alias_info) for at, argument in enumerate(func._schema.arguments)]
     if func.namespace != "aten" or "batch_norm" in func._opname:
-        return True, True  # norms change running statistics of which their schema says nothing, and who knows others
-    return writes or not aliases or func._opname == "as_strided", writes
+        return True, None  # norms change running statistics of which their schema says nothing, and who knows others
+    writes = tuple((at, name) for at, name, alias in arguments if alias is not None and alias.is_write)
+    aliases = any(alias is not None for _, _, alias in arguments)
+    return bool(writes) or not aliases or func._opname == "as_strided", writes
+
+
+def _written(writes: tuple[tuple[int, str], ...] | None, args: Any, kwargs: Any) -> Any:
+    if writes is None:
+        return args, kwargs
+    return [args[at] if at < len(args) else kwargs.get(name) for at, name in writes]
