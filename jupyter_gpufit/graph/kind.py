@@ -25,6 +25,7 @@ class Pickler(Protocol):
     remarks: list[str]  # what the user is to know of how it travels: sentences
     recorder: Recorder
     back: bool  # it is the way back
+    is_snapshot: bool  # for a process that goes on elsewhere; then it is `back`, too
     on_device: bool  # whether anything was met that is of the notebook's own `cuda`
     clean: set[int]  # ids of objects that lead to nothing that cannot travel
     made_anew: set[int]  # ids of tensors that a module computes again before anybody needs their graph

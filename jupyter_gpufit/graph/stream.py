@@ -75,6 +75,8 @@ class Refusal:
 class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Writes objects by their Kinds. What cannot travel is noted in `refusals` and an Unavailable goes instead."""
 
+    is_snapshot = False
+
     def __init__(self, namespace: Namespace, recorder: Recorder, origins: dict[int, tuple[int, Any]], *, back: bool):
         self.stream = io.BytesIO()
         super().__init__(self.stream, protocol=5, buffer_callback=self._take_buffer)

@@ -64,6 +64,7 @@ _HOMES: dict[
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
     "locks": ("graph.kinds.locks", "make_lock"),
+    "texts": ("graph.texts", "interned"),
     "parents": ("graph.kinds.parents", "make_again"),
     "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),

@@ -35,6 +35,7 @@ from ..graph.deep import deeply
 from ..graph.modules import Here
 from ..graph.paths import where
 from ..graph.stream import HISTORY, Namespace, Refusal, a_thing, is_the_shells
+from ..graph.texts import compared_by_identity
 from ..graph.wire import seal, split
 from ..program.libraries.texts import PREFIX
 from ..program.values import FrameRecord, hidden
@@ -125,7 +126,7 @@ class _Whole:
     def _all(self, stored: Mapping[int, Any]) -> tuple[SnapshotPickler, list[str], list[str]]:
         """What wrote the whole stream, the names in it, and remarks. `stored`: objects whose id() is a number in it."""
         assert self.arrival is not None
-        there: list[Here] = []
+        there: list[Here] = compared_by_identity()
         while True:
             pickler = self._pickler(stored)
             pickler.anchor(there)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.graph.memory import PAGE, GraphMemory, Piece, copy_differences
+from jupyter_gpufit.graph.memory import PAGE, GraphMemory, Piece, copy_differences, part_from_parent
 from jupyter_gpufit.units import MiB
 
 
@@ -76,3 +76,28 @@ def test_copies_only_the_parts_that_differ() -> None:
 
     assert written == MiB and target[35 * MiB] == b"x"
     assert copy_differences(ctypes.addressof(target), ctypes.addressof(source), 40 * MiB) == 0
+
+
+def test_a_forked_process_that_goes_on_by_itself_has_bytes_of_its_own(parts: GraphMemory) -> None:
+    mapped = parts.map(0, parts.size)
+    mapped[0], mapped[PAGE] = b"a", b"b"
+    parted, changed = os.pipe(), os.pipe()
+    if not (pid := os.fork()):
+        try:
+            part_from_parent(parts)
+            os.write(parted[1], b"!")
+            os.read(changed[0], 1)
+            assert bytes(mapped[:1]) == b"a"
+            assert parts.read(PAGE, 1) == b"b"  # which nobody here had read before
+            mapped[0] = b"x"
+            assert parts.read(0, 1) == b"x"  # for what this process forks or gives back
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.read(parted[0], 1)
+    mapped[0], mapped[PAGE] = b"c", b"d"
+    os.write(changed[1], b"!")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert bytes(mapped[:1]) == b"c"
+    for end in (*parted, *changed):
+        os.close(end)

@@ -49,7 +49,7 @@ def test_is_made_anew_by_its_call_and_stays_the_notebooks_own() -> None:
     try:
         crossing = cross_here(namespace, CELL)
 
-        assert (namespace["first"], namespace["seen"], namespace["both"]) == ([22, 42], [26, 46], True)
+        assert (namespace["first"], namespace["seen"], namespace["both"]) == ([22, 42], [28, 48], True)
         assert not crossing.returned.left_behind and not hasattr(inner, "at")
         assert namespace["found"] == [8, "later"]
         assert namespace["envs"].inner is inner and inner.step(1) == [24, 44]

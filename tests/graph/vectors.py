@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
+_PDEATHSIG = 1
+
 
 def serve(link: Connection, make: Callable[[], Any]) -> None:
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # tests kill the parent, and a pipe's other copies stay open
     at: int = make()
     while (asked := link.recv()) is not None:
         at += asked

@@ -71,7 +71,7 @@ def test_runs_of_wandb_go_on_at_their_steps(trainings: Trainings, tmp_path: Path
     (tmp_path / "whole").mkdir()
     whole = trainings.run(WANDB, directory=tmp_path / "whole").digests
 
-    assert not trainings.run(WANDB, at=4, more=3, save=tmp_path / "saved", directory=tmp_path).error
+    assert not trainings.run(WANDB, in_cell=True, at=4, more=3, save=tmp_path / "saved", directory=tmp_path).error
     ended = trainings.run(WANDB, of=tmp_path / "saved").digests
 
     assert ended["same"] == "True" and ended["found"] == whole["found"]
@@ -112,7 +112,7 @@ def _records(data: bytes) -> Iterator[bytes]:
 def test_runs_of_mlflow_go_on_and_have_twice_what_was_lost(trainings: Trainings, tmp_path: Path) -> None:
     need("mlflow")
 
-    assert not trainings.run(MLFLOW, at=4, more=3, save=tmp_path / "saved", directory=tmp_path).error
+    assert not trainings.run(MLFLOW, in_cell=True, at=4, more=3, save=tmp_path / "saved", directory=tmp_path).error
     ended = trainings.run(MLFLOW, of=tmp_path / "saved").digests
 
     times = Counter(int(step) for step in literal_eval(ended["seen"]))

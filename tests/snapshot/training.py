@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 from jupyter_gpufit.errors import GpufitError
 from jupyter_gpufit.graph import GraphMemory, Shipment, receive, ship
+from jupyter_gpufit.graph.kinds import parents
 from jupyter_gpufit.worker.streams import CapturedStream
 from tests.graph.worker import send, take
 
@@ -147,6 +148,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
     from jupyter_gpufit.snapshot.users_files import LeftFiles
 
     os.chdir(asked.get("directory", "."))
+    parents.watch()
     if asked.get("all"):
         gain.SHORT, gain.FREE = 0.0, float("inf")
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
@@ -169,6 +171,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
                 memory=memory,
                 left=LeftFiles("job", time.time()),
             )
+            parents.begin()
             arrival = restored.arrival
             said.write(restored.extra["output"])
         else:
@@ -199,7 +202,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
 
 @dataclass
 class _Stop:
-    """What is done at a safe point."""
+    """What is done at a safe point; `in_cell`: only those count at which the cell itself stands."""
 
     program: Any
     arrival: Any
@@ -211,6 +214,8 @@ class _Stop:
     def __call__(self) -> None:
         from jupyter_gpufit.snapshot.take import take as take_snapshot
 
+        if self.asked.get("in_cell") and len(self.program.place()) > 1:
+            return
         self.told.points += 1
         self.told.stood_in |= {(one.module, one.qualname, one.digests[0]) for one in self.program.origins()}
         self.told.places.append(self.program.place())

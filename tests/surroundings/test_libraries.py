@@ -85,7 +85,8 @@ def test_an_environment_that_an_earlier_cell_registered(kernel: Kernel) -> None:
 
 
 def test_a_learner_of_an_earlier_cell_has_the_methods_that_other_modules_gave_it(kernel: Kernel) -> None:
-    need("fastai")
+    # Not need(): no extra installs it, for it brings a torchvision that breaks transformers beside a torch for CPUs.
+    pytest.importorskip("fastai", reason="NOT TESTED: fastai is not installed")
     kernel.check(
         "import torch\n"
         "import fastai.callback.schedule\n"

@@ -41,6 +41,8 @@ class _Gone:
 def find(cls: type) -> Kind | None:
     if (cls.__module__, cls.__name__) == ("numpy", "flatiter"):
         return Kind(reduce=reduce_flat, replaced=True)
+    if (cls.__module__, cls.__name__) == ("_abc", "_abc_data"):
+        return Kind(reduce=reduce_abc_data)
     if cls in _ITERATORS:
         # Where they are cannot be set in place for most of them, so the names that hold one get a new one.
         return Kind(reduce=reduce_generic, replaced=True)
@@ -51,6 +53,20 @@ def find(cls: type) -> Kind | None:
     if issubclass(cls, SimpleNamespace):
         return Kind(reduce=reduce_namespace, state=lambda obj: dict(vars(obj)), fill=fill_namespace)
     return _KINDS.get(cls)
+
+
+def reduce_abc_data(obj: Any, pickler: Pickler) -> Reduced:
+    """What Python's abc notes of a class: that of the same class, wherever an object keeps it beside."""
+    todo: list[type] = [object]
+    seen: set[type] = set()
+    while todo:
+        cls = todo.pop()
+        if vars(cls).get("_abc_impl") is obj:
+            return getattr, (cls, "_abc_impl")
+        below: set[type] = set(type.__subclasses__(cls))
+        todo += below - seen
+        seen |= below
+    return pickler.refuse(obj, "what Python's abc notes of a class that is gone.")
 
 
 def reduce_reference(obj: Any, pickler: Pickler) -> Reduced:

@@ -1,9 +1,10 @@
 """Objects that started processes when they were made, as vectors of environments do: a worker makes its own anew.
 
-Their processes are children of this one, and nobody can read what they hold. So the call that made such an object is
-kept while it lives, and is called again there, once all has arrived: it begins from its beginning, which is said. One
-that keeps tensors, however deep, is not made anew, for what it has learned would be lost. One that keeps none of those
-processes, or knows its own way (by pickle's rules), travels as it does otherwise.
+Their processes are children of this one. So the call that made such an object is kept while it lives, and is called
+again there, once all has arrived. Its new processes take over what the old ones hold, where those can tell
+(system/children.py), and the object its own numbers and texts; else it begins from its beginning, which is said, and
+no checkpoint can hold it. One that keeps tensors, however deep, is not made anew, for what it has learned would be
+lost. One that keeps none of those processes, or knows its own way (by pickle's rules), travels as it does otherwise.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import inspect
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from enum import Enum
 from multiprocessing.process import BaseProcess
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from ...errors import CannotArrive
+from ...system.children import CannotTell, ServedChild, prepare
 from ..kind import Kind, Pickler, Reduced
 from . import instances
 from .instances import INSTANCE, attributes, holds_refused, is_plain
@@ -31,11 +34,20 @@ class _Call(NamedTuple):
     made: weakref.ref[Any]
     args: tuple[Any, ...]
     keywords: dict[str, Any]
+    children: list[ServedChild | None]  # in the order in which they were started; None: one that cannot be asked
+
+
+class _Waiting(NamedTuple):
+    made: Any
+    args: tuple[Any, ...]
+    keywords: dict[str, Any]
+    held: Sequence[bytes]  # by its processes
+    own: dict[str, Any]  # attributes
 
 
 _calls: dict[int, _Call] = {}  # by the id() of what was made
 _made_anew: weakref.WeakSet[type] = weakref.WeakSet()  # of these no change comes back
-_waiting: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+_waiting: list[_Waiting] = []
 _start = BaseProcess.start
 _MANY = 10_000  # objects that are looked through for tensors; beyond, there may be some
 
@@ -44,9 +56,13 @@ def watch() -> None:
     """Keep the calls from now on; once in a process."""
 
     def start(self: BaseProcess) -> None:
+        call = child = None
         with suppress(Exception):  # the user's process starts, whatever we make of it
-            _note(sys._getframe(1))
+            if (call := _note(sys._getframe(1))) is not None:
+                child = prepare(self)
         _start(self)
+        if call is not None:
+            call.children.append(child)
 
     BaseProcess.start = start  # type: ignore[method-assign]
 
@@ -56,8 +72,8 @@ def forget() -> None:
     _calls.clear()
 
 
-def _note(frame: FrameType | None) -> None:
-    """Find who is being made, innermost, and the outermost `__init__` that makes it."""
+def _note(frame: FrameType | None) -> _Call | None:
+    """Find who is being made, innermost, and the outermost `__init__` that does it: its call, if known."""
     made, begun, whole = None, None, False
     owners: list[Any] = []  # whose methods had it made
     while frame is not None:
@@ -71,20 +87,22 @@ def _note(frame: FrameType | None) -> None:
             owners.append(one)
         frame = frame.f_back
     if begun is None or not hasattr(made, "__weakref__"):
-        return
+        return None
     names, more, keywords, values = inspect.getargvalues(begun)
     count = begun.f_code.co_argcount  # the names of those by keyword only come after it
     if any(name not in values for name in (*names, more, keywords) if name):
-        return  # deleted since
+        return None  # deleted since
     if any(name in _set_in(begun.f_code) and not isinstance(values[name], str | None) for name in names[1:]):
-        return  # what it is now is not what it was called with
+        return None  # what it is now is not what it was called with
     key = id(made)
     gone = weakref.ref(made, lambda _: _calls.pop(key, None))
     args = *(values[name] for name in names[1:count]), *(values[more] if more else ())
     by_name = {name: values[name] for name in names[count:]} | (values[keywords] if keywords else {})
     if any(one is given for one in owners for given in (*args, *by_name.values())):
-        return  # its owner, which would live as long as the call is kept: for ever
-    _calls[key] = _Call(gone, args, by_name)
+        return None  # its owner, which would live as long as the call is kept: for ever
+    known = _calls.get(key)
+    _calls[key] = _Call(gone, args, by_name, known.children if known is not None else [])
+    return _calls[key]
 
 
 def _set_in(code: CodeType) -> set[str]:
@@ -101,29 +119,69 @@ def find(cls: type) -> Kind | None:
 
 def reduce_parent(obj: Any, pickler: Pickler) -> Reduced:
     call = _calls.get(id(obj))
-    if call is None or pickler.back or _leads_to_tensors(obj) or not holds_refused(obj, pickler):
+    goes_back = pickler.back and not pickler.is_snapshot
+    if call is None or goes_back or _leads_to_tensors(obj) or not holds_refused(obj, pickler):
         return INSTANCE.reduce(obj, pickler)
-    pickler.remarks.append(
-        f"{pickler.name} has processes of its own ({type(obj).__qualname__}), which stay with the notebook: the"
-        " training gets it made anew, by the call that made it, as it was then. No checkpoint can hold it."
-    )
-    return make_again, (type(obj), call.args, call.keywords)
+    held: Sequence[bytes] = ()
+    what = f"{pickler.name} has processes of its own ({type(obj).__qualname__})"
+    try:
+        held = [_held_by(child) for child in call.children]
+    except CannotTell as error:
+        if pickler.is_snapshot:
+            return pickler.refuse(
+                obj, f"an object with processes of its own, of which one could not be asked: {error}."
+            )
+        why = f"one of them could not be asked what it holds: {error}"
+        as_what = f"as it was then, for {why}. No checkpoint can hold it."
+    else:
+        as_what = "and what they hold goes along."
+    if not pickler.is_snapshot:
+        pickler.remarks.append(
+            f"{what}, which stay with the notebook: the training gets it made anew, by the call that made it, {as_what}"
+        )
+    return make_again, (type(obj), call.args, call.keywords, held, _own(obj) if held else {})
 
 
-def make_again(cls: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def _held_by(child: ServedChild | None) -> bytes:
+    if child is None:
+        raise CannotTell("it serves no pipe")
+    return child.tell()
+
+
+def _own(obj: Any) -> dict[str, Any]:
+    """What it has noted itself since it was made; the rest belongs to its processes, or is theirs, too."""
+    return {name: value for name, value in getattr(obj, "__dict__", {}).items() if _is_note(value)}
+
+
+def _is_note(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_note, value))
+    if type(value) is dict:
+        return all(map(_is_note, (*value.keys(), *value.values())))
+    return value is None or isinstance(value, bool | int | float | str | bytes | Enum)
+
+
+def make_again(
+    cls: Any, args: tuple[Any, ...], keywords: dict[str, Any], held: Sequence[bytes] = (), own: Any = None
+) -> Any:
     """One that is nothing yet: its functions may name what arrives later."""
     made = cls.__new__(cls, *args, **keywords)
     _made_anew.add(cls)
-    _waiting.append((made, args, keywords))
+    _waiting.append(_Waiting(made, args, keywords, held, own or {}))
     return made
 
 
 def begin() -> None:
     """Make what has arrived, when all has."""
     while _waiting:
-        made, args, keywords = _waiting.pop(0)
+        made, args, keywords, held, own = _waiting.pop(0)
         try:
             made.__init__(*args, **keywords)
+            if held and (call := _calls.get(id(made))):  # none in an estimate, where its processes are threads
+                for child, one in zip(call.children, held, strict=True):
+                    if child is not None:
+                        child.take(one)
+                vars(made).update(own)
         except Exception as error:
             why = f"it has processes of its own, and made anew it fails ({type(error).__name__}: {error})."
             raise CannotArrive(f"A {type(made).__qualname__}", why) from error

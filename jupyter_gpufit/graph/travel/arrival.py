@@ -29,6 +29,7 @@ from ..stream import (
     is_the_shells,
     origins_by_id,
 )
+from ..texts import compared_by_identity
 from ..wire import seal, split
 from .reply import Reply
 
@@ -125,7 +126,8 @@ class Arrival:
         if around is not None:
             bound.pop(around.name, None)
         broken: list[Refusal] = []
-        there: list[Here] = []
+        came = set(map(id, self.opened.objects))
+        there: list[Here] = [one for one in compared_by_identity() if id(one[0]) not in came]
         stored: Mapping[int, Any] = {}
         while True:
             pickler, broke = self._write(bound, changed, around, there, stored)

@@ -16,6 +16,7 @@ from ..opening import Opener, Original
 from ..paths import where
 from ..spans import MEMORY, Recorder, Region, SpanLayout
 from ..stream import Around, GraphPickler, Namespace, Refusal, a_thing
+from ..texts import compared_by_identity
 from ..undo import Undo
 from ..wire import seal
 from .back import Returned, apply_reply, parted, restore_bytes
@@ -103,7 +104,7 @@ def _written(
     names: list[str], namespace: Namespace, around: Around | None, stored: Mapping[int, Any]
 ) -> tuple[GraphPickler, dict[str, int]]:
     """What wrote it all, and bytes per name; `stored`: see `take_ids`."""
-    there: list[Here] = []
+    there: list[Here] = compared_by_identity()
     while True:
         recorder = Recorder()
         pickler = GraphPickler(
