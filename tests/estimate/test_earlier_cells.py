@@ -10,8 +10,11 @@ import pytest
 
 from jupyter_gpufit.devices.cards import Context
 from jupyter_gpufit.estimate.asking.ask import Ask
-from jupyter_gpufit.estimate.asking.look import look
+from jupyter_gpufit.estimate.asking.look import look, main_module, opened_privately
 from jupyter_gpufit.estimate.reckoning.learned import signature
+from jupyter_gpufit.estimate.tracing.trace import trace_cell
+from jupyter_gpufit.graph import ship
+from jupyter_gpufit.graph.kinds import parents
 from tests.estimate.asked import CPU_ONLY, MODEL, TRAIN, after, estimated
 from tests.estimate.traced import A100
 
@@ -232,3 +235,35 @@ torch.accelerator.synchronize()
     answer = estimated(MODEL, cell)
 
     assert (answer.failure, answer.estimate.how, answer.estimate.steps) == ("", "trace", 2)
+
+
+VECTOR = """
+import multiprocessing, torch
+from tests.graph.vectors import Vector
+envs = Vector([lambda: 1, lambda: 5])
+"""
+STEPS = """
+net = torch.nn.Linear(2, 2).cuda(); optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+shared = multiprocessing.Array("d", 4)
+for i in range(5):
+    x = torch.tensor(envs.step(1), dtype=torch.float32, device="cuda")
+    net(x).sum().backward(); optimizer.step(); optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_environments_of_an_earlier_cell_answer_in_its_trace() -> None:
+    parents.watch()
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(VECTOR, namespace)
+    try:
+        shipped = ship(["envs", "torch", "multiprocessing"], namespace)
+        trace = trace_cell(
+            STEPS, lambda: opened_privately(shipped.graph, shipped.memory, main_module()), A100, limit=300.0
+        )
+    finally:
+        namespace["envs"].close()
+        parents.forget()
+
+    assert (trace.error, trace.steps) == ("", 2)

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
 from tests.estimate.asked import CPU_ONLY, MODEL, TRAIN, estimated
+
+
+def trained_with(body: str) -> str:
+    """A training cell whose loss is made by `body`."""
+    within = indent(dedent(body).strip(), "    ")
+    return f"""
+model.to("cuda")
+for i in range(10):
+    x = torch.randn(64, 256, device="cuda")
+{within}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 
 
 @pytest.mark.slow
@@ -38,6 +52,12 @@ VALIDITY = {
     "assert": """
         loss = model(x).mean()
         assert torch.isfinite(loss) and (loss == loss).item(), "diverged"
+    """,
+    "assert over lines": """
+        loss = model(x).mean()
+        assert (
+            loss == loss
+        ).all(), "diverged"
     """,
     "a function that returns it": """
         def fine(t): return torch.isfinite(t).all()
@@ -77,17 +97,7 @@ VALIDITY = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VALIDITY)
 def test_checks_of_values_that_nobody_has_are_passed(name: str) -> None:
-    body = dedent(VALIDITY[name]).strip().replace("\n", "\n    ")
-    cell = f"""
-model.to("cuda")
-for i in range(10):
-    x = torch.randn(64, 256, device="cuda")
-    {body}
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
-    answer = estimated(MODEL, cell)
+    answer = estimated(MODEL, trained_with(VALIDITY[name]))
 
     assert (answer.estimate.how, answer.estimate.steps, answer.failure) == ("trace", 2, "")
 
@@ -255,17 +265,7 @@ UNCOMMON = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNCOMMON)
 def test_operators_without_fake_kernels(name: str) -> None:
-    body = dedent(UNCOMMON[name]).strip().replace("\n", "\n    ")
-    cell = f"""
-model.to("cuda")
-for i in range(10):
-    x = torch.randn(64, 256, device="cuda")
-    {body}
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
-    answer = estimated(MODEL, cell)
+    answer = estimated(MODEL, trained_with(UNCOMMON[name]))
 
     assert (answer.failure, answer.estimate.how, answer.estimate.steps) == ("", "trace", 2)
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...devices.card import Card
 from ...devices.cards import Context
 from ...devices.device import Kind as DeviceKind
+from ...devices.speeds import TYPICAL, DeviceSpeed
 from ...fit.plan import MOST_TRIALS, Climbed, FitLimits, Plan
 from ..reckoning.record import Read
 from ..reckoning.report import Estimate
@@ -50,11 +51,18 @@ class Ask:
     limits: FitLimits | None = None  # of the largest device, where a plan is wanted if it does not fit
     fit: str = "exact"  # which plans are wanted, see fit/ladder.py: allowed
     ran_out: tuple[str, ...] = ()  # plans under which it ran out of memory there, by their words
+    speed: DeviceSpeed = TYPICAL  # of the card
+    measured: Mapping[str, float] = field(default_factory=dict)  # seconds of a step under plans, by their words
+    told_too_little: float = 1.0  # measured seconds of a predicted one
 
     @property
     def patience(self) -> float:
         """Seconds that it may take: one trial run, and with a ladder the first of each rung and those of as long."""
         return self.limit * (MOST_TRIALS + 1 if self.limits else 1)
+
+    def seconds_of(self, plan: str, estimate: Estimate) -> float:
+        """What a step under it takes: as measured before, or else as predicted by all that is known; 0: unknown."""
+        return self.measured.get(plan, estimate.seconds_per_step * self.told_too_little)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -71,6 +79,7 @@ class Ask:
                 "context": Context(**record["context"]),
                 "limits": FitLimits(**limits) if limits else None,
                 "ran_out": tuple(record["ran_out"]),
+                "speed": DeviceSpeed(**record["speed"]),
             }
         )
 
@@ -87,10 +96,11 @@ class TraceAnswer:
     read: Read | None = None  # files; None: nobody knows what else it depended on
     climbed: Climbed | None = None  # where it does not fit as it is: the ladder
     planned: Estimate | None = None  # under the plan that was found
+    planned_timeline: Timeline | None = None
     lower: tuple[Plan, ...] = ()  # what is left if it runs out all the same
 
     def without_drawing(self) -> TraceAnswer:
-        return replace(self, timeline=None, read=None)
+        return replace(self, timeline=None, planned_timeline=None, read=None)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -98,15 +108,19 @@ class TraceAnswer:
     @classmethod
     def decode(cls, line: bytes) -> TraceAnswer:
         record: dict[str, Any] = json.loads(line)
-        drawn, climbed, planned = record["timeline"], record["climbed"], record["planned"]
-        timeline = Timeline(**drawn | {"moments": tuple(drawn["moments"])}) if drawn else None
+        climbed, planned = record["climbed"], record["planned"]
         return cls(
             estimate=Estimate.from_record(record["estimate"]),
-            timeline=timeline,
+            timeline=_timeline(record["timeline"]),
             failure=record["failure"],
             key=record["key"],
             unread=tuple(record["unread"]),
             climbed=Climbed.from_record(climbed) if climbed else None,
             planned=Estimate.from_record(planned) if planned else None,
+            planned_timeline=_timeline(record.get("planned_timeline")),
             lower=tuple(map(Plan.from_record, record["lower"])),
         )
+
+
+def _timeline(drawn: dict[str, Any] | None) -> Timeline | None:
+    return Timeline(**drawn | {"moments": tuple(drawn["moments"])}) if drawn else None

@@ -29,7 +29,7 @@ from ...system.version import version
 from ..tracing.read import installed, look_at
 from .ask import Ask, TraceAnswer
 
-FORMAT = 2
+FORMAT = 3
 MOST_KEPT = 200  # estimates
 # What differs though it is the same: the kernel in the names of cells' files, and cloudpickle's mark of a class, which
 # a cell that is run again makes anew.

@@ -29,7 +29,7 @@ def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
     plain, rungs = trial(Plan()), allowed(ask.fit)
     if ask.limits is None or plain.why_useless or plain.answer.estimate.how != "trace":
         return plain.answer
-    as_it_is = _tried(ask, plain, Plan())
+    as_it_is = _tried(ask, plain, Plan(), plain)
     if ask.limits.may_fit(as_it_is):
         return replace(plain.answer, lower=lower(plain.facts, Plan(), rungs))
     began, tried = time.monotonic(), {AS_IT_IS: plain}
@@ -47,21 +47,24 @@ def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
             found = TriedPlan(failure=NO_TIME)  # what was found by then is used
         else:
             tried[plan.words] = one = trial(plan)
-            found = _tried(ask, one, plan)
+            found = _tried(ask, one, plan, plain)
     if result.plan is None:
         return replace(plain.answer, climbed=result)
     planned = tried[result.plan.words].answer
     left = lower(plain.facts, result.plan, rungs)
-    return replace(plain.answer, climbed=result, planned=planned.estimate, lower=left)
+    drawn = planned.timeline
+    return replace(plain.answer, climbed=result, planned=planned.estimate, planned_timeline=drawn, lower=left)
 
 
-def _tried(ask: Ask, trial: PlanTrial, plan: Plan) -> TriedPlan:
+def _tried(ask: Ask, trial: PlanTrial, plan: Plan, plain: PlanTrial) -> TriedPlan:
     estimate = trial.answer.estimate
+    seconds, usual = ask.seconds_of(plan.words, estimate), ask.seconds_of(AS_IT_IS, plain.answer.estimate)
+    slower = seconds / usual if seconds and usual else estimate.slower
     if plan.words in ask.ran_out:
-        return TriedPlan(estimate.low, estimate.need, estimate.slower, RAN_OUT)
+        return TriedPlan(estimate.low, estimate.need, slower, seconds, RAN_OUT)
     if trial.why_useless:
         return TriedPlan(failure=f"its trial run failed: {trial.why_useless}")
     estimate = on_slot(estimate) if ask.kind == "slot" else estimate
     moves, host = estimate.moved_per_step, estimate.on_host
     where = " in ".join(filter(None, (estimate.peak_op, estimate.peak_module)))
-    return TriedPlan(estimate.low, estimate.need, estimate.slower, moves=moves, host=host, where=where)
+    return TriedPlan(estimate.low, estimate.need, slower, seconds, moves=moves, host=host, where=where)

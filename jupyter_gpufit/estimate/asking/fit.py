@@ -64,7 +64,8 @@ def fit_of(answer: TraceAnswer) -> Fit:
 def trains_by(climbed: Climbed) -> str:
     """ "needs 31.0 GiB, ...: trains there by recomputing 14 of 24 blocks: 18.2 GiB, about 1.3x the time, ..." """
     assert climbed.plan is not None
-    plan, last = climbed.plan, climbed.steps[-1]
+    plan = climbed.plan
+    last = next(step for step in reversed(climbed.steps) if step.words == plan.words)
     needs = f"{format_bytes(last.need)}, " if last.need is not None else ""
     return f"{climbed.steps[0].why}: trains there by {plan.words}: {needs}{plan.cost}"
 

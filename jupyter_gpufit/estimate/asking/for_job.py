@@ -15,12 +15,15 @@ from typing import TypeAlias
 
 from ...devices.cards import remember_context, sheet_of
 from ...devices.device import Device, Kind
+from ...devices.speeds import keep_speed, kept_speed
+from ...errors import GpufitError
 from ...fit.plan import AS_IT_IS, FitLimits
 from ...graph.memory import GraphMemory
 from ...graph.wire import split
 from ...jobs.job import Job, Options
-from ...lab import Granted, Request
+from ...lab import Granted, Request, open_lab
 from ...lab.place import Space, candidates
+from ...lab.soonest import prospect
 from ...settings import Settings
 from ...surroundings import generators, modes
 from ...surroundings import travel as surroundings
@@ -28,7 +31,7 @@ from ...system.memory import spare_memory
 from ...units import MiB, format_bytes
 from ..need import Needed
 from ..reckoning.for_resume import SLOT_LEAST
-from ..reckoning.learned import Lesson, corrected, learn, lessons, ran_out_under, signature
+from ..reckoning.learned import Lesson, corrected, learn, lessons, lessons_of, ran_out_under, signature
 from ..reckoning.on_slot import on_slot
 from ..reckoning.pace import Pace
 from ..reckoning.report import NO_GPU, Estimate
@@ -39,7 +42,9 @@ from . import before
 from .ask import Ask, TraceAnswer
 from .fit import Fit, fit_of, limits_of
 from .look import look, main_module, opened_privately
+from .sooner import TwoWays
 from .target import EstimateTarget, largest_of, target_of
+from .timed import factor_of, known_better, times_of
 from .worth import may_start_programs, may_train, may_train_with, names_a_gpu
 
 NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
@@ -55,6 +60,7 @@ class Estimated:
     key: str  # of the cell with its inputs, see learned.py
     fit: Fit = Fit()
     again: bool = False  # it was found out for an earlier run of the same cell
+    on: tuple[Device, ...] = ()  # of all devices those that it is for: elsewhere its turn would come later
 
 
 @dataclass(frozen=True)
@@ -108,14 +114,28 @@ async def estimate_in(
 def estimate_job(cell: Cell, devices: Sequence[Device], settings: Settings, stop: int | None = None) -> Found:
     """Trace the cell for the device it will probably get. Forks; `stop`: see trace_cell."""
     try:
-        target = target_of(settings, largest_of(devices))
+        device = largest_of(devices)
+        if device.kind == "slot":
+            measured(settings, device)  # it is this process's own processor
+        target = target_of(settings, device)
         if _may_train(cell, settings.estimate_limit, stop):
             limits = limits_of(devices) if settings.fit != "no" else None
-            return _estimate(cell, target, settings, limits, stop)
+            found = _estimate(cell, target, settings, limits, stop)
+            sooner = _sooner(cell, found, target, devices, settings, stop) if limits is not None else None
+            return sooner or found
         none = target.kind == "slot" or may_start_programs(cell.source) or names_a_gpu(cell.source, {})
         return None if none else _nothing(target)
     except Exception as error:  # a defect of ours, or what a user's object does when it is opened
         return f"{type(error).__name__}: {error}"
+
+
+def measured(settings: Settings, device: Device) -> None:
+    """Measure how fast a device of this type is, unless it is known; in a process that computes on it."""
+    if kept_speed(settings, device.kind, device.name) is None:
+        from ...fit.rungs.speeds import measure_speed  # torch, which is there where something is computed
+
+        speed = measure_speed("cpu" if device.kind == "slot" else "cuda")
+        keep_speed(settings, device.kind, device.name, speed)
 
 
 def allowed_for(job: Job, devices: Sequence[Device]) -> Sequence[Device]:
@@ -139,11 +159,19 @@ def _estimate(
     """As the cell is, or under the plan by which it fits."""
     card, context = target.card, target.context
     ask = Ask(
-        card=card, kind=target.kind, context=context, limit=settings.estimate_limit, limits=limits, fit=settings.fit
+        card=card,
+        kind=target.kind,
+        context=context,
+        limit=settings.estimate_limit,
+        limits=limits,
+        fit=settings.fit,
+        speed=target.speed,
     )
     answer, again = _answer(cell, ask, settings, stop)
     if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
-        answer, again = _answer(cell, replace(ask, ran_out=ran_out), settings, stop)
+        answer, again = _answer(cell, ask := replace(ask, ran_out=ran_out), settings, stop)
+    if (better := known_better(answer, ask, lessons_of(settings, answer.key, target.kind))) is not None:
+        answer, again = _answer(cell, better, settings, stop)
     fit = fit_of(answer)
     if limits is not None and fit.plan.host > (spare := spare_memory()):  # what is free now is no part of the question
         answer, again = look(cell.source, cell.opened, replace(ask, limits=replace(limits, host=spare)), stop), False
@@ -153,6 +181,41 @@ def _estimate(
         estimate = on_slot(estimate)
     estimate = corrected(estimate, target.kind, lessons(settings, answer.key, fit.plan.words))
     return Estimated(estimate, target.kind, answer.key, fit, again)
+
+
+def _sooner(
+    cell: Cell,
+    found: Estimated,
+    target: EstimateTarget,
+    devices: Sequence[Device],
+    settings: Settings,
+    stop: int | None,
+) -> Estimated | None:
+    """By a plan on what is free now, where it fits as it is, but only later, and would be done later."""
+    needed = needed_of(found, devices).memory
+    if found.fit.plan.parts or found.fit.why or not found.estimate.seconds_per_step:
+        return None
+    request = Request(job_id="", name="", needed=needed)
+    try:
+        ahead = prospect(open_lab(settings), devices, request)
+    except (OSError, GpufitError):  # which is said where it queues
+        return None
+    if ahead is None or ahead.later.latest is None:
+        return None
+    known = lessons_of(settings, found.key, target.kind)
+    steps = next((one.steps for one in reversed(known) if one.steps and not one.ran_out), found.estimate.steps_in_all)
+    if not steps:
+        return None
+    device = ahead.free.device
+    alone = usable_alone(ahead.free.space) if not ahead.free.taken else ahead.free.free
+    by_plan = _estimate(cell, target_of(settings, device), settings, FitLimits(ahead.free.free, alone), stop)
+    plain = times_of(known).get(AS_IT_IS, found.estimate.seconds_per_step * factor_of(known))
+    ways = TwoWays(steps, plain, by_plan.fit.plan, time.time(), ahead.later.latest, device.label, ahead.where)
+    if not by_plan.fit.plan.parts:
+        return None
+    if not ways.begins_now:
+        return replace(found, fit=replace(found.fit, why=ways.words))
+    return replace(by_plan, fit=replace(by_plan.fit, why=ways.words), on=(device,))
 
 
 def _answer(cell: Cell, ask: Ask, settings: Settings, stop: int | None) -> tuple[TraceAnswer, bool]:
@@ -183,7 +246,8 @@ def _nothing(target: EstimateTarget) -> Estimated:
 
 def needed_of(found: Found, devices: Sequence[Device], *, names_device: bool = False) -> Needed:
     """What to claim, under which plan, and why; pure."""
-    needed = _claim_of(found, devices, names_device)
+    chosen = found.on if isinstance(found, Estimated) and found.on else devices
+    needed = _claim_of(found, chosen, names_device)
     if isinstance(found, Estimated) and (why := found.fit.why):
         return replace(needed, reason=f"{why}; {needed.reason}")
     return needed
@@ -202,7 +266,7 @@ def _claim_of(found: Found, devices: Sequence[Device], names_device: bool) -> Ne
         if found.kind == "slot":  # where it is all memory, a budget of next to nothing would end it
             return Needed(None, f"{NO_GPU}; claims a whole slot")
         claimed = estimate.context + NO_GPU_ROOM
-        return Needed(claimed, f"{NO_GPU}; it claims {format_bytes(claimed)}, for the case that it does")
+        return Needed(claimed, f"{NO_GPU}; it claims {format_bytes(claimed)}, in case it does")
     if estimate.high is None:
         return Needed(None, f"estimate: {_least(estimate)} ({estimate.reasons[0]}); claims a whole device")
     said = f"estimate: {band(estimate)}, {estimate.confidence} confidence{', as before' if found.again else ''}"
@@ -266,6 +330,14 @@ class Took:
     nvml: int | None = None
 
 
+@dataclass(frozen=True)
+class RunCourse:
+    """How a run went."""
+
+    steps: int = 0
+    step_seconds: float = 0.0  # of one, in the middle; 0: there were too few
+
+
 def key_of(source: str, values: Mapping[str, object]) -> str:
     """The cell's key, to be asked for before it runs; none where a variable refuses to be looked at."""
     try:
@@ -283,6 +355,7 @@ def learn_from(
     took: Callable[[], Took],
     settings: Settings,
     fit: Fit | None = None,
+    course: RunCourse = RunCourse(),
 ) -> None:
     """Keep what the run took for the next estimate of the same cell; a run is never failed for that.
 
@@ -294,11 +367,19 @@ def learn_from(
             had = granted.bytes if too_little else 0
             if not key and fit is not None and too_little:
                 key = fit.key  # it went on from a checkpoint, and this holds from wherever it began
-            _learn(job, key, found, fit, granted.devices[0], took(), settings, had)
+            _learn(job, key, found, fit, granted.devices[0], took(), settings, had, course)
 
 
 def _learn(
-    job: Job, key: str, found: Found, fit: Fit | None, device: Device, took: Took, settings: Settings, had: int
+    job: Job,
+    key: str,
+    found: Found,
+    fit: Fit | None,
+    device: Device,
+    took: Took,
+    settings: Settings,
+    had: int,
+    course: RunCourse,
 ) -> None:
     estimate = found.estimate if isinstance(found, Estimated) else None
     if took.measured <= 0 or not key:
@@ -318,6 +399,11 @@ def _learn(
         ran_out=had > 0,
         plan=fit.plan.words if fit else AS_IT_IS,
         had=had,
+        name=job.name,
+        steps=course.steps,
+        step_seconds=course.step_seconds,
+        predicted_seconds=(fit.plan.seconds if fit else 0.0) or (estimate.seconds_per_step if estimate else 0.0),
+        host=fit.plan.host if fit else 0,
     )
     learn(settings, lesson)
     if device.kind != "slot" and took.nvml and took.reserved is not None and took.nvml > took.reserved:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from ...fit.ladder import environment
 from ...fit.plan import Plan
+from ...fit.rungs.allocator import OPTION
 from ...graph.kinds import parents
 from ...graph.memory import GraphMemory
 from ...graph.opening import Whole
@@ -33,6 +35,7 @@ from .climb import PlanTrial, climbed
 from .sweep import with_values
 
 Namespace = dict[str, object]
+_SHARED = ("torch.multiprocessing", "share_memory", "ipc_collect")
 
 
 def look(
@@ -50,13 +53,16 @@ def look(
 
     def trial(plan: Plan) -> PlanTrial:
         counting = _Counting(open_namespace, source, ask.values, was)
-        trace = trace_cell(source, counting, ask.card, steps=ask.steps, limit=ask.limit, stop=stop, plan=plan)
-        return PlanTrial(_answered(ask, trace, counting), facts_of(trace), _why_useless(trace))
+        how = {"steps": ask.steps, "limit": ask.limit, "stop": stop, "plan": plan, "speed": ask.speed}
+        trace = trace_cell(source, counting, ask.card, **how)  # type: ignore[arg-type]
+        answered = _answered(ask, trace, counting, environment(plan, os.environ))
+        facts = replace(facts_of(trace), idle=_idle(ask, answered), shares=_shares(source, trace))
+        return PlanTrial(answered, facts, _why_useless(trace))
 
     return climbed(ask, trial)
 
 
-def _answered(ask: Ask, trace: Trace, counting: _Counting) -> TraceAnswer:
+def _answered(ask: Ask, trace: Trace, counting: _Counting, env: Mapping[str, str]) -> TraceAnswer:
     counted, key, unread = counting.result()
     read = None if trace.cut_short else trace.read
     if not trace.changes or (trace.cut_short and not trace.steps):
@@ -64,12 +70,22 @@ def _answered(ask: Ask, trace: Trace, counting: _Counting) -> TraceAnswer:
         estimate = estimate_without_trace(counted, trace, ask.card, ask.context, seen)
         failure = trace.error if trace.status == "failed" and not trace.trained else ""
         return TraceAnswer(estimate=estimate, failure=failure, key=key, unread=unread, read=read)
-    options = options_of(os.environ)
+    options = options_of(env)
     run = replay([block.size for block in trace.blocks], trace.changes, options)
     if ask.kind == "slot":  # no allocator of torch's own keeps memory there
         run = replace(run, reserved=run.allocated)
     estimate = estimate_of(trace, run, ask.card, ask.context, options)
     return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key, unread=unread, read=read)
+
+
+def _idle(ask: Ask, answered: TraceAnswer) -> int:
+    """Bytes that an allocator whose memory grows in one piece would not keep; a CPU slot has none."""
+    saved = [saving.bytes for saving in answered.estimate.shrink if saving.what.endswith(OPTION)]
+    return saved[0] if saved and ask.kind != "slot" else 0
+
+
+def _shares(source: str, trace: Trace) -> bool:
+    return any(word in source for word in _SHARED) or any("process" in note for note in trace.notes)
 
 
 def _why_useless(trace: Trace) -> str:

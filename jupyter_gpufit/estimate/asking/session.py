@@ -9,12 +9,13 @@ from ...errors import BadOption, CellFailedInTrial
 from ...fit.plan import FitLimits
 from ...settings import Settings
 from ...system.background import aside
-from ..reckoning.learned import corrected, lessons, ran_out_under
+from ..reckoning.learned import corrected, lessons, lessons_of, ran_out_under
 from ..reckoning.verdict import Verdict, usable_alone, verdict_on, verdicts
 from ..showing.text import where_it_fits
 from . import sweep
 from .ask import Ask, EstimatedProgram, TraceAnswer
 from .target import EstimateTarget, choose_target
+from .timed import known_better
 from .tracer import Tracer, tracing
 
 
@@ -84,10 +85,13 @@ class _Asking:
             values=values,
             limits=self._limits(values),
             fit=self.settings.fit,
+            speed=target.speed,
         )
         answer = await self.tracer.ask(ask)
         if ask.limits and (ran_out := ran_out_under(self.settings, answer.key, target.kind, ask.limits.usable)):
-            answer = await self.tracer.ask(replace(ask, ran_out=ran_out))
+            answer = await self.tracer.ask(ask := replace(ask, ran_out=ran_out))
+        if (known := known_better(answer, ask, lessons_of(self.settings, answer.key, target.kind))) is not None:
+            answer = await self.tracer.ask(known)
         if answer.unread:
             raise _nothing_reads(answer.unread[0])
         if answer.failure:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...devices.card import Card
-from ...devices.cards import DEFAULT, Context, context_of, find_card, sheet_of
+from ...devices.cards import DEFAULT, Context, Sheet, context_of, find_card, sheet_of
 from ...devices.device import Device, Kind
 from ...devices.here import read_devices
+from ...devices.speeds import TYPICAL, DeviceSpeed, assumed, kept_speed
 from ...errors import NoDevice
 from ...lab import open_lab
 from ...lab.place import Room
@@ -25,6 +26,7 @@ class EstimateTarget:
     context: Context
     rooms: tuple[Room, ...] = ()
     remark: str = ""  # why it is this card, where that may surprise
+    speed: DeviceSpeed = TYPICAL
 
     @property
     def room(self) -> int:
@@ -37,7 +39,8 @@ def choose_target(settings: Settings, named: str = "") -> EstimateTarget:
     """The card that is named, or else the largest device here, or else a common one."""
     if named:
         sheet = find_card(named)
-        return EstimateTarget(sheet.card, "gpu", context_of(settings, "gpu", sheet.card.name), remark=sheet.remark)
+        context, speed = context_of(settings, "gpu", sheet.card.name), _speed_of(settings, "gpu", sheet)
+        return EstimateTarget(sheet.card, "gpu", context, remark=sheet.remark, speed=speed)
     try:
         devices = read_devices(settings)
     except NoDevice as error:
@@ -49,12 +52,18 @@ def choose_target(settings: Settings, named: str = "") -> EstimateTarget:
 
 def target_of(settings: Settings, device: Device, rooms: tuple[Room, ...] = ()) -> EstimateTarget:
     """A device that is here."""
-    card = sheet_of(device).card
+    sheet = sheet_of(device)
+    card = sheet.card
     others = sorted({other.device.name for other in rooms if other.device.kind != "slot"} - {device.name})
     remark = f"Estimated for {device.name}; other kernels may run on {', '.join(others)}." if others else ""
     if device.kind == "slot":
         remark = "Estimated for a CPU slot, in the memory of its process; --on names a card."
-    return EstimateTarget(card, device.kind, context_of(settings, device.kind, card.name), rooms, remark)
+    context, speed = context_of(settings, device.kind, card.name), _speed_of(settings, device.kind, sheet)
+    return EstimateTarget(card, device.kind, context, rooms, remark, speed)
+
+
+def _speed_of(settings: Settings, kind: Kind, sheet: Sheet) -> DeviceSpeed:
+    return kept_speed(settings, kind, sheet.card.name) or assumed(sheet.rates)
 
 
 def largest_of(devices: Sequence[Device]) -> Device:

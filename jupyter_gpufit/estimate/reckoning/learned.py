@@ -50,6 +50,11 @@ class Lesson:
     ran_out: bool = False  # it ended by running out of the memory that it had
     plan: str = AS_IT_IS  # under which it ran, in words
     had: int = 0  # bytes of the device; 0: not noted
+    name: str = ""  # of the job
+    steps: int = 0  # that it made
+    step_seconds: float = 0.0  # that one took; 0: not noted
+    predicted_seconds: float = 0.0
+    host: int = 0  # bytes of the host's memory that its plan took
 
 
 def signature(source: str, values: Mapping[str, object]) -> str:
@@ -113,6 +118,16 @@ def ran_out_under(settings: Settings, key: str, kind: Kind, room: int) -> tuple[
     found = [lesson for lesson in _of(settings, key) if lesson.kind == kind]
     last = {lesson.plan: lesson for lesson in found}.values()
     return tuple(lesson.plan for lesson in last if lesson.ran_out and lesson.had >= room)
+
+
+def lessons_of(settings: Settings, key: str, kind: Kind) -> list[Lesson]:
+    """The runs of this cell under whatever plan on devices of a kind, oldest first."""
+    return [lesson for lesson in _of(settings, key) if lesson.kind == kind]
+
+
+def all_lessons(settings: Settings) -> list[Lesson]:
+    """All runs that are known, oldest first."""
+    return [lesson for line in _lines(learned_file(settings)) if (lesson := _lesson(line)) is not None]
 
 
 def _of(settings: Settings, key: str) -> list[Lesson]:
@@ -182,7 +197,7 @@ def _too_little(estimate: Estimate, last: Lesson) -> Estimate:
 
 def _as_measured(estimate: Estimate, measured: int, margin: float) -> Estimate:
     """What the same cell took on the same card is better than any estimate."""
-    reason = f"the last runs of this cell on this card took {format_bytes(measured)} at most"
+    reason = f"the last runs of this cell on this card took at most {format_bytes(measured)}"
     need = round(measured * (1 + margin))
     return replace(
         estimate,

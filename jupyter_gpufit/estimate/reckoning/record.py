@@ -70,6 +70,9 @@ class Trace:
     flops_per_step: int | None = None
     flops_again_per_step: int = 0  # of what is computed once more in backward
     moved_per_step: int = 0  # bytes between device and host, of a plan
+    steps_in_all: int = 0  # that the whole cell would make; 0: nobody knows
+    seconds_per_step: float = 0.0  # that it would take on a device of the speed that was asked for
+    waited_per_step: float = 0.0  # of them, for copies of a plan
     on_host: int = 0  # bytes of the host that a plan took
     samples_per_step: int | None = None
     seconds: float = 0.0  # what the trace took

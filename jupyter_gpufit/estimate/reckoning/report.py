@@ -55,6 +55,9 @@ class Estimate:
     flops_per_step: int | None = None
     flops_again_per_step: int = 0  # of what is computed once more in backward
     moved_per_step: int = 0  # bytes between device and host, of a plan
+    steps_in_all: int = 0  # of the whole cell; 0: nobody knows
+    seconds_per_step: float = 0.0  # as predicted
+    waited_per_step: float = 0.0  # of them, for copies of a plan
     on_host: int = 0  # bytes of the host that a plan takes
     samples_per_step: int | None = None
     steps: int = 0  # optimizer steps that were looked at
@@ -117,6 +120,9 @@ def estimate_of(
         flops_per_step=trace.flops_per_step,
         flops_again_per_step=trace.flops_again_per_step,
         moved_per_step=trace.moved_per_step,
+        steps_in_all=trace.steps_in_all if trace.status == "completed" else 0,
+        seconds_per_step=trace.seconds_per_step,
+        waited_per_step=trace.waited_per_step,
         on_host=trace.on_host,
         samples_per_step=trace.samples_per_step,
         steps=trace.steps,

@@ -27,6 +27,8 @@ def one_line(told: Told) -> str:
 def report(told: Told) -> str:
     """All of one answer, without the picture."""
     remark = [told.target.remark] * bool(told.target.remark)
+    if told.answer.climbed is not None:
+        remark.append(f"Times are for {told.target.speed.words}.")
     estimate = told.answer.estimate
     ladder = text.ladder(told.answer.climbed) if told.answer.climbed else ""
     table = "" if estimate.uses_no_gpu else text.table(estimate)
@@ -57,7 +59,13 @@ def _figure(told: Told) -> Bundle | None:
     try:
         from .figure import draw
 
-        drawn = draw(line, f"Memory over one step, estimated for {estimate.card}")
+        below, climbed = told.answer.planned_timeline, told.answer.climbed
+        plan = climbed.plan.words if climbed is not None and climbed.plan is not None else ""
+        drawn = draw(
+            line,
+            f"Memory over one step, estimated for {estimate.card}",
+            below=(below, f"The same step by {plan}") if below is not None else None,
+        )
     except ImportError:
         return None
     return {"image/svg+xml": drawn.decode(), "text/plain": bars(line)}

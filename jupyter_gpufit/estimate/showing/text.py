@@ -82,11 +82,19 @@ def ladder(climbed: Climbed) -> str:
         need = format_bytes(step.need) if step.need is not None else "not tried"
         exact = "exact" if step.exact else "not exact"
         time = f"{step.slower:.2f}x the time"
+        if step.seconds:
+            time = f"{duration_of_step(step.seconds)} a step ({time})"
         if step.host:
             moves = f"{format_bytes(step.moves)} a step to the host and back"
-            time = f"{step.slower:.2f}x the operations, {moves}, {format_bytes(step.host)} of the host's memory"
-        lines.append(f"- {step.words}: {need}, {time}, {exact}: {step.why or 'fits'}")
+            time = f"{time}, {moves}, {format_bytes(step.host)} of the host's memory"
+        slower = "fits, and takes longer" if climbed.plan and step.words != climbed.plan.words else "fits"
+        lines.append(f"- {step.words}: {need}, {time}, {exact}: {step.why or slower}")
     return "\n".join(lines)
+
+
+def duration_of_step(seconds: float) -> str:
+    """ "240 ms" """
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def details(estimate: Estimate) -> str:
@@ -98,7 +106,7 @@ def _facts(estimate: Estimate) -> list[str]:
     found = []
     if estimate.peak_op:
         place = f"in {estimate.peak_module}" if estimate.peak_module else "outside of any module"
-        found.append(f"The peak stands {place} ({estimate.peak_op}).")
+        found.append(f"The peak is {place} ({estimate.peak_op}).")
     if estimate.closed_form:
         found.append(f"Parameters, gradients and optimizer state alone: {format_bytes(estimate.closed_form)}.")
     if estimate.flops_per_step:

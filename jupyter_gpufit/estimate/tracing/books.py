@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ...cuda.stand_in.device import STAND_IN, on_stand_in
 from ...devices import sides
 from ...devices.card import Card
+from ...fit.clock import clock
 from ..reckoning.record import GROUPED, Kind, Phase
 from .entries import BookEntry
 from .flops import flops_of
@@ -163,7 +164,10 @@ class Books(TorchDispatchMode):
         name = func._opname
         first = args[0] if args and isinstance(args[0], torch.Tensor) else None
         out = self._shapes_of(func, args, kwargs)
-        self.count(flops_of(func, args, kwargs, out))
+        flops = flops_of(func, args, kwargs, out)
+        self.count(flops)
+        if not func.is_view:
+            clock.compute(flops, _bytes_of(args) + _bytes_of(kwargs) + _bytes_of(out))
         if name in GEMMS:
             self._take_workspace()
         elif is_grouped(func, args):
@@ -242,6 +246,10 @@ class Books(TorchDispatchMode):
             out = torch.empty(shape, dtype=dtype, device=like.device)
         self.enter(out, op)
         return out
+
+
+def _bytes_of(found: Any) -> int:
+    return sum(t.numel() * t.element_size() for t in tree_leaves(found) if isinstance(t, FakeTensor))
 
 
 def _concerns_us(value: object) -> bool:

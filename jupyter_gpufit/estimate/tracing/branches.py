@@ -99,7 +99,7 @@ def _is_asked(test: ast.expr, place: Place) -> bool | None:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         found = True if _place_of(test) == place else _is_asked(test.operand, place)
         return None if found is None else not found
-    if _place_of(test) == place:
+    if _place_of(test) == place or _is_called_on_a_later_line(test, place):
         return True
     if isinstance(test, ast.BoolOp):
         return next((_is_asked(part, place) for part in test.values if _within(part, place)), None)
@@ -108,6 +108,11 @@ def _is_asked(test: ast.expr, place: Place) -> bool | None:
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "bool" and test.args:
         return _is_asked(test.args[0], place)
     return None
+
+
+def _is_called_on_a_later_line(test: ast.expr, place: Place) -> bool:
+    """A method's call stands where the method's name does, if its object began on a line before."""
+    return isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and _place_of(test)[2:] == place[2:]
 
 
 def _place(code: CodeType, instruction: int, tree: ast.Module) -> Place | None:

@@ -23,16 +23,18 @@ import torch
 from ...cuda.stand_in import autocast, device, uncompiled
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
-from ...fit.ladder import fitted, moved, watchers
+from ...devices.speeds import DeviceSpeed
+from ...fit.clock import clock
+from ...fit.ladder import fitted, is_paged, moved, watchers
 from ...fit.plan import Plan
 from ...fit.seen import Modules
 from ...graph.kinds import generators
+from ...system.contained import Contained
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
 from . import arrived, loading, processes, recurrent, sparse, subclasses, surface, whole
 from .answers import ANSWERS
 from .books import Books
-from .contained import Contained
 from .doubt import doubt_about
 from .entries import BookEntry
 from .example import by_example
@@ -59,6 +61,7 @@ class Child:
     out: int  # file descriptor
     scratch: Path
     plan: Plan
+    speed: DeviceSpeed
     namespace: dict[str, Any] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
     reads: Reads = field(init=False)
@@ -85,6 +88,8 @@ class Child:
             shim = CudaShim(self.card, recurrent.KERNELS)
             with torch.autograd.set_multithreading_enabled(False), shim, self.books, fitted(self.plan):
                 watchers.append(self.books.follow)
+                clock.speed = self.speed
+                self.counted.steps += is_paged()  # what one uses is known from the one before
                 self.books.arrive()
                 self._execute(code)
         except SystemExit as left:
@@ -109,7 +114,7 @@ class Child:
 
     def _open(self) -> None:
         linecache.cache[CELL] = (len(self.source), None, self.source.splitlines(keepends=True), CELL)
-        contained = Contained(self.books, self.scratch)
+        contained = Contained(self.scratch, "an estimate", lambda what: self.books.notes.update([what]))
         contained.begin()
         self.reads.begin()
         on_device = arrived.begin(self.books)
@@ -118,7 +123,7 @@ class Child:
         on_device.found.clear()
         self.paths.namespace = opened
         unshare()
-        contained.close_open_ends(self.out)
+        contained.close_open_ends([self.out])
         self.counted.find_all()
         gc.freeze()  # what is here already need not be looked at again, and its pages stay shared
         self.counted.begin()
@@ -193,6 +198,9 @@ class Child:
             "flops_per_step": self.counted.flops_per_step(),
             "flops_again_per_step": self.counted.flops_again_per_step(),
             "moved_per_step": self.counted.moved_per_step(),
+            "steps_in_all": self.loops.steps_in_all(),
+            "seconds_per_step": self.counted.seconds_per_step(),
+            "waited_per_step": self.counted.waited_per_step(),
             "on_host": moved().taken,
             "samples_per_step": self.counted.samples_per_step(),
             "resident": _private_bytes(),

@@ -14,6 +14,7 @@ import textwrap
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import repeat
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -36,11 +37,31 @@ class Loops:
         self.enough = enough  # called when a loop is left because it has trained
         self.active: list[weakref.ref[Cut]] = []
         self._step_at_iteration = 0
+        self._left_out: int | None = 0  # steps of the iterations that were not run; None: nobody knows how many
         self._collecting_until: float | None = None
 
     def cut(self, items: Iterable[Any] | None) -> Cut:
         """What stands in a `for` for `items`; None: for ever, a `while`."""
-        return Cut(self, iter(repeat(None) if items is None else items))
+        length = None
+        with suppress(Exception):  # a class may have `__len__` and what it holds none: `tqdm(enumerate(...))`
+            length = len(items)  # type: ignore[arg-type]
+        return Cut(self, iter(repeat(None) if items is None else items), length)
+
+    @property
+    def steps_so_far(self) -> int:
+        """With those that were left out."""
+        return self.books.step + (self._left_out or 0)
+
+    def leave_out(self, iterations: int | None, steps: int, of: int) -> None:
+        """So many more iterations would have come, if as many steps fall on each as on those `of` it that were run."""
+        if iterations is None or self._left_out is None:
+            self._left_out = None
+        else:
+            self._left_out += round(iterations * steps / max(1, of))
+
+    def steps_in_all(self) -> int:
+        """That the optimizer makes in the whole cell; 0: nobody knows."""
+        return 0 if self._left_out is None else self.steps_so_far // max(1, len(self.steps.taken))
 
     def next_iteration(self) -> None:
         self._step_at_iteration = self.books.step
@@ -66,8 +87,9 @@ class Loops:
 class Cut:
     """An iterator that may end early. A class, since a generator would keep each item alive into the next iteration."""
 
-    def __init__(self, loops: Loops, items: Iterator[Any]) -> None:
-        self._loops, self._items = loops, items
+    def __init__(self, loops: Loops, items: Iterator[Any], length: int | None) -> None:
+        self._loops, self._items, self._length = loops, items, length
+        self._done, self._steps_before = 0, loops.steps_so_far
         self._since, self._step = loops.steps.counts(), loops.books.step
         self._calls, self._backwards = len(loops.paths.roots), loops.books.backwards
         self._live = self._quiet = 0
@@ -83,11 +105,15 @@ class Cut:
         if trained or self._only_evaluates():
             self.end()
             if trained:
+                left = None if self._length is None else max(0, self._length - self._done)
+                self._loops.leave_out(left, self._loops.steps_so_far - self._steps_before, self._done)
                 self._loops.enough()
             raise StopIteration
         self._loops.next_iteration()
         try:
-            return next(self._items)
+            item = next(self._items)
+            self._done += 1
+            return item
         except BaseException:
             self.end()
             raise

@@ -9,6 +9,8 @@ would have a context of its own on the device; a note says how many there were.
 from __future__ import annotations
 
 import importlib
+import mmap
+import multiprocessing.heap
 import multiprocessing.managers
 import multiprocessing.pool
 import multiprocessing.queues
@@ -252,7 +254,13 @@ class _Semaphore:
 
 def _without_shared_memory() -> None:
     """It would be a file, too; and all processes are this one."""
+    multiprocessing.heap.Arena.__init__ = _in_this_memory  # type: ignore[method-assign]
     for kind in (torch.Tensor, torch.UntypedStorage, torch.TypedStorage):
         kind.share_memory_ = lambda self: self  # type: ignore[method-assign]
         kind.is_shared = lambda self: True  # type: ignore[method-assign]
     torch.nn.Module.share_memory = lambda self: self  # type: ignore[method-assign]
+
+
+def _in_this_memory(self: Any, size: int, fd: int = -1) -> None:
+    """Of what multiprocessing shares by itself, as its Array does."""
+    self.size, self.fd, self.buffer = size, -1, mmap.mmap(-1, size)

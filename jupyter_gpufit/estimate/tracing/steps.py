@@ -21,7 +21,8 @@ from torch.optim.optimizer import (
 )
 
 from ...cuda.stand_in.device import on_stand_in
-from ...fit.ladder import moved
+from ...fit.clock import clock
+from ...fit.ladder import is_paged, moved
 from .books import Books
 from .paths import Paths
 
@@ -44,6 +45,8 @@ class Mark(NamedTuple):
     calls: int = 0  # of modules
     again: int = 0  # flops of what was computed once more in backward
     moved: int = 0  # bytes between device and host
+    seconds: float = 0.0  # on the trial run's clock
+    waited: float = 0.0  # of them, for copies
 
 
 @dataclass
@@ -130,7 +133,15 @@ class Steps:
         if key not in self.taken:
             self.taken[key] = StepsTaken(elements())
         self.taken[key].marks.append(
-            Mark(self.books.flops, self.samples, len(self.paths.roots), self.books.flops_again, moved().moved)
+            Mark(
+                self.books.flops,
+                self.samples,
+                len(self.paths.roots),
+                self.books.flops_again,
+                moved().moved,
+                clock.now,
+                clock.waited,
+            )
         )
 
     def _enough(self) -> bool:
@@ -156,6 +167,14 @@ class Steps:
         between = self._between()
         return 0 if between is None else between[1].moved - between[0].moved
 
+    def seconds_per_step(self) -> float:
+        between = self._between()
+        return 0.0 if between is None else between[1].seconds - between[0].seconds
+
+    def waited_per_step(self) -> float:
+        between = self._between()
+        return 0.0 if between is None else between[1].waited - between[0].waited
+
     def samples_per_step(self) -> int | None:
         between = self._between()
         if between is None:
@@ -175,6 +194,8 @@ class Steps:
         if main is None:
             return None
         marks = [Mark(), *main.marks]
+        if is_paged() and len(marks) > 3:
+            return marks[2], marks[3]  # the first that knows what the one before it used
         return (marks[1], marks[2]) if len(marks) > 2 else (marks[0], marks[1])
 
 

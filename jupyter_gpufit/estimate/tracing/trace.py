@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...devices.card import Card
+from ...devices.speeds import TYPICAL, DeviceSpeed
 from ...fit.plan import Plan
 from ...system.collecting import for_good
 from ...system.processes import die_with_parent
@@ -44,12 +45,13 @@ def trace_cell(
     limit: float = 120.0,
     stop: int | None = None,
     plan: Plan = Plan(),  # noqa: B008 - frozen
+    speed: DeviceSpeed = TYPICAL,
 ) -> Trace:
     """Trace a cell on `card` until every optimizer took `steps` steps, for at most `limit` seconds.
 
     `source` is plain Python, after IPython's transformer. `open_namespace` is called in the child, and gives the
     variables; what it maps from elsewhere it must map privately. `stop` is a descriptor: once it can be read, the
-    trace is not wanted any more. `plan`: under which it runs.
+    trace is not wanted any more. `plan`: under which it runs. `speed`: what its seconds are reckoned by.
     """
     began = time.monotonic()
     try:
@@ -58,7 +60,7 @@ def trace_cell(
         return Trace("died", f"This version of torch cannot be traced: {error}")
     scratch = Path(tempfile.mkdtemp(prefix="gpufit-trace-"))
     try:
-        running = _fork(lambda out: child_type(source, open_namespace, card, steps, out, scratch, plan).run())
+        running = _fork(lambda out: child_type(source, open_namespace, card, steps, out, scratch, plan, speed).run())
         body, late = _wait(running, began + limit, stop)
         status = _end(running)
         log, seconds = running.log_text(), time.monotonic() - began

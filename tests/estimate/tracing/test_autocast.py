@@ -13,7 +13,8 @@ def test_they_are_those_of_cuda() -> None:
     names = [name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if "aten::" in name]
     of_cuda = {n for n in names if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{n}", "AutocastCUDA")}
 
-    assert {name for names, _ in POLICIES for name in names.split()} == of_cuda
+    # Builds for CUDA have one more, which a trace answers by itself: see tracing/recurrent.py.
+    assert {name for names, _ in POLICIES for name in names.split()} == of_cuda - {"_cudnn_rnn"}
 
 
 @pytest.mark.slow

@@ -73,6 +73,8 @@ def test_no_file_changes(tmp_path: Path) -> None:
                 file.write(", and more")
             assert Path("kept.txt").read_text() == "overwritten, and more"
             Path("new").mkdir(); os.makedirs("a/b/c", exist_ok=True); Path("new/file").write_text("new")
+            assert os.path.isdir("a/b") and next(os.walk("a/b/c")) == ("a/b/c", [], []) and Path("new/file").is_file()
+            assert os.listdir("new") == ["file"] and [path.name for path in Path("new").glob("*")] == ["file"]
             os.remove("gone.txt"); shutil.rmtree("folder"); os.rename("gone.txt", "renamed.txt")
             torch.save({{}}, "model.pt"); safetensors.torch.save_file({{}}, "model.safetensors")
             numpy.save("array.npy", numpy.zeros(3))
