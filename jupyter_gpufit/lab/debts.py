@@ -6,7 +6,6 @@ others is no evidence.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .stalled import FORGIVEN, Passing
-from .usage import append, own_text
+from .usage import append, noted, own_text
 
 LATEST = 64 << 10  # bytes of our record that are looked at
 PAUSE = 10.0  # seconds between two notes
@@ -50,12 +49,11 @@ class DebtMemory:
 
 def parse(text: bytes, now: float) -> dict[int, float]:
     """What our record says that users owe by now."""
+
+    def read(owed: dict[str, float], age: float) -> dict[int, float]:
+        return {int(uid): float(seconds) - age / FORGIVEN for uid, seconds in owed.items()}
+
     owed: dict[int, float] = {}
-    for line in text.splitlines():
-        if b'"owed"' not in line:
-            continue
-        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            record = json.loads(line)
-            since = max(0.0, now - float(record["at"]))
-            owed |= {int(uid): float(seconds) - since / FORGIVEN for uid, seconds in record["owed"].items()}
+    for one in noted(text, "owed", now, read):
+        owed |= one
     return {uid: seconds for uid, seconds in owed.items() if seconds > 0}

@@ -70,7 +70,7 @@ def shorter(text: bytes, most: int) -> bytes:
     for line in text.splitlines():
         record = _read(line)
         if record is not None:
-            key = str(record.get("claim", "owed"))
+            key = str(record.get("claim", "nameless" if "nameless" in record else "owed"))
             last.pop(key, None)  # to the end
             last[key] = record
     lines = [_line(record) for record in last.values()]
@@ -92,7 +92,7 @@ def _read(line: bytes) -> _Record | None:
         if not isinstance(record, dict):
             return None
         if "claim" not in record:
-            return record if isinstance(record.get("owed"), dict) else None
+            return record if isinstance(record.get("owed"), dict) or "nameless" in record else None
         start, until, share = (float(record[key]) for key in ("start", "until", "share"))
         if not (0 <= start <= until < 1e11 and 0 <= share <= MOST_DEVICES):
             return None

@@ -67,7 +67,9 @@ class _Keeper:
                 if anyio.current_time() >= marked + MARK_EVERY:
                     marked = anyio.current_time()
                     self.granted.mark()
-                await anyio.sleep(PAUSE)
+                # Whoever comes new must not find the device free meanwhile.
+                if self.gone or self.granted.still_there:
+                    await anyio.sleep(PAUSE)
 
     def _hear(self) -> None:
         if not self.granted.still_there:

@@ -183,8 +183,15 @@ def refuse_impossible(request: Request, devices: Sequence[Device], policy: Polic
         raise BadOption(f"The job asks for {request.count} devices, and only {here} can serve it. Ask for fewer.")
 
 
-def place(request: Request, rooms: Rooms, allowed: Callable[[Room], bool] = lambda room: True) -> Placement | None:
+def place(
+    request: Request,
+    rooms: Rooms,
+    allowed: Callable[[Room], bool] = lambda room: True,
+    most: int | None = None,
+) -> Placement | None:
     """Choose the least busy devices where the job fits; among equals those left with the least room.
+
+    As many as it wants and `most` lets it have, and never fewer than it needs.
 
     A tight fit keeps the large devices whole for the large jobs.
     """
@@ -195,7 +202,8 @@ def place(request: Request, rooms: Rooms, allowed: Callable[[Room], bool] = lamb
     fitting = [room for room in fitting if room.device.uuid in possible and allowed(room)]
     if len(fitting) < request.count:
         return None
-    chosen = sorted(fitting, key=_busy)[: request.count]
+    wanted = request.most if most is None else min(request.most, most)
+    chosen = sorted(fitting, key=_busy)[: max(request.count, wanted)]
     granted = request.needed if request.needed is not None else min(room.free for room in chosen)
     return Placement(tuple(room.device for room in chosen), granted, request.alone)
 

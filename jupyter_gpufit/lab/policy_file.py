@@ -59,7 +59,7 @@ def drained(path: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _drained(path: Path, uid: int, mode: int, *_version: int) -> tuple[str, ...]:
-    if uid != 0 or mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if uid != 0 or mode & (stat.S_IWGRP | stat.S_IWOTH) or not stat.S_ISREG(mode):
         return ()
     lines = (line.partition("#")[0].strip() for line in path.read_text(errors="replace").splitlines())
     return tuple(filter(None, lines))
@@ -79,6 +79,8 @@ def _policy(path: Path) -> Policy:
 def _load(path: Path, uid: int, mode: int, changed: int, *_version: int) -> Policy:
     if uid != 0 or mode & (stat.S_IWGRP | stat.S_IWOTH):
         return _kept(path, "somebody other than root could have written it.")
+    if not stat.S_ISREG(mode):
+        return _kept(path, "it is not a file.")  # to read a fifo would wait for somebody
     try:
         text = path.read_text()
         policy = parse_policy(text)
@@ -142,7 +144,7 @@ def parse_policy(text: str) -> Policy:
     try:
         given = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ValueError(f"it is no TOML: {error}") from None
+        raise ValueError(f"it is not TOML: {error}") from None
     _Known(text, "", _TOP).check(given)
     top = _Reader(text, "", given)
     half_life = top.take("half_life", _positive, 7.0)
@@ -190,6 +192,8 @@ class _Known:
             if name not in self._names:
                 where = f"[{self._table}]" if self._table else "the file"
                 hint = did_you_mean(name, self._names) or f" It may have: {', '.join(self._names)}."
+                if not self._table and name in SETTINGS:
+                    hint = " It belongs below a line [default], which is for everybody, or [groups.NAME], [users.NAME]."
                 raise _at(self._text, self._table, name, f"{where} has no setting {name!r}.{hint}")
 
 

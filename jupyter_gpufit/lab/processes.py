@@ -34,24 +34,44 @@ def processes_with(file: Path) -> list[ProcessId]:
 
 def removed_claims_are_held(lab: Path) -> bool:
     """Has any process that we may look into (root: any) a claim of this lab open whose name somebody took away?"""
+    return any(_is_claim(file) for _, file in _nameless(lab))
+
+
+def keepers_of_nameless(lab: Path) -> set[tuple[int, int]]:
+    """Who keeps a locked file of this lab that has no name: uid and pid, as far as we may see.
+
+    Jobs that come new wait for it, since it may be a claim whose name was taken away (see again).
+    """
+    return {(uid, pid) for pid, _ in _nameless(lab) if (uid := _real_uid(pid)) is not None}
+
+
+def _nameless(lab: Path) -> Iterator[tuple[int, Path]]:
+    """Locked files without a name that a process has open: its pid, and the way to it."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # it ended, or it is not ours to look at
             for fd in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError, ValueError):  # closed meanwhile; or nothing of ours
-                    # A claim's file had no name when it was opened, and its descriptor never shows the one it got.
-                    if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(f"{lab}/#"):
-                        if _is_removed_claim(Path(f"/proc/{pid}/fd/{fd}")):
-                            return True
-    return False
+                with suppress(OSError):  # closed meanwhile; or nothing of ours
+                    file = Path(f"/proc/{pid}/fd/{fd}")
+                    if os.readlink(file).startswith(f"{lab}/") and os.stat(file).st_nlink == 0 and _is_locked(file):
+                        yield int(pid), file
 
 
-def _is_removed_claim(file: Path) -> bool:
+def _is_locked(file: Path) -> bool:
     fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        *_, hold = decode(os.pread(fd, LONGEST, 0))
-        return hold is not None and os.fstat(fd).st_nlink == 0 and lock_on(fd) != "none"
+        return lock_on(fd) != "none"
     finally:
         os.close(fd)
+
+
+def _is_claim(file: Path) -> bool:
+    with suppress(OSError, ValueError):  # it has ended; or it is no file of ours
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return decode(os.pread(fd, LONGEST, 0))[-1] is not None
+        finally:
+            os.close(fd)
+    return False
 
 
 def _with_lock_on(wanted: os.stat_result) -> Iterator[tuple[ProcessId, int]]:

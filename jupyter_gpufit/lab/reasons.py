@@ -178,9 +178,9 @@ def stranger(process: Process, space: Space, reader: int) -> Holder:
 
 
 def device_words(labels: Sequence[str]) -> str:
-    """ "GPU 1", "GPU 0 and 1", "cpu:0" """
+    """ "GPU 1", "GPU 0 and 1", "cpu:0, cpu:1 and cpu:2" """
     prefix = "GPU " if labels[0][:1].isdigit() else ""
-    return prefix + " and ".join(labels)
+    return prefix + " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))
 
 
 def wants(request: Request) -> str:

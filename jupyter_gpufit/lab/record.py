@@ -30,6 +30,7 @@ class Request:
     exclusive: bool = False  # no neighbours on the device, whatever it needs
     gpu: str = ""  # labels, indices or UUIDs, separated by commas; empty: any device
     count: int = 1  # devices, all or nothing
+    most: int = 1  # devices that it takes where more than `count` are free
 
     @property
     def alone(self) -> bool:
@@ -145,6 +146,7 @@ def _request(record: Mapping[str, Any]) -> Request:
         exclusive=_truth(record["exclusive"]),
         gpu=word(record["gpu"]),
         count=_number(record["count"], 1, MOST_DEVICES),
+        most=_number(record.get("most", 1), 1, MOST_DEVICES),
     )
 
 

@@ -14,7 +14,7 @@ from typing import overload
 
 from .place import Placement, Room, Space, SpareRoom, could_use, least, place, rooms
 from .policy import Policy, UserPolicy, UserState, exceeded
-from .record import Claim, Ticket
+from .record import MOST_DEVICES, Claim, Ticket
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class _Hall:
                 self.wanting[device.uuid].see(room)
 
     def _admit(self, ticket: Ticket) -> Placement | None:
-        return place(ticket.request, self.rooms, lambda room: self._harmless(ticket, room))
+        most = most_devices(ticket, self.claims, self.policy.of(ticket.uid))
+        return place(ticket.request, self.rooms, lambda room: self._harmless(ticket, room), most)
 
     def _harmless(self, ticket: Ticket, room: Room) -> bool:
         before = self.wanting.get(room.device.uuid)
@@ -227,6 +228,17 @@ def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> 
     holds = [claim.hold for claim in claims if claim.uid == ticket.uid]
     state = UserState(devices=sum(hold.count for hold in holds), memory=sum(hold.bytes * hold.count for hold in holds))
     return exceeded(allowed, state, ticket.request.count, ticket.request.needed)
+
+
+def most_devices(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> int:
+    """How many devices the user's limits let the job have."""
+    holds = [claim.hold for claim in claims if claim.uid == ticket.uid]
+    most = MOST_DEVICES
+    if allowed.devices is not None:
+        most = min(most, allowed.devices - sum(hold.count for hold in holds))
+    if allowed.memory is not None and ticket.request.needed:
+        most = min(most, (allowed.memory - sum(hold.bytes * hold.count for hold in holds)) // ticket.request.needed)
+    return most
 
 
 def held_back(queue: Sequence[Ticket], spaces: Sequence[Space], claims: Sequence[Claim]) -> dict[str, Ticket]:

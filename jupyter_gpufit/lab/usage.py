@@ -11,16 +11,18 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from . import digest
 from .order import decayed_seconds
 from .policy import DAY
 from .record import MOST_DEVICES, Claim, word
+
+Noted = TypeVar("Noted")
 
 FORMAT = 1
 LONGEST = 1 << 20  # bytes read from the end of a user's file: thousands of jobs; an honest one is shorter, see digest
@@ -90,6 +92,17 @@ def own_text(lab: Path, most: int) -> bytes:
             finally:
                 os.close(fd)
     return b""
+
+
+def noted(text: bytes, about: str, now: float, read: Callable[[Any, float], Noted]) -> list[Noted]:
+    """What our own record says of something, oldest first: `read` of each note and its age in seconds."""
+    found = []
+    for line in text.splitlines():
+        if f'"{about}"'.encode() in line:
+            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                record = json.loads(line)
+                found.append(read(record[about], max(0.0, now - float(record["at"]))))
+    return found
 
 
 def _own_file(lab: Path) -> tuple[str, int]:

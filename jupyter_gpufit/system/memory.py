@@ -6,6 +6,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from ..settings import load_settings
+
 _RESERVE = 0.05  # of the host's memory
 
 
@@ -25,7 +27,9 @@ def all_memory() -> int:
 
 def spare_memory() -> int:
     """Bytes that plans may still take of the host for what is a device's: some of it is left to all others."""
-    return max(0, free_memory() - round(_RESERVE * all_memory()))
+    spare = max(0, free_memory() - round(_RESERVE * all_memory()))
+    most = load_settings().fit_host
+    return min(spare, most) if most else spare
 
 
 def left_in_groups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:

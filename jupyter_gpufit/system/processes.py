@@ -78,6 +78,28 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def deleted_afterwards(path: Path) -> IO[bytes]:
+    """Have this folder deleted once nobody has this end of a pipe any more: this process and what it forks.
+
+    However they end: who was killed could not do it, and would leave gigabytes. Who deletes it is no child of ours, for
+    a worker that leaves ends those, in the middle of it.
+    """
+    # A shell gives what runs behind it no stdin but by another descriptor.
+    waits = 'exec 3<&0; (read -r _; exec rm -rf -- "$1") <&3 3<&- &'
+    started = subprocess.Popen(
+        ["/bin/sh", "-c", waits, "sh", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+        env={"PATH": os.defpath},
+    )
+    assert started.stdin is not None
+    started.wait()
+    return started.stdin
+
+
 def _command(module: str, arguments: Sequence[str], python: str, finds_the_notebooks: bool) -> list[str]:
     return [
         python or sys.executable,

@@ -18,10 +18,11 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -165,7 +166,9 @@ class RunningHub:
         self.process.wait(PATIENCE)
 
 
-def start_hub(house: House, ports: Sequence[int], *more: str) -> RunningHub:
+def start_hub(
+    house: House, ports: Sequence[int], *more: str, servers: Mapping[str, str] = MappingProxyType(SERVERS)
+) -> RunningHub:
     """By the example's own configuration, as the page says; what is changed for the test stands on the command line."""
     log = house.folder / "hub.log"
     url = f"http://127.0.0.1:{ports[0]}"
@@ -185,7 +188,7 @@ def start_hub(house: House, ports: Sequence[int], *more: str) -> RunningHub:
         *("-f", "/etc/jupyterhub/jupyterhub_config.py"),
         f"--JupyterHub.hub_port={ports[2]}",
         f"--ConfigurableHTTPProxy.api_url=http://127.0.0.1:{ports[3]}",
-        f"--Spawner.environment={SERVERS}",
+        f"--Spawner.environment={dict(servers)}",
         *("--Spawner.http_timeout=300", "--Spawner.start_timeout=300"),  # the machine may be busy
         f"--JupyterHub.pid_file={house.folder}/hub.pid",
         f"--JupyterHub.cookie_secret_file={house.folder}/secret",

@@ -132,8 +132,12 @@ def test_two_users_and_an_administrator(machine: House, hub: RunningHub) -> None
 
     assert carol.submit("/services/gpufit/", "/services/gpufit/act", deed="release", id=claim).status == 303
     until(lambda: job(machine)["state"] == "released", lambda: job(machine))
-    page = carol.get("/services/gpufit/", follow=True).text
-    assert "at its next safe point" in page and "Nobody holds a device" in page
+
+    def shown() -> str:
+        return carol.get("/services/gpufit/", follow=True).text
+
+    until(lambda: "at its next safe point" in shown(), shown)  # what came of it is noted a moment after it
+    assert "Nobody holds a device" in shown()
 
     def figures() -> str:
         return Person(hub).get("/services/gpufit/metrics", token="a-token-for-prometheus").text

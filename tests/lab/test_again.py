@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,9 +16,11 @@ import anyio
 import pytest
 
 from jupyter_gpufit.errors import ClaimGone, LabGone
-from jupyter_gpufit.lab import Granted, Lab, adopt, claim, directory, holder, open_lab, queue
+from jupyter_gpufit.lab import Granted, Lab, adopt, again, claim, digest, directory, holder, open_lab, queue
+from jupyter_gpufit.lab.again import nameless_waits
 from jupyter_gpufit.lab.holder import keep
 from jupyter_gpufit.lab.ledger import LedgerReader, publish
+from jupyter_gpufit.lab.locks import lock_for_life
 from jupyter_gpufit.lab.policy import Policy
 from jupyter_gpufit.lab.quanta import ends
 from jupyter_gpufit.lab.record import Hold
@@ -90,6 +93,16 @@ async def test_a_holder_comes_back_with_its_turn_as_it_was_and_nobody_starts_mea
         assert ear.lines == [f"Somebody emptied the lab {lab.path}. You hold cpu:0 as before: it is claimed again."]
 
 
+async def test_a_holder_is_back_at_once_however_seldom_it_looks(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holder, "PAUSE", 300.0)
+    ear = Ear()
+    async with held_and_kept(lab, ear) as granted:
+        empty(lab)
+        with anyio.fail_after(60):
+            await ear.until("it is claimed again")
+        assert [one.id for one in LedgerReader(lab.path).read().claims] == [granted.claim.id]
+
+
 async def test_a_lab_that_is_gone_is_waited_for_by_holders_and_waiters(lab: Lab, soon: None) -> None:
     ear = Ear()
     shared = replace(lab, shared=True)
@@ -144,13 +157,48 @@ async def test_who_comes_new_into_an_emptied_lab_waits_for_those_who_hold(own_la
 async def test_who_never_comes_back_is_waited_for_once(
     own_lab: Lab, soon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jupyter_gpufit.lab.again.COMEBACK", 0.0)
+    monkeypatch.setattr(again, "COMEBACK", 0.1)
     async with claim(own_lab, WHOLE, look):
         empty(own_lab)
         make_shared(own_lab.path)
         async with jobs(own_lab, Machine(slots(4))) as here:
             new = await here.waiting(4, why="trouble")
             await new.until_it_started()
+
+
+@contextmanager
+def nameless(lab: Lab) -> Iterator[None]:
+    """What anybody can do: keep the lock of a file that never had a name."""
+    fd = os.open(lab.path, os.O_TMPFILE | os.O_RDWR)
+    try:
+        assert lock_for_life(fd)
+        yield
+    finally:
+        os.close(fd)
+
+
+async def test_a_lock_that_anybody_keeps_costs_a_user_seconds_once_and_not_each_job(
+    own_lab: Lab, soon: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(again, "COMEBACK", 0.1)
+    with nameless(own_lab):
+        async with jobs(own_lab, Machine(slots(4))) as here:
+            first = await here.waiting(4, why="trouble")
+            await first.until_it_started()
+        with nameless(own_lab):  # another one each time would cost no more
+            async with jobs(own_lab, Machine(slots(4))) as here:
+                second = await here.running(4)
+                assert second.waits == []
+
+
+def test_what_was_waited_for_is_forgiven_second_by_minute_and_no_line_can_break_it() -> None:
+    lines = [{"nameless": 10, "at": 1000.0}, {"nameless": 3, "at": 1300.0}, {"nameless": "x", "at": None}, {"owed": {}}]
+    text = b"\n".join([*(json.dumps(line).encode() for line in lines), b'["nameless"]', b'{"nameless": NaN, "at": 1}'])
+    assert nameless_waits(text, 1000.0) == 10
+    assert nameless_waits(text, 1300.0) == 5
+    assert nameless_waits(text, 4000.0) == 0
+    kept = digest.shorter(b"\n".join(text.splitlines()[:2]), 1 << 16)
+    assert nameless_waits(kept, 1300.0) == 3, "a record that was made shorter has the last"
 
 
 def test_a_machines_lab_that_is_gone_is_no_private_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

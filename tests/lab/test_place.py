@@ -182,3 +182,12 @@ def test_harmless_means_that_nobody_before_could_ever_notice(
 def _subsets(values: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for size in range(len(values) + 1):
         yield from combinations(values, size)
+
+
+def test_a_job_that_takes_from_one_to_four_has_as_many_as_are_free() -> None:
+    devices = slots(8, 8, 8)
+    taken = claim(["cpu:1"], 7 * GiB)
+    assert where(2, devices, count=1, most=4) == "cpu:0,cpu:1,cpu:2"
+    assert where(2, devices, [taken], count=1, most=4) == "cpu:0,cpu:2"
+    assert where(2, devices, count=1, most=2) == "cpu:0,cpu:1"
+    assert where(2, devices, [taken], count=3, most=4) == ""

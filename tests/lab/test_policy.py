@@ -108,6 +108,7 @@ def test_devices_are_kept_out_or_drained_by_label_or_uuid() -> None:
         ("users = 3", "line 1: users is not a table; write [users.NAME]"),
         ("[users]\nada = 3", "line 2: users.ada is not a table; write [users.ada]"),
         ("[users.ada]\npriorty = 1", "line 2: [users.ada] has no setting 'priorty'. Did you mean priority?"),
+        ("quantum = 3", "line 1: the file has no setting 'quantum'. It belongs below a line [default]"),
         ("[default]\nx = 1", "line 2: [default] has no setting 'x'. It may have: priority, devices, memory"),
         ("[users.ada]\npriority = 1.5", "line 2: users.ada: priority is 1.5, and must be a whole number"),
         ("[users.ada]\ndevices = -1", "line 2: users.ada: devices is -1"),
@@ -119,8 +120,8 @@ def test_devices_are_kept_out_or_drained_by_label_or_uuid() -> None:
         ("[users.bob]\ndevices = 1\n[users.ada]\ndevices = -1", "line 4: users.ada: devices"),
         ("users.ada = {devices = -1}", "line 1: users.ada: devices"),
         ("drained = '1'", "line 1: drained is '1', and must be a list"),
-        ("half_life =", "it is no TOML: "),
-        ("half_life = " + "[" * 9999, "it is no TOML: "),
+        ("half_life =", "it is not TOML: "),
+        ("half_life = " + "[" * 9999, "it is not TOML: "),
     ],
 )
 def test_what_is_not_understood_is_named_with_its_line(text: str, said: str) -> None:
@@ -153,6 +154,14 @@ def test_only_root_makes_policy(tmp_path: Path) -> None:
     path.chmod(0o644)
     os.chown(path, 61001, 0)
     assert "somebody other than root could have written it" in load_policy(path).warning
+
+
+@AS_ROOT
+def test_a_fifo_in_its_place_holds_nobody_up(tmp_path: Path) -> None:
+    for name in ("policy.toml", "drained"):
+        os.mkfifo(tmp_path / name, 0o644)
+    found = load_policy(tmp_path / "policy.toml")
+    assert "it is not a file" in found.warning and found.drained == ()
 
 
 @AS_ROOT

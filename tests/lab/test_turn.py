@@ -177,3 +177,11 @@ def _history(queue: list[Ticket], claims: list[Claim], ends: list[Claim]) -> lis
             assert sum(hold.bytes for hold in holds) <= 10 * GiB
             assert len(holds) == 1 or not any(hold.alone for hold in holds)
     return history
+
+
+def test_a_job_that_takes_as_many_as_are_free_keeps_to_its_user_s_limits() -> None:
+    mine = ticket(ADA, needed=2 * GiB, count=1, most=4)
+    free = spaces(slots(8, 8, 8, 8))
+    for limits, expected in (({}, 4), ({"devices": 2}, 2), ({"memory": 7 * GiB}, 3)):
+        decision = whose_turn(mine, [mine], free, [], Policy(default=limits))
+        assert isinstance(decision, Go) and len(decision.placement.devices) == expected, limits

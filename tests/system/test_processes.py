@@ -7,6 +7,12 @@ import select
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from jupyter_gpufit.system.processes import deleted_afterwards
 
 WAITS = "import signal; print(os.getpid(), flush=True); signal.pause()"
 CHILD = f"import os; from jupyter_gpufit.system.processes import die_with_parent; die_with_parent(); {WAITS}"
@@ -26,3 +32,19 @@ def test_one_that_is_to_die_with_its_parent_does_when_that_is_killed() -> None:
             if not select.select([child], [], [], 0)[0]:
                 signal.pidfd_send_signal(child, signal.SIGKILL)
             os.close(child)
+
+
+def test_a_folder_is_deleted_by_no_child_once_nobody_needs_it(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    (folder / "within").mkdir(parents=True)
+    before = psutil.Process().children(recursive=True)
+    needed = deleted_afterwards(folder)
+
+    assert psutil.Process().children(recursive=True) == before
+    assert folder.exists()
+    needed.close()
+
+    until = time.monotonic() + 60
+    while folder.exists():
+        assert time.monotonic() < until
+        time.sleep(0.005)

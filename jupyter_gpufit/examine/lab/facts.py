@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 import shutil
+import stat
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from ...lab.directory import MUTEX, file_system
 from ...lab.ledger import LedgerReader, Strange
 from ...lab.owner import own_pid
 from ...lab.policy_file import POLICY, load_policy, policy_path
+from ...lab.processes import keepers_of_nameless
 from ...lab.record import word
 from ...system.identity import kernel_text
 from .mounts import Mounted, mounted
@@ -24,6 +26,7 @@ from .places import PlaceEntry, entry, open_to_swap
 # In order of precedence: of files with one name, systemd reads only the first.
 RULE_FOLDERS = ("etc/tmpfiles.d", "run/tmpfiles.d", "usr/local/lib/tmpfiles.d", "usr/lib/tmpfiles.d")
 INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # fixed in the kernel
+MOMENT = 0.05  # seconds
 ENVIRONMENT = 1 << 18  # bytes of a process's environment that are looked at
 
 
@@ -174,6 +177,7 @@ class Contents:
     others: Mapping[int, int]  # uid -> files that are none of ours
     newest: float  # seconds since 1970: the latest time that the kernel gave to one of the files
     now: float
+    nameless: tuple[tuple[int, int], ...] = ()  # uid and pid of who keeps a locked file without a name
 
 
 def contents(path: Path) -> Contents:
@@ -192,7 +196,16 @@ def contents(path: Path) -> Contents:
                 others[found.st_uid] += 1
     snapshot = LedgerReader(path).read()
     live = len(snapshot.tickets) + len(snapshot.claims) + len(snapshot.strange)
-    return Contents(live, max(0, ours - live), snapshot.strange, dict(others), newest, now)
+    dead = max(0, ours - live)
+    return Contents(live, dead, snapshot.strange, dict(others), newest, now, tuple(sorted(_nameless(path))))
+
+
+def _nameless(path: Path) -> set[tuple[int, int]]:
+    """Without what is just being published, and has its name a moment later."""
+    if found := keepers_of_nameless(path):
+        time.sleep(MOMENT)
+        found &= keepers_of_nameless(path)
+    return found
 
 
 def count_dead(path: Path) -> int:
@@ -205,6 +218,7 @@ class PolicyFile:
     warning: str  # why it is not followed
     unknown: tuple[str, ...]  # users and groups that this machine does not know
     path: Path = POLICY
+    by_root: bool = True  # alone can it have been written
 
 
 def policy(path: Path | None = None) -> PolicyFile:
@@ -212,7 +226,15 @@ def policy(path: Path | None = None) -> PolicyFile:
     found = load_policy(path)
     unknown = tuple(name for name in found.users if not name.isdigit() and not _is_user(name))
     unknown += tuple(f"group {name}" for name in found.groups if not _is_group(name))
-    return PolicyFile(path.exists(), found.warning, unknown, path)
+    return PolicyFile(path.exists(), found.warning, unknown, path, _is_roots_alone(path))
+
+
+def _is_roots_alone(path: Path) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return True  # it is something else that is wrong
+    return found.st_uid == 0 and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_user(name: str) -> bool:

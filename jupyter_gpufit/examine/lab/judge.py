@@ -222,6 +222,12 @@ def contents(found: Contents, lab: Path, init: str) -> Iterator[Finding]:
     for files in by_user(found.strange):
         end = f"Ask its owner, or look who has it (sudo fuser -v {lab / files[0].name}) and end that process."
         yield note(strange_words(lab, files), end)
+    for uid, pid in found.nameless:
+        yield note(
+            f"{user_name(uid)}'s process {pid} keeps a locked file of the lab that has no name. It may be a claim that"
+            " somebody removed: each user's new jobs wait for it, ten seconds together.",
+            f"Was the lab emptied, its holder claims again by itself. Else ask its user, or end it (sudo kill {pid}).",
+        )
     for uid, count in sorted(found.others.items()):
         theirs = f"-uid {uid} ! -name '[{KINDS}].*' ! -name {MUTEX}"
         yield note(
@@ -233,9 +239,8 @@ def contents(found: Contents, lab: Path, init: str) -> Iterator[Finding]:
 def policy(found: PolicyFile) -> Iterator[Finding]:
     """Is the administrator's file followed?"""
     if found.warning:
-        yield bad(
-            found.warning, f"Root alone may write it: sudo chown root {found.path} && sudo chmod 644 {found.path}"
-        )
+        others = f"Root alone may write it: sudo chown root {found.path} && sudo chmod 644 {found.path}"
+        yield bad(found.warning, f"Mend it: sudoedit {found.path}" if found.by_root else others)
     elif found.exists:
         yield ok(f"{found.path} is followed.")
     for name in found.unknown:

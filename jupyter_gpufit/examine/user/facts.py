@@ -31,8 +31,8 @@ from ...lab.directory import file_system
 from ...lab.policy_file import VARIABLE
 from ...settings import Settings, load_settings
 from ...system.runtime import runtime_dir
+from ...system.scope import lingers, our_service
 from ...system.trust import check_trusted
-from ...system.users import user_name
 from ..lab.facts import sysctls
 from ..lab.places import nearest
 
@@ -198,10 +198,11 @@ def runtime(settings: Settings) -> RuntimeFound:
 
 @dataclass(frozen=True)
 class LoginFound:
-    """What becomes of a user's processes and sockets when the last login ends."""
+    """What becomes of a user's processes and sockets when the last login, or the service that started them, ends."""
 
     managed: bool  # by systemd-logind
     lingers: bool
+    service: str  # of systemd, in which we run; empty: none
     kills: bool  # KillUserProcesses=yes
     runtime_goes: bool  # the sockets are in the directory that logind removes
 
@@ -210,7 +211,8 @@ def login(settings: Settings) -> LoginFound:
     managed = Path("/run/systemd/seats").is_dir()
     return LoginFound(
         managed=managed,
-        lingers=Path("/var/lib/systemd/linger", user_name(os.getuid())).exists(),
+        lingers=lingers(),
+        service=our_service(),
         kills=managed and _kills_at_logout(),
         runtime_goes=runtime_dir(settings).is_relative_to(f"/run/user/{os.getuid()}"),
     )

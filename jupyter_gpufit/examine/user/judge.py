@@ -10,6 +10,7 @@ from typing import Any
 from ...devices.device import Device
 from ...errors import did_you_mean
 from ...lab import Lab
+from ...system.version import pip_install
 from ...units import GiB, MiB, format_bytes
 from ..findings import Finding, bad, note, ok
 from .environments import Kernel, Packages, Panel, ServerExtension
@@ -32,7 +33,7 @@ SMALL_SHM = 512 * MiB  # a container that says nothing gets 64 MiB
 FEW_FILES, TOO_FEW_FILES = 1024, 128
 FEW_WATCHES, FEW_INSTANCES = 8192, 128
 NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "fuse.sshfs")
-PIP = f"{sys.executable} -m pip install"
+PIP = pip_install()
 
 
 def settings(found: SettingsFound) -> Iterator[Finding]:
@@ -177,6 +178,12 @@ def runtime(found: RuntimeFound) -> Iterator[Finding]:
 
 
 def login(found: LoginFound) -> Iterator[Finding]:
+    if found.service and not found.lingers:
+        yield note(
+            f"This runs in {found.service} of systemd: when that stops, so do trainings, and go on from their last"
+            " checkpoint. (Not where it has KillMode=process.)",
+            "sudo loginctl enable-linger $USER: from then on each job has a scope of its own.",
+        )
     if not found.managed or found.lingers:
         return
     if found.kills:

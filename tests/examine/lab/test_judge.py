@@ -180,10 +180,20 @@ EMPTY = Contents(live=2, dead=3, strange=(), others={}, newest=1000.0, now=2000.
         (replace(EMPTY, dead=5000), ["ok", "note"]),
         (replace(EMPTY, strange=(Strange("q.1.a", 1, "cannot be opened"),)), ["ok", "ok", "note"]),
         (replace(EMPTY, others={ALICE: 1}), ["ok", "ok", "note"]),
+        (replace(EMPTY, nameless=((ALICE, 12),)), ["ok", "ok", "note"]),
     ],
 )
 def test_judges_what_lies_in_the_lab(found: Contents, expected: list[str]) -> None:
     assert levels(judge.contents(found, LAB, INIT)) == expected
+
+
+def test_names_who_keeps_a_lock_that_no_name_leads_to(made: Site) -> None:
+    held = publish(made.directory, Request(job_id="x", name="x"))
+    assert facts.contents(made.directory).nameless == ()
+    held.path.unlink()
+    assert facts.contents(made.directory).nameless == ((os.geteuid(), os.getpid()),)
+    held.drop()
+    assert facts.contents(made.directory).nameless == ()
 
 
 def test_counts_what_lies_in_the_lab(made: Site) -> None:
@@ -203,10 +213,21 @@ def test_counts_what_lies_in_the_lab(made: Site) -> None:
         (PolicyFile(True, "", ()), ["ok"]),
         (PolicyFile(True, "", ("alcie",)), ["ok", "note"]),
         (PolicyFile(True, "policy.toml is ignored: why.", ()), ["bad"]),
+        (PolicyFile(True, "policy.toml is ignored: why.", (), by_root=False), ["bad"]),
     ],
 )
 def test_judges_the_policy(found: PolicyFile, expected: list[str]) -> None:
     assert levels(judge.policy(found)) == expected
+
+
+def test_a_mistake_in_the_policy_is_mended_in_it_and_not_by_its_mode(tmp_path: Path, as_root: None) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text("quantum = 3\n")
+    mending = [finding.mend for finding in judge.policy(facts.policy(file))]
+    file.chmod(0o666)
+    mending += [finding.mend for finding in judge.policy(facts.policy(file))]
+
+    assert "sudoedit" in mending[0] and "chmod 644" in mending[1]
 
 
 def test_names_the_users_of_the_policy_whom_nobody_knows(tmp_path: Path, as_root: None) -> None:

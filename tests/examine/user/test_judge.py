@@ -143,14 +143,18 @@ def test_judges_the_data_directory(found: DataFound, expected: list[str]) -> Non
     assert levels(judge.data(found)) == expected
 
 
+LOGIN = LoginFound(managed=True, lingers=False, service="", kills=True, runtime_goes=True)
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (LoginFound(managed=False, lingers=False, kills=True, runtime_goes=True), []),
-        (LoginFound(managed=True, lingers=True, kills=True, runtime_goes=True), []),
-        (LoginFound(managed=True, lingers=False, kills=True, runtime_goes=True), ["bad"]),
-        (LoginFound(managed=True, lingers=False, kills=False, runtime_goes=True), ["note"]),
-        (LoginFound(managed=True, lingers=False, kills=False, runtime_goes=False), []),
+        (replace(LOGIN, managed=False), []),
+        (replace(LOGIN, lingers=True, service="jupyter-ada.service"), []),
+        (LOGIN, ["bad"]),
+        (replace(LOGIN, kills=False), ["note"]),
+        (replace(LOGIN, kills=False, runtime_goes=False), []),
+        (replace(LOGIN, managed=False, service="jupyter-ada.service"), ["note"]),
     ],
 )
 def test_judges_what_a_logout_does(found: LoginFound, expected: list[str]) -> None:
