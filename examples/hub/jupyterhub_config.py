@@ -1,6 +1,6 @@
 """JupyterHub for a lab whose users are Unix users of this machine, with jupyter_gpufit's page and an idle culler.
 
-    sudo /opt/gpufit/bin/jupyterhub -f /opt/gpufit/etc/jupyterhub_config.py
+    cd /etc/jupyterhub && sudo /opt/gpufit/bin/jupyterhub -f /etc/jupyterhub/jupyterhub_config.py
 
 Users sign in with their Unix passwords. What you will want to change: the administrators, and the address.
 """

@@ -169,7 +169,7 @@ class JournalHandler(Handler):
         async def find() -> wire.WireJournal:
             after, limit = self.number("after", 0), self.number("limit", MOST_ENTRIES)
             if limit < 1:
-                raise Unreadable(f"limit is {limit}; it must be 1 at least.")
+                raise Unreadable(f"limit is {limit}; it must be at least 1.")
 
             def read() -> wire.WireJournal:
                 return read_stretch(find_mine(self.service.settings(), id)[1], after, limit)

@@ -131,7 +131,7 @@ def _paths() -> dict[str, Any]:
     verb = {"name": "action", "in": "path", "required": True, "schema": _of(Verb)}
     stretch = [
         _query("after", 0, "A number of entry; those after it are sent. -1000: the last thousand."),
-        _query("limit", 1000, "At most so many entries; 1000 at the most, and fewer where they are long.", minimum=1),
+        _query("limit", 1000, "At most so many entries; at most 1000, and fewer where they are long.", minimum=1),
     ]
     span = {"name": "span", "in": "query", "required": False, "description": "The whole run, or its latest thousand."}
     span["schema"] = {"enum": ["whole", "latest"], "default": "whole"}

@@ -17,6 +17,7 @@ from . import wire
 from .actions import Actions
 from .curves import CurveReader
 from .encode import to_json
+from .moved import MovedNotebooks
 from .readings import Readings, ReadingWatch
 
 THREADS = 4  # that read journals; a home directory that hangs takes no more than these
@@ -40,6 +41,7 @@ class Service:
         self.readings = Readings(self._read)
         self.actions = Actions(settings, self._tell, self._stirred)
         self._reader = StatusReader()
+        self._moved = MovedNotebooks()
         self._watch = ReadingWatch(self.readings, lambda: self.actions.under_way)
         self._clients: set[Client] = set()
         self._lab: Path | None = None  # as the last reading found it
@@ -67,7 +69,11 @@ class Service:
             self._lab = open_lab(settings).path
         except (GpufitError, OSError):
             self._lab = None
-        return self._reader.read(settings)
+        status = self._reader.read(settings)
+        if self._moved.look(settings, status.jobs):
+            self._reader = StatusReader()
+            status = self._reader.read(settings)
+        return status
 
     def _watch_lab(self) -> None:
         """Watch the lab while somebody looks; one that is made meanwhile is found by the next client."""

@@ -47,6 +47,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
     panel.title.icon = icon;
     const { model } = panel;
     const show = () => app.shell.activateById(panel.id);
+    // Notebook 7 has room for one thing in its main area, the notebook; what else there is stands below it.
+    const below = 'notebook' in document.body.dataset;
+    const place = (tab: LogTab | RunTab) => {
+      tab.toggleClass('jp-gpufit-below', below);
+      app.shell.add(tab, below ? 'down' : 'main', { mode: 'tab-after' });
+    };
     new Cells(app.shell, model, (job, after) => new Follower(settings, events, job, after));
 
     const tracker = new WidgetTracker<LogTab>({ namespace: 'gpufit-log' });
@@ -56,7 +62,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       if (!open) {
         tab.title.icon = icon;
         void tracker.add(tab);
-        app.shell.add(tab, 'main', { mode: 'tab-after' });
+        place(tab);
       }
       app.shell.activateById(tab.id);
     };
@@ -68,7 +74,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       if (!open) {
         tab.title.icon = icon;
         void runs.add(tab);
-        app.shell.add(tab, 'main', { mode: 'tab-after' });
+        place(tab);
       }
       app.shell.activateById(tab.id);
     };

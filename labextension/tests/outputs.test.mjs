@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { hasWidget, told, Writer } from '../lib/cells/outputs.js';
+import { cardIn, hasWidget, told, Writer } from '../lib/cells/outputs.js';
 
 /** What JupyterLab's own model does, but for drawing. */
 class Outputs {
@@ -83,7 +83,10 @@ test('a saved output tells its job and state, and whether a widget shows more', 
   assert.deepEqual(told([{ output_type: 'stream' }, mark]), { job: 'j', state: 'running' });
   assert.equal(told([{ metadata: { gpufit: 'x' } }, {}]), null);
   const view = { data: { 'application/vnd.jupyter.widget-view+json': {} } };
-  assert.equal(hasWidget([{ ...view, metadata: { gpufit: {} } }]), true);
+  const card = { ...view, metadata: { gpufit: { job: 'j', state: 'running' } } };
+  assert.equal(hasWidget([{ ...view, metadata: { gpufit: { output: true } } }]), true);
+  assert.equal(hasWidget([card]), false);
+  assert.deepEqual([cardIn([view, mark, card]), cardIn([view, mark])], [card, null]);
   assert.equal(hasWidget([view]), false); // the cell's own
   assert.equal(hasWidget([mark, {}]), false);
 });
@@ -112,6 +115,7 @@ test('widgets are drawn as they are where no kernel can be asked', () => {
     text('stdout', 'after\n')
   );
   assert.match(html(), /value=\"50\.0\".*inside/s);
+  assert.match(html(), /looked at and not used/); // the button in it
   assert.deepEqual([outputs.length, outputs.list[1].text], [2, 'after\n']);
 
   write(
@@ -126,4 +130,17 @@ test('widgets are drawn as they are where no kernel can be asked', () => {
 
   write({ ...display('', 'IntSlider(value=…'), transient: { gpufit_widget: 'begun long ago' } });
   assert.doesNotMatch(outputs.list.map(one => one.data?.['text/html'] ?? '').join(), /IntSlider/);
+});
+
+test('a card stays above what comes, and has the state in its metadata', () => {
+  const outputs = new Outputs();
+  const card = { output_type: 'display_data', data: { view: 1 }, metadata: { gpufit: { job: 'j', state: 'running' } } };
+  outputs.add(card);
+  outputs.add({ output_type: 'stream', name: 'stdout', text: 'step 50\n' });
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, event => event.state, card);
+  writer.write([text('stdout', 'step 50\n'), text('stdout', 'step 100\n')].map(event => ({ number: 1, time: 0, event })));
+  assert.deepEqual([outputs.length, outputs.list[1].text], [2, 'step 50\nstep 100\n']);
+  writer.say({ state: 'done', reason: '', device: '' });
+  const { data, metadata } = outputs.list[0];
+  assert.deepEqual([data.view, data['text/plain'], metadata.gpufit.state], [1, 'bert: done', 'done']);
 });

@@ -80,7 +80,8 @@ def running_lab(
         ),
         *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={home}", f"--IdentityProvider.token={TOKEN}"),
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
-        *("--LabApp.expose_app_in_browser=True", f"--ServerApp.base_url={base}/"),
+        *("--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"),
+        f"--ServerApp.base_url={base}/",
     ]
     env = environment(home, **{"GPUFIT_LAB": str(home / "lab"), **(more or {})})
     if user is not None:

@@ -76,12 +76,12 @@ class Drawn:
             self.spans += query.get("span", [])
             self.stretches += [(int(query["start"][0]), int(query["stop"][0]))] if "stop" in query else []
             names = query.get("name", [])
-        route.fulfill(json=self._said(names))
+        route.fulfill(json=self._said(names, 1.0 if "/id-of-bert-run/" in route.request.url else 1.12))
 
-    def _said(self, names: list[str]) -> dict[str, Any]:
+    def _said(self, names: list[str], times: float) -> dict[str, Any]:
         places = range(POINTS)
         shown = names or self.shown
-        curves = [{"name": name, "points": [[16 * at, _value(name, at)] for at in places]} for name in shown]
+        curves = [{"name": name, "points": [[16 * at, times * _value(name, at)] for at in places]} for name in shown]
         memory = [[NOW - 7440 + 37 * at, (30.4 + 1.6 * (_wave(at / 9) - _wave(LAST / 9))) * GIB] for at in places]
         clock = [[16 * at, NOW - 7440 + 37 * at] for at in places]
         return {

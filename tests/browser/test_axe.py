@@ -47,7 +47,7 @@ def test_all_can_be_read_and_reached(everything: Page) -> None:
     for theme in THEMES:
         command(page, "apputils:change-theme", theme=theme)
         expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
-        page.screenshot(path=SCREENSHOTS / f"run-{theme.split()[-1].lower()}.png")
+        page.screenshot(path=SCREENSHOTS / f"axe-{theme.split()[-1].lower()}.png")
         for part in PARTS:
             found += [f"{theme}: {one}" for one in page.evaluate(FINDINGS, part)]
     assert "\n".join(found) == ""
@@ -58,6 +58,8 @@ def test_all_can_be_read_and_reached(everything: Page) -> None:
     page.screenshot(path=SCREENSHOTS / "zoomed.png")
     for part in PARTS:
         assert page.locator(part).evaluate(CUT_OFF) == []
+        found += [f"at 200 %: {one}" for one in page.evaluate(FINDINGS, part)]
+    assert "\n".join(found) == ""
     command(page, "application:toggle-left-area")
     page.set_viewport_size(SIZE)
 
@@ -66,6 +68,8 @@ def test_all_can_be_read_and_reached(everything: Page) -> None:
         page.evaluate(TWO_FRAMES)
         assert page.locator(part).evaluate(CUT_OFF) == []
         page.screenshot(path=SCREENSHOTS / f"narrow-{part.rpartition('-')[2]}.png")
+        found += [f"at 250 px: {one}" for one in page.evaluate(FINDINGS, part)]
+    assert "\n".join(found) == ""
 
     for part in PARTS:
         wanted = page.locator(part).evaluate(REACHABLE)

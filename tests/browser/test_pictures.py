@@ -1,8 +1,9 @@
-"""The panel in both themes, for somebody to look at: docs/ has copies of what this leaves in build/screenshots."""
+"""The panel and the page of a run, to be looked at: docs/ has copies of what this leaves in build/screenshots."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -44,6 +45,16 @@ def test_looks_well(page: Page, lab: Lab, theme: str) -> None:
 
     for text in panel.locator(".jp-gpufit-quiet, .jp-gpufit-button, .jp-gpufit-state, .jp-gpufit-chip").all()[:30]:
         assert contrast(text) >= 3, text.inner_text()  # greyed buttons included; other texts have more
+    button(page, "bert-run").click()
+    run = page.locator(".jp-gpufit-run")
+    expect(run.get_by_role("img", name="power: 388 W on average")).to_be_visible()
+    page.screenshot(path=SCREENSHOTS / f"run-{theme}.png", animations="disabled")
+
+    run.get_by_label("Draw over it").select_option("id-of-words")
+    loss = run.get_by_role("img", name=re.compile("^loss: bert-run .*; "))
+    expect(loss.locator(".u-legend")).to_contain_text(re.compile("bert-run.*words"))
+    loss.hover(position={"x": 300, "y": 90})
+    page.screenshot(path=SCREENSHOTS / f"runs-{theme}.png", animations="disabled")
     command(page, "apputils:change-theme", theme="JupyterLab Light")
 
 

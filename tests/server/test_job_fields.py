@@ -53,3 +53,35 @@ def test_a_training(server: Server, kernel: Kernel, tmp_path: Path) -> None:
     points = [entry["event"] for entry in entries if entry["event"]["kind"] == "metrics"]
     assert points and all(set(point) == {"kind", "step", "values"} for point in points)
     assert points[-1]["values"]["lr"] == 0.125
+
+
+BY_HAND = """%%gpufit train --name by-hand --memory 1GiB --detach
+import os, time, torch
+weight = torch.ones(4, requires_grad=True)
+for i in range(1000):
+    loss = (weight * torch.ones(8, 4)).square().mean()
+    loss.backward()
+    with torch.no_grad():
+        weight -= 0.1 * weight.grad
+        weight.grad = None
+    for parameter in [weight]:
+        time.sleep(0.02 * (not os.path.exists({go!r})))
+"""
+
+
+def test_a_training_that_writes_its_update_itself(server: Server, kernel: Kernel, tmp_path: Path) -> None:
+    with server.client() as client:
+        kernel.finish(kernel.send(BY_HAND.format(go=str(tmp_path / "go"))))
+
+        def is_on_its_way(status: dict[str, Any]) -> bool:
+            job: dict[str, Any] = status["jobs"][-1]
+            return job["name"] == "by-hand" and bool(job["progress"]["total"] and job["progress"]["left"])
+
+        progress = client.status(is_on_its_way)["jobs"][-1]["progress"]
+        assert progress["total"] == 1000 and 0 < progress["step"] < 1000
+        (tmp_path / "go").touch()
+        client.status(lambda status: status["jobs"][-1]["state"] == "done")
+    assert server.job("by-hand")["step"] == 1000
+    entries = server.get(f"jobs/{server.job('by-hand')['id']}/journal")["entries"]
+    steps = [entry["event"]["step"] for entry in entries if entry["event"]["kind"] == "metrics"]
+    assert steps == sorted(steps) and steps[-1] > 0

@@ -12,7 +12,7 @@ import { Follower } from '../model/journal';
 import { GpufitModel } from '../model/model';
 import { Job, OVER } from '../words/schema';
 import { stateWords } from '../words/states';
-import { hasWidget, Outputs, told, Writer } from './outputs';
+import { cardIn, hasWidget, Outputs, told, Writer } from './outputs';
 
 const LATEST = -5000; // entries that are brought at first
 const PATIENCE = 3000; // ms
@@ -66,9 +66,10 @@ export class Cells {
         }
       }
     }
-    for (const [cell, { future }] of this._feeds) {
-      if (cell.isDisposed || cell.model.isDisposed || (cell.outputArea?.future ?? null) !== future) {
-        this._end(cell); // closed, or run again
+    for (const [cell, { future, writer }] of this._feeds) {
+      const again = (cell.outputArea?.future ?? null) !== future;
+      if (cell.isDisposed || cell.model.isDisposed || again || (writer.card && this._left(cell))) {
+        this._end(cell); // closed, or run again, or a card that nobody changes any more
       }
     }
   }
@@ -116,7 +117,8 @@ export class Cells {
   }
 
   private _feed(cell: Cell, job: Job): void {
-    const writer = new Writer(cell.model.outputs!, job, stateWords);
+    const card = job.followed && !OVER.has(job.state) ? cardIn(cell.model.outputs!.toJSON()) : null;
+    const writer = new Writer(cell.model.outputs!, job, stateWords, card);
     const follower = this.follow(job.id, LATEST);
     const future = cell.outputArea?.future ?? null;
     this._feeds.set(cell, { job: job.id, follower, writer, future });
@@ -131,6 +133,12 @@ export class Cells {
         this._end(cell);
       }
     });
+  }
+
+  /** Whether the job goes on without the kernel that its cell ran in. */
+  private _left(cell: Cell): boolean {
+    const job = this.model.status?.jobs.find(job => job.id === this._feeds.get(cell)!.job);
+    return job !== undefined && !job.followed && !OVER.has(job.state);
   }
 
   /** Of a job that was lost no journal tells; and no cell may go on saying that it runs. */

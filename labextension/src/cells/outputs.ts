@@ -5,6 +5,9 @@ import { Widgets } from '../words/widgets';
 
 const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
 
+const STATE = 'the state'; // where it is told
+const ONLY_SEEN = 'Since the page was reloaded, these can be looked at and not used.';
+
 type Data = Record<string, unknown>;
 
 /** What a cell's model of outputs can do, and nothing else of it. */
@@ -23,16 +26,21 @@ export type Told = {
 };
 
 export class Writer {
+  /** `card`: the output that has the job's card, which its kernel goes on changing; it stays, and tells the state. */
   constructor(
     private outputs: Outputs,
     private job: { id: string; name: string },
-    private words: (event: Told) => string
+    private words: (event: Told) => string,
+    readonly card: Data | null = null
   ) {}
 
   write(entries: Entry[]): void {
     if (!this._begun) {
       this._begun = true;
       this.outputs.clear(); // not before there is something to put in its place
+      if (this.card) {
+        this._put(STATE, this.card);
+      }
     }
     for (const { event } of joined(entries)) {
       if (!this._widgets.caught(event)) {
@@ -95,8 +103,9 @@ export class Writer {
   private _view(widget: string): Data {
     const why = this._widgets.knows(widget)
       ? 'a widget with nothing in it that can be shown without its job'
-      : 'a widget, of whose beginning the journal knows no more';
-    const html = this._widgets.html(widget) || `<i>${why}</i>`;
+      : 'a widget whose beginning is no longer in the journal';
+    const only = this._widgets.hasControls(widget) ? `<small>${ONLY_SEEN}</small>` : '';
+    const html = this._widgets.html(widget) ? this._widgets.html(widget) + only : `<i>${why}</i>`;
     const data = { 'text/plain': 'a widget', 'text/html': html };
     return { output_type: 'display_data', data, metadata: {} };
   }
@@ -114,7 +123,9 @@ export class Writer {
   say(event: Told): void {
     const line = quiet(`${this.job.name}: ${this.words(event)}`);
     const metadata = { gpufit: { job: this.job.id, state: event.state } };
-    this._put('the state', { ...line, metadata });
+    // In the notebook's file the line stands for the card, whose numbers were those of before the reload.
+    const data = { ...(this.card?.data as Data | undefined), ...(line.data as Data) };
+    this._put(STATE, { ...line, data, metadata });
   }
 
   private _put(name: string, output: Data): void {
@@ -152,10 +163,18 @@ export function joined(entries: Entry[]): Entry[] {
 
 /** Whether the job's output stands in a widget of ours: while its kernel lives, that shows what there is. */
 export function hasWidget(outputs: Data[]): boolean {
-  return outputs.some(({ data, metadata }) => {
-    const ours = 'gpufit' in ((metadata ?? {}) as Data); // and not one that the cell made
-    return ours && WIDGET_VIEW in ((data ?? {}) as Data);
-  });
+  return outputs.some(output => ours(output)?.output === true);
+}
+
+/** The job's card, if the cell has one; its output stands below it. */
+export function cardIn(outputs: Data[]): Data | null {
+  return outputs.find(output => ours(output)?.output === false) ?? null;
+}
+
+/** The mark of a widget of ours, and not one that the cell made. */
+function ours({ data, metadata }: Data): { output: boolean } | null {
+  const { gpufit } = (metadata ?? {}) as { gpufit?: Data };
+  return gpufit && WIDGET_VIEW in ((data ?? {}) as Data) ? { output: gpufit.output === true } : null;
 }
 
 /** The job and the state that a saved output tells of, if it does. */

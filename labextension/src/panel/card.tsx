@@ -5,8 +5,8 @@ import * as React from 'react';
 
 import { Deed, GpufitModel } from '../model/model';
 import { GOING, Job, Ticket } from '../words/schema';
-import { endWords, hasEnded, hasRun, shownState } from '../words/states';
-import { deviceWords, ordinal } from '../words/units';
+import { endWords, hasEnded, hasRun, placed, shownState } from '../words/states';
+import { ordinal } from '../words/units';
 import { Buttons } from './buttons';
 import { Calls, TryIt } from './calls';
 import { Arrow, memo, Now, Outcome, Sentence, Since } from './common';
@@ -81,11 +81,10 @@ function End({ job }: { job: Job }): JSX.Element {
 }
 
 function State({ job }: { job: Job }): JSX.Element {
-  const where = job.device && !hasEnded(job) ? deviceWords(job.device) : '';
+  const state = shownState(job);
   return (
     <span className="jp-gpufit-state" data-state={job.state}>
-      {shownState(job)}
-      {where && ` on ${where}`}
+      {job.device && !hasEnded(job) ? placed(state, job.device) : state}
     </span>
   );
 }

@@ -108,7 +108,7 @@ function History({ device }: { device: Device }): JSX.Element {
       aria-label={
         busy.length
           ? `Peak ${most} % busy in the last minute`
-          : 'How busy it is, it does not tell'
+          : 'It does not tell how busy it is'
       }
     >
       {line.length > 1 && (

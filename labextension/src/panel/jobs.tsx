@@ -29,7 +29,7 @@ export function MyJobs(props: Shown): JSX.Element {
       count={mine.length + held.length}
       empty={
         props.status.jobs.length
-          ? 'None goes on.'
+          ? 'None is running or waiting.'
           : 'None yet. Put `%%gpufit train` on top of a cell to start one.'
       }
     >
@@ -52,7 +52,7 @@ export function Ended(props: Shown): JSX.Element | null {
     <Section
       title="Ended"
       count={ended.length}
-      empty="None is kept."
+      empty="There are none."
       folded
       beside={
         ended.length > 0 && (

@@ -6,8 +6,8 @@ import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { GpufitModel } from '../model/model';
-import { RunFacts, Job, OVER } from '../words/schema';
-import { endWords, hasEnded, shownState } from '../words/states';
+import { Device, Job, OVER, RunFacts } from '../words/schema';
+import { endWords, hasEnded, placed, shownState } from '../words/states';
 import { deviceWords, formatBytes, formatFigure, formatMoment, stepWords } from '../words/units';
 import { Charts } from './charts';
 import { Plot, Scale } from './plot';
@@ -38,8 +38,7 @@ export function RunPage(props: {
       <div className="jp-gpufit-run-head">
         <h2>{job.name}</h2>
         <span className="jp-gpufit-state" data-state={job.state}>
-          {shownState(job)}
-          {job.device && !hasEnded(job) && ` on ${deviceWords(job.device)}`}
+          {job.device && !hasEnded(job) ? placed(shownState(job), job.device) : shownState(job)}
         </span>
         <span className="jp-gpufit-quiet">{endWords(job, now)}</span>
         <button type="button" className="jp-gpufit-button" onClick={() => run('log')}>
@@ -73,7 +72,7 @@ export function RunPage(props: {
         group={`gpufit-run-${id}`}
         claimed={facts?.claimed ?? null}
       />
-      <Device job={job} model={model} />
+      <Devices job={job} model={model} />
       <Log id={id} name={job.name} make={log} />
       {facts && <About facts={facts} job={job} now={now} resume={() => run('resume')} />}
     </>
@@ -123,14 +122,22 @@ function useFacts(model: GpufitModel, id: string, saved: number | undefined): Ru
   return facts;
 }
 
-/** How busy its device was in the last minute: longer than that nobody keeps. */
-function Device({ job, model }: { job: Job; model: GpufitModel }): JSX.Element | null {
-  const device = model.status?.devices.find(({ label }) => label === job.device);
-  const points = (device?.history ?? []).map(([time, busy]): [number, number | null] => [
-    time - (model.status?.time ?? 0),
-    busy
-  ]);
-  if (!device || OVER.has(job.state) || !points.some(([, busy]) => busy !== null)) {
+/** How busy its devices were in the last minute: longer than that nobody keeps. */
+function Devices({ job, model }: { job: Job; model: GpufitModel }): JSX.Element {
+  const labels = OVER.has(job.state) ? [] : job.device.split(', ');
+  const devices = (model.status?.devices ?? []).filter(({ label }) => labels.includes(label));
+  return (
+    <>
+      {devices.map(device => (
+        <Busy key={device.uuid} device={device} now={model.status?.time ?? 0} />
+      ))}
+    </>
+  );
+}
+
+function Busy({ device, now }: { device: Device; now: number }): JSX.Element | null {
+  const points = (device.history ?? []).map(([time, busy]): [number, number | null] => [time - now, busy]);
+  if (!points.some(([, busy]) => busy !== null)) {
     return null;
   }
   return (

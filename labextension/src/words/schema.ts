@@ -68,6 +68,7 @@ export interface JobMemory {
   used: number; // bytes
   peak: number; // bytes, so far
   estimate: number | null; // bytes that were foreseen
+  host: number; // bytes of the host's memory that its plan has taken
 }
 
 /** The newest durable checkpoint, as its worker noted it; whether it is still whole, a resume looks itself. */

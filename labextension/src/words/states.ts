@@ -77,9 +77,15 @@ function words(job: Job, status: Status): string {
     : `${name}: ${state}`;
 }
 
-/** "running on GPU 1", "queued: …" */
+/** "running on GPU 1", "queued: …", "moving from cpu:0 to cpu:1, from its next safe point" */
 export function stateWords(event: { [key: string]: unknown }): string {
-  const device = event.device ? ` on ${deviceWords(String(event.device))}` : '';
-  const reason = event.reason ? `: ${event.reason}` : '';
-  return `${event.state}${device}${reason}`;
+  const device = event.device ? placed(String(event.state), String(event.device)) : String(event.state);
+  const reason = String(event.reason || '');
+  return reason ? `${device}${reason.startsWith('to ') ? ' ' : ': '}${reason}` : device;
+}
+
+/** A state and the device that it is on, or comes from. */
+export function placed(state: string, device: string): string {
+  const name = deviceWords(device);
+  return state === 'moving' ? `${state} from ${name}` : `${state} on ${name}`;
 }

@@ -17,6 +17,7 @@ const REFERENCE = /^IPY_MODEL_(.+)$/;
 const COLOURS = /\u001b\[[0-9;]*m/g;
 const LONGEST = 100_000; // characters that an Output shows: the last ones
 const DEEPEST = 20; // boxes in each other
+const CONTROLS = /Button|Slider|Text|Dropdown|Select|Check|Toggle|Picker|Radio|Combobox|Upload|Play/;
 
 export class Widgets {
   /** Take in what a widget said. */
@@ -74,6 +75,11 @@ export class Widgets {
       return `<pre>${escaped(this._texts.get(id) ?? '')}</pre>`;
     }
     return one(name, state);
+  }
+
+  /** Whether there is something in it that one would press, move or write into. */
+  hasControls(id: string): boolean {
+    return this._parts(id).some(part => CONTROLS.test(String(this._states.get(part)?._model_name ?? '')));
   }
 
   /** An Output says by its `msg_id` that it catches what is printed from now on. */
