@@ -24,22 +24,33 @@ $(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wi
 demo: $(VENV)/installed  ## train the example notebook on two CPU slots and show what it shows
 	GPUFIT_DEVICES=cpu:2x4GiB $(BIN)/python examples/run.py examples/01_train_a_cell.ipynb
 
-test: $(VENV)/installed  ## everything, also what CI runs; all three at once, for mypy needs one processor
+# A gigabyte of other people's libraries, with whose loops, models and trackers tests train; a missing one then fails.
+# LIBRARIES=no: without them. What trains with one that is not there is skipped, loudly.
+LIBRARIES ?= yes
+ifeq ($(LIBRARIES),yes)
+READY := $(VENV)/libraries
+WITH := WITH_LIBRARIES=1
+else
+READY := $(VENV)/installed
+WITH :=
+endif
+
+test: $(READY)  ## everything, also what CI runs; all three at once, for mypy needs one processor
 	$(MAKE) --no-print-directory --jobs=3 lint panel tests
 
 # One more than there are processors: a third of the time of a test is waiting for processes that begin and end.
 SIDE_BY_SIDE ?= $(shell echo $$(($$(nproc) + 1)))
 .PHONY: tests
-tests: $(VENV)/installed
-	$(PYTEST) -m "not soak" -n $(SIDE_BY_SIDE) --dist loadfile
+tests: $(READY)
+	$(WITH) $(PYTEST) -m "not soak" -n $(SIDE_BY_SIDE) --dist loadfile
 
-# A gigabyte of libraries, whose tests `make test` skips, loudly, where nobody has installed them.
-$(VENV)/libraries: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[libraries]"
+$(VENV)/libraries: $(VENV)/installed constraints-libraries.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --constraint constraints-libraries.txt \
+	  --editable ".[libraries]"
 	touch $@
 
 .PHONY: libraries
-libraries: $(VENV)/libraries  ## the tests that train with other libraries; here a missing one fails
+libraries: $(VENV)/libraries  ## only the rooms whose tests train with other libraries
 	WITH_LIBRARIES=1 $(PYTEST) -m "not soak" tests/snapshot tests/surroundings tests/estimate/tracing/test_trace_libraries.py
 
 accuracy: $(VENV)/installed  ## estimates beside all published measurements: the table, and whether the limits are met

@@ -14,7 +14,7 @@ from .quantities import parse_bytes
 from .units import MiB
 
 # All rungs that change no bit, all, none, or one alone, by the first word of its name.
-FITS = ("exact", "any", "no", "recompute", "micro-batches", "optimizer", "spill")
+FITS = ("exact", "any", "no", "allocator", "recompute", "micro-batches", "optimizer", "spill")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,9 @@ class Settings:
     widget: str = "auto"  # a job's card under the cell: "auto" where the cell does not wait, "always", "never"
     checkpoint_keep: int = 3  # checkpoints of a job that stay; older ones go
     fit: str = "exact"  # what a cell that fits nowhere may be made to fit by, see FITS
+    fit_host: int = 0  # bytes of the host's memory that a plan may take; 0: all but a twentieth
+    own_scope: bool = True  # a job leaves the systemd service that started its notebook, where its user lingers
+    rank_patience: float = 60.0  # seconds for which the ranks of a training wait for one of them before it has failed
     driver_suspend: bool = False  # keep a released job's process, suspended by the driver, where that can be
 
 

@@ -56,9 +56,13 @@ class Outgrown:
 
 @dataclass(frozen=True)
 class Requeued:
-    """The job's turn is over: it is saved, gives its devices to who waits for them, and queues again to go on."""
+    """The job gives its devices to who waits for them, and queues again to go on from its newest checkpoint.
+
+    Its turn is over; or, of a training on several devices, one of its processes is.
+    """
 
     needed: Needed
+    repeats: bool = False  # it had gone on after its checkpoint, so that output may come again
 
 
 Outcome: TypeAlias = Finished | Released | Moved | Outgrown | Requeued

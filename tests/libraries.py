@@ -1,4 +1,4 @@
-"""Libraries that tests train with: a missing one fails its test in `make libraries`; elsewhere it is skipped, loudly.
+"""Libraries that tests train with: a missing one fails its test in `make test`; elsewhere it is skipped, loudly.
 
 They are not imported here: keras wants its backend to be named before, and a cell's import is a part of the test.
 """

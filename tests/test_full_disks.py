@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from jupyter_gpufit.jobs.watch import changes
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import KiB
 from tests.command_line import jobs
+from tests.disks import small_disk
 from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
@@ -26,16 +26,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A disk of one MiB."""
-    place = tmp_path_factory.mktemp("disk")
-    if os.getuid() != 0:
-        pytest.skip("NEEDS ROOT: mounts a small tmpfs to fill it")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", place], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"CANNOT MOUNT a small tmpfs here: {mounted.stderr.decode().strip()}")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", place], check=True)
+    with small_disk(tmp_path_factory.mktemp("disk"), "1m,mode=700") as disk:
+        yield disk
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,7 @@ TORCH = (
     "graph.kinds",
     "surroundings",
     "fit.rungs",
+    "fit.several",
     "fit.seen",
     "snapshot",
     "estimate.tracing",

@@ -72,7 +72,7 @@ async def remove(settings: Settings, ids: Sequence[str]) -> AsyncIterator[str]:
     for id in ids:
         find_mine(settings, id)
     if not ids:  # for `clean` that would be all
-        yield "No job was named, and none is removed."
+        yield "No job was named, so none was removed."
         return
     *_, told = clean(settings, ids)
     yield told

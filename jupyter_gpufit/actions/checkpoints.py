@@ -38,7 +38,7 @@ def as_text(directory: Path, *, now: float | None = None, every: bool = False, c
     if good:
         parts += [_inside(good[0]), _tensors(good[0].manifest.blobs, None if every else LARGEST)]
     if good and check:
-        parts.append("All bytes were read, and are what was written.")
+        parts.append("All bytes were read, and they are what was written.")
     return "\n\n".join([*parts, *(str(error) for error in bad)])
 
 

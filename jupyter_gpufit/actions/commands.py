@@ -29,6 +29,7 @@ _PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a l
     "runs": {"line": "into a notebook: runs = %gpufit runs"},
 }
 DEFAULT_DAYS = 7.0
+_GPUS = values.numbers(MOST_DEVICES)
 _DEVICES = values.number(MOST_DEVICES, "of devices ")
 _STEPS, _ROWS = values.number(100, "of steps "), values.number(65536)
 _DAYS, _SECONDS = values.amount(3660, "days"), values.amount(3600, "seconds")
@@ -89,6 +90,13 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     train.add_argument(
         "--memory", type=values.memory, metavar="BYTES", help="claim this much, e.g. 12GiB (default: the estimate)"
     )
+    train.add_argument(
+        "--gpus",
+        type=_GPUS,
+        default=(1, 1),
+        metavar="N",
+        help="data parallel on so many devices, all or nothing: 2; or as many as are free: 1-4 (default: 1)",
+    )
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
     train.add_argument(
         "--fit",
@@ -111,6 +119,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="N",
         help="optimizer steps to watch (default: 2)",
     )
+    estimate.add_argument("--gpus", type=_GPUS, default=(1, 1), metavar="N", help="for each of so many devices: 2")
     several = estimate.add_mutually_exclusive_group()
     several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
     several.add_argument("--max-batch", type=values.variable, metavar="NAME", help="find its largest that fits")
@@ -151,6 +160,9 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="N",
         help="how far back (default: 7)",
     )
+    history.add_argument(
+        "--plans", action="store_true", help="instead: what your own runs were predicted to take, and took"
+    )
     history.add_argument("--json", action="store_true", help="as JSON")
     deploy = verb("deploy", "Have a model answer calls, on the device where it fits: an ONNX file, or a torch module.")
     deploy.add_argument(
@@ -177,7 +189,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         type=_ROWS,
         default=16,
         metavar="N",
-        help="rows that are run at once, at most (default: 16)",
+        help="at most so many rows are run at once (default: 16)",
     )
     deploy.add_argument(
         "--waiting",
@@ -228,12 +240,17 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     move = verb("move", "Claim another device, save a running job, and go on with it there.")
     move.add_argument("job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest that runs)")
-    move.add_argument("--to", default="", metavar="DEVICE", help="this device (default: the best other one)")
+    move.add_argument(
+        "--to", default="", metavar="DEVICE", help="this device, or several: 0,1 (default: the best other one)"
+    )
     resume = verb("resume", "Go on with a job from its newest checkpoint, with the text it was started with.")
     resume.add_argument(
         "job", metavar="JOB", nargs="?", default="", help=f"{ENDED_HINT} (default: the newest that can be resumed)"
     )
     resume.add_argument("--gpu", default="", metavar="DEVICE", help="on this device (default: as it was started)")
+    resume.add_argument(
+        "--gpus", type=_GPUS, default=None, metavar="N", help="on so many devices (default: as it was started)"
+    )
     resume.add_argument(
         "--memory", type=values.memory, metavar="BYTES", help="claim this much (default: what its runs so far tell)"
     )
@@ -290,6 +307,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if options.verb == "run":
         options.command = _command(command, unknown)
         return options
+    if options.verb in ("train", "estimate") and options.gpus[1] > 1 and options.fit not in (None, "no"):
+        raise BadOption("--fit makes a cell fit on one device, and does not go with --gpus. Leave out one of them.")
     if options.verb == "estimate":
         options.arguments = list(command)
     if options.verb == "checkpoint":

@@ -228,7 +228,7 @@ def _of_several(taken: Mapping[str, TakenModel], here: Sequence[Device], context
 
 
 def _asked(memory: int) -> str:
-    return f"claims {format_bytes(memory)}, as it was said"
+    return f"claims {format_bytes(memory)}, as --memory says"
 
 
 def _key(path: Path, taken: TakenModel) -> str:
@@ -311,10 +311,15 @@ async def how_it_goes(job: Job, paths: JobPaths, seq: int, patience: float) -> A
     yield f"{job.name} waits: {queued or 'its process is starting'}. `gpufit status` says more."
 
 
-async def resume_any(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> AsyncIterator[str]:
+async def resume_any(
+    settings: Settings, wanted: str, gpu: str = "", memory: int | None = None, gpus: tuple[int, int] | None = None
+) -> AsyncIterator[str]:
     """Go on with a job that can be resumed: a training from its checkpoint, a model from its file."""
     job, paths = chosen(settings, wanted)
-    steps = _again(settings, job, paths, gpu, memory) if job.kind == "model" else resume(settings, wanted, gpu, memory)
+    if job.kind == "model":
+        steps = _again(settings, job, paths, gpu, memory)
+    else:
+        steps = resume(settings, wanted, gpu, memory, gpus)
     async for word in steps:
         yield word
 

@@ -6,9 +6,10 @@ from ..jobs.job import Job
 from ..lab import Request
 
 
-def request_for(job: Job, memory: int | None) -> Request:
-    """What the job asks of the lab."""
+def request_for(job: Job, memory: int | None, gpus: tuple[int, int] | None = None) -> Request:
+    """What the job asks of the lab; `gpus`: of a resume, on another number of devices."""
     options = job.options
+    least, most = gpus or options.gpus
     return Request(
         job_id=job.id,
         name=job.name,
@@ -16,4 +17,6 @@ def request_for(job: Job, memory: int | None) -> Request:
         needed=memory,
         exclusive=options.exclusive,
         gpu=options.gpu,
+        count=least,
+        most=most,
     )

@@ -17,7 +17,7 @@ import anyio
 
 from ..devices.here import read_devices_async
 from ..engine import WaitingWorker, environment_of
-from ..errors import NoJobMeant, NotResumable
+from ..errors import BadOption, NoJobMeant, NotResumable
 from ..estimate.reckoning.for_resume import SoFar, needed_again
 from ..jobs.events import Failure, StateChange
 from ..jobs.handover import Handover, noted_start
@@ -73,7 +73,9 @@ def _instead(name: str, record: Record) -> str:
     return "Run its cell again."
 
 
-async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> Resumption:
+async def prepare(
+    settings: Settings, wanted: str, gpu: str = "", memory: int | None = None, gpus: tuple[int, int] | None = None
+) -> Resumption:
     """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
     job, paths = chosen(settings, wanted)
     record = read_record(paths)
@@ -88,11 +90,14 @@ async def prepare(settings: Settings, wanted: str, gpu: str = "", memory: int | 
     except (FileNotFoundError, ValueError, TypeError) as error:
         raise NotResumable(job.name, f"how it was started cannot be read ({paths.start}).") from error
     devices = await read_devices_async(settings)
-    request = replace(request_for(job, memory), gpu=gpu or job.options.gpu)
+    request = replace(request_for(job, memory, gpus), gpu=gpu or job.options.gpu)
+    if request.most > 1 and start.fit is not None and start.fit["plan"]:
+        raise BadOption(f"{job.name} was made to fit on one device, and goes on so: resume it with --gpus 1.")
     so_far = await anyio.to_thread.run_sync(_so_far, job, paths, record, start)
     needed = needed_again(memory, job.options, so_far, candidates(request, devices))
     refuse_impossible(replace(request, needed=needed.memory), devices)
-    start = replace(start, gpu=gpu, needed=needed.memory, why=needed.reason, outgrew=so_far.outgrew, asked=memory)
+    start = replace(start, gpu=gpu, gpus=gpus, needed=needed.memory, why=needed.reason)
+    start = replace(start, outgrew=so_far.outgrew, asked=memory)
     resting = record if record.rests else None
     return Resumption(job, paths, start, record.checkpoint, last_seq(paths.journal), resting)
 
@@ -143,9 +148,11 @@ async def wake(settings: Settings, found: Resumption) -> Woken:
     return woken
 
 
-async def resume(settings: Settings, wanted: str, gpu: str = "", memory: int | None = None) -> AsyncIterator[str]:
+async def resume(
+    settings: Settings, wanted: str, gpu: str = "", memory: int | None = None, gpus: tuple[int, int] | None = None
+) -> AsyncIterator[str]:
     """Have the job go on by itself, saying so, until it runs or waits in the queue."""
-    found = await prepare(settings, wanted, gpu, memory)
+    found = await prepare(settings, wanted, gpu, memory, gpus)
     woken = await wake(settings, found)
     if not woken.goes_on:
         _begin(found)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from ..devices.device import Device
+from ..jobs.state import GOING
 from ..jobs.verbs import may
 from ..lab.history import History
 from ..units import format_bytes, format_duration
@@ -56,13 +57,14 @@ def jobs(jobs: Sequence[JobView], now: float, width: int = 0) -> str:
     return _jobs(jobs, now, width) if jobs else "You have no jobs yet. Put %%gpufit train on top of a cell."
 
 
-def plan(status: Status, gpu: str, memory: int | None, sizes: Mapping[str, int]) -> str:
+def plan(status: Status, gpu: str, memory: int | None, sizes: Mapping[str, int], gpus: tuple[int, int] = (1, 1)) -> str:
     """What a dry run says: what would travel, and what would be asked for."""
     lines = ["Nothing was started. These variables would go to the worker:"]
     rows = [(name, format_bytes(size)) for name, size in sorted(sizes.items(), key=lambda item: -item[1])]
     lines.append(columns([("name", "bytes"), *rows]) if rows else "  none")
     asked = format_bytes(memory) if memory is not None else "a whole device"
-    lines.append(f"\nThe job would ask for {asked}{f' on {gpu}' if gpu else ''}. The devices:")
+    each = f" on each of {gpus[0] if gpus[0] == gpus[1] else '{}-{}'.format(*gpus)} devices" if gpus[1] > 1 else ""
+    lines.append(f"\nThe job would ask for {asked}{each}{f' on {gpu}' if gpu else ''}. The devices:")
     lines.append(_devices(status, 0) if status.devices else status.problem)
     return "\n".join(lines)
 
@@ -125,12 +127,22 @@ def _wished(claim: ClaimView) -> str:
 
 
 def _jobs(jobs: Sequence[JobView], now: float, width: int) -> str:
-    rows = [("job", "id", "state", "device", "step", "since", "saved", "reason")]
+    spills = any(map(_host, jobs))
+    rows: list[tuple[str, ...]] = [
+        ("job", "id", "state", "device", *["of the host"] * spills, "step", "since", "saved", "reason")
+    ]
     for job in jobs:
         step = f"{job.step:,}" if job.step else "-"
         since = format_duration(max(0.0, now - job.since))
-        rows.append((job.name, job.id, job.state, job.device or "-", step, since, _saved(job, now), _why(job)))
+        host = [_host(job) or "-"] * spills
+        rows.append((job.name, job.id, job.state, job.device or "-", *host, step, since, _saved(job, now), _why(job)))
     return columns(rows, width)
+
+
+def _host(job: JobView) -> str:
+    """What its plan has taken of the host's memory."""
+    host = job.memory.host if job.memory is not None and job.state in GOING else 0
+    return format_bytes(host) if host else ""
 
 
 def _saved(job: JobView, now: float) -> str:

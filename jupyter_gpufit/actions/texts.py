@@ -10,11 +10,13 @@ from dataclasses import asdict
 from ..jobs.store import chosen_job
 from ..lab.history import read_history
 from ..settings import Settings
-from . import run_jobs, table
+from . import plans, run_jobs, table
 from .status import StatusReader
 
 
 def history(options: argparse.Namespace, settings: Settings, reader: StatusReader) -> str:
+    if options.plans:
+        return _json(plans.as_json(settings)) if options.json else plans.as_text(settings, time.time(), _width(options))
     found = read_history(settings, options.by, options.days)
     return _json(found.to_record()) if options.json else table.history(found)
 

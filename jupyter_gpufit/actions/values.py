@@ -40,6 +40,20 @@ def number(most: int, of: str = "") -> Callable[[str], int]:
     return read
 
 
+def numbers(most: int) -> Callable[[str], tuple[int, int]]:
+    """One from 1 on, or two that stand for all between: 2, 1-4."""
+    one = number(most, "of devices ")
+
+    def read(text: str) -> tuple[int, int]:
+        first, dash, last = text.partition("-")
+        least, largest = one(first), one(last if dash else first)
+        if least > largest:
+            raise ArgumentTypeError(f"{text!r} goes from more devices to fewer: write {largest}-{least}")
+        return least, largest
+
+    return read
+
+
 def amount(most: float, of: str) -> Callable[[str], float]:
     """More than none, with a fraction or without."""
 
@@ -69,14 +83,14 @@ def moment(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 3600:
-        raise ArgumentTypeError(f"{text!r} is no time up to an hour: write 50ms or 2s, for example")
+        raise ArgumentTypeError(f"{text!r} is not a time of up to an hour: write 50ms or 2s, for example")
     return seconds
 
 
 def dimension(text: str) -> tuple[str, int]:
     name, _, size = text.rpartition("=")
     if not name or not size.isascii() or not size.isdigit() or not int(size):
-        raise ArgumentTypeError(f"{text!r} is no size of a dimension: write length=512, for example")
+        raise ArgumentTypeError(f"{text!r} is not the size of a dimension: write length=512, for example")
     return name, int(size)
 
 

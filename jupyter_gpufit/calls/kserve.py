@@ -74,7 +74,7 @@ def read(signature: Signature, body: bytes, header: int | None) -> InferRequest:
 def _list(record: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     found = record.get(key, [])
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise ValueError(f"{key} is no list of objects")
+        raise ValueError(f"{key} is not a list of objects")
     return found
 
 

@@ -221,7 +221,7 @@ def _own_file(path: Path, directory: int, name: str) -> int:
     found = os.fstat(fd)
     try:
         if not stat.S_ISREG(found.st_mode):
-            raise CheckpointBroken(str(path), f"{name} is no plain file.")
+            raise CheckpointBroken(str(path), f"{name} is not a plain file.")
         if found.st_uid not in (os.getuid(), 0):
             raise NotYours(str(path), f"{name} belongs to uid {found.st_uid}")
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -240,7 +240,7 @@ def _verify(opened: OpenedCheckpoint, fds: dict[str, int]) -> None:
         except EOFError:
             raise CheckpointBroken(str(opened.path), f"{name} is cut short.") from None
         if head != file.checksum:
-            raise CheckpointBroken(str(opened.path), f"{name} was changed after it was written, at its begin.")
+            raise CheckpointBroken(str(opened.path), f"{name} was changed after it was written, at its beginning.")
         for blob, found in zip(blobs, sums, strict=True):
             if found != blob.checksum:
                 raise CheckpointBroken(str(opened.path), f"{name} was changed after it was written, in {blob.name}.")

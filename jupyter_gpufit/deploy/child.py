@@ -33,6 +33,7 @@ from ..jobs.state import State
 from ..models.taken import models_from_json
 from ..settings import load_settings
 from ..system.runtime import runtime_of
+from ..system.scope import leave
 from ..system.trust import check_trusted
 from .desk import Desk
 from .instance import allow_many_files
@@ -101,6 +102,7 @@ class Deployment:
         self._lock = handover.lock  # held as long as this process lives
 
     def work(self) -> None:
+        leave(self.job.id, self.settings.own_scope)  # before there are instances, who would stay behind
         try:
             anyio.run(self._life)
         except BaseException:  # the outermost frame: a defect of ours must not leave a job that looks alive

@@ -110,7 +110,8 @@ class Desk:
 
     def _wish(self, wish: Callable[[], None]) -> None:
         self._wishes.put(wish)
-        os.eventfd_write(self._stir, 1)
+        with suppress(OSError):  # its thread has ended, and hears nobody any more
+            os.eventfd_write(self._stir, 1)
 
     # In its own thread ---------------------------------------------------------------------------------------------
 
@@ -122,7 +123,8 @@ class Desk:
                 key.data()
         self._door.close()
         self._selector.close()
-        os.close(self._stir)
+        stir, self._stir = self._stir, -1  # whoever wishes something later must not write to another file of its number
+        os.close(stir)
 
     def _obey(self) -> None:
         with suppress(BlockingIOError):

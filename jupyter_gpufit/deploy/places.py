@@ -207,7 +207,7 @@ class Places:
         held = await claim_now(self._lab, request, self._look, here)
         if isinstance(held, Waiting):
             which = f"{to} is not" if to else "no other device is"
-            raise NotNow(self._job.name, f"{which} to be had at once ({held}).")
+            raise NotNow(self._job.name, f"{which} free right now ({held}).")
 
         async def give_back() -> None:
             held.give_back()

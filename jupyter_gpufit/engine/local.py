@@ -115,7 +115,7 @@ class WaitingWorker:
                 raise NotResumable(job.name, f"it is {before.state} by now. What it did: %gpufit attach {job.name}")
             # Noted until a worker has gone on: a second try must not take the first one's end for the training's.
             start = replace(start, alive_until=start.alive_until or _alive_until(paths, before))
-            note_start(paths, replace(start, gpu=""))  # another device is for this time
+            note_start(paths, replace(start, gpu="", gpus=None))  # another device is for this time
             # Until the worker says how it fares, so that one that dies before it can is seen to be lost.
             write_record(paths, replace(before, state="starting", since=time.time(), reason="", worker=None, socket=""))
         repeats = before.state != "released"

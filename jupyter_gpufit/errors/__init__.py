@@ -46,7 +46,11 @@ GpufitError
 │   ├── CannotSuspend          a process cannot be suspended or restored; the disk has its job
 │   ├── Unreachable            the control socket does not answer
 │   ├── CannotArrive           a variable that could not be opened at the other end
-│   └── PathTooLong            the control socket's path exceeds the system's limit
+│   ├── PathTooLong            the control socket's path exceeds the system's limit
+│   └── RanksError             a training on several devices cannot go on with all of them
+│       ├── RankLost               a process of it died, hangs or failed
+│       ├── RanksDisagree          its processes do not do the same
+│       └── HasItsOwnRanks         its cell uses torch.distributed itself
 ├── CheckpointError
 │   ├── NotHere                no place at which the cell can be left; the next one may do
 │   ├── CannotSave             objects that no checkpoint can hold; the training goes on
@@ -74,6 +78,8 @@ GpufitError
     ├── NeverFits              no device here is large enough, even idle
     ├── HostIsFull             what a plan keeps on the host finds no room there
     ├── NotUnderPlan           what a plan that keeps tensors on the host cannot do
+    ├── CannotPart             a model that several devices cannot train together
+    ├── RanksDiffer            devices that train one cell together came to different values
     └── NotOnASlot             the cell calls for what only a GPU has
 """
 
@@ -104,6 +110,7 @@ from .deploy import (
     TooLate,
 )
 from .devices import (
+    CannotPart,
     DeviceError,
     DeviceUnreadable,
     HostIsFull,
@@ -113,6 +120,7 @@ from .devices import (
     NoSuchDevice,
     NotOnASlot,
     NotUnderPlan,
+    RanksDiffer,
 )
 from .given import BadOption, BadQuantity, BadSetting, CommandError, NoSuchCommand, NotExecutable
 from .jobs import (
@@ -137,7 +145,18 @@ from .jobs import (
     VersionDiffers,
 )
 from .lab import CannotInit, CannotUninstall, ClaimGone, LabBusy, LabError, LabGone, LabUnsound, NotRoot
-from .workers import CannotArrive, CannotSuspend, PathTooLong, Unreachable, WorkerDied, WorkerError
+from .workers import (
+    CannotArrive,
+    CannotSuspend,
+    HasItsOwnRanks,
+    PathTooLong,
+    RankLost,
+    RanksDisagree,
+    RanksError,
+    Unreachable,
+    WorkerDied,
+    WorkerError,
+)
 
 __all__ = [
     "BadCall",
@@ -148,11 +167,12 @@ __all__ = [
     "CannotArrive",
     "CannotGoOn",
     "CannotInit",
-    "CannotUninstall",
     "CannotNow",
+    "CannotPart",
     "CannotSave",
     "CannotSuspend",
     "CannotTravel",
+    "CannotUninstall",
     "CellError",
     "CellFailed",
     "CellFailedInTrial",
@@ -199,16 +219,21 @@ __all__ = [
     "NotResumable",
     "NotRoot",
     "NotSaved",
-    "NotUnderPlan",
     "NotServing",
+    "NotUnderPlan",
     "NotYourJob",
     "NotYours",
     "PathTooLong",
+    "RankLost",
+    "RanksDisagree",
+    "RanksError",
+    "HasItsOwnRanks",
     "QueueFull",
-    "TooLate",
+    "RanksDiffer",
     "SeveralMeant",
     "StorageError",
     "TakenOver",
+    "TooLate",
     "TooManyActions",
     "Unreachable",
     "VersionDiffers",

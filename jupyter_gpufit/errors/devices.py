@@ -106,3 +106,32 @@ class NotOnASlot(DeviceError, RuntimeError):
         # Without a slot it is a notebook's own process: notebook/cuda.
         here = f"on the CPU slot {self.slot}" if self.slot else "in the notebook's own process (try %%gpufit train)"
         return f"{self.call} is not available {here}: {self.why}"
+
+
+@dataclass(eq=False)
+class CannotPart(DeviceError, RuntimeError):
+    """A model that several devices cannot train together: what it computes of a part of a batch is something else."""
+
+    model: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} cannot be trained on several devices together: {self.why}. Train it on one device, or have"
+            " the cell do outside of the model what goes over the whole batch."
+        )
+
+
+@dataclass(eq=False)
+class RanksDiffer(DeviceError, RuntimeError):
+    """Devices that train one cell together have come to different values."""
+
+    what: str
+    rank: int
+
+    def __str__(self) -> str:
+        return (
+            f"The devices that train this cell together do not have the same: {self.what} (device {self.rank + 1} of"
+            " the job differs from the first). Seed what the cell draws, and take nothing from a clock or the"
+            " order of a set."
+        )

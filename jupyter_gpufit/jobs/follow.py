@@ -15,9 +15,9 @@ from anyio.abc import TaskGroup
 
 from ..errors import Unreachable, VersionDiffers, WorkerDied
 from .client import Connection, connect
-from .events import Entry, Event, Note, StateChange, decode_entry
+from .events import Entry, Event, Note, StateChange
 from .job import Job
-from .journal import JournalReader
+from .journal import JournalReader, decoded
 from .paths import JobPaths
 from .protocol import WorkerVerb
 from .record import UNGIVEN, Record, read_record
@@ -167,7 +167,7 @@ class _Followed:
         with suppress(Unreachable, VersionDiffers):
             async with connect(self.job, record) as connection:
                 outcome = await connection.outcome()
-                entries = [decode_entry(line.encode()) for line in outcome.get("unwritten", ())]
+                entries = [decoded(str(line).encode()) for line in outcome.get("unwritten", ())]
                 self.unwritten = [entry for entry in entries if entry is not None]
                 if self.unwritten:
                     self.look()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
-from ..system.files import write_durably
+from ..system.files import read_small, write_durably
 from ..system.foreign import known, parsed_record
 from ..system.trust import check_trusted
 from .job import FORMAT
@@ -47,6 +47,8 @@ class Handover:
     python: str = sys.executable
     package: str = ""  # the folder from which that Python has jupyter_gpufit: of its own environment, and no other's
     gpu: str = ""  # of a resume: another device than the job was started for
+    gpus: tuple[int, int] | None = None  # of a resume: another number of devices, at least and at most
+    lost: list[int] = field(default_factory=list)  # the steps of checkpoints from which it went on without a rank
     needed: int | None = None  # bytes to claim, as estimated or said; None: the whole device
     foreseen: int | None = None  # bytes that its cell was estimated to need
     fit: dict[str, Any] | None = None  # the plan under which it runs, see estimate/asking/fit.py
@@ -113,11 +115,13 @@ def note_start(paths: JobPaths, handover: Handover) -> None:
 def noted_start(paths: JobPaths) -> Handover:
     """How the job was started first."""
     check_trusted(paths.start)
-    return _read(paths.start.read_bytes())
+    return _read(read_small(paths.start).encode())
 
 
 def _read(body: bytes) -> Handover:
     found = known(Handover, parsed_record(body))
+    if found.get("gpus"):
+        found["gpus"] = tuple(found["gpus"])
     for name in ("claim", "left"):
         if found.get(name):
             found[name] = HeldClaim(**known(HeldClaim, found[name]))

@@ -19,6 +19,7 @@ class Options:
     gpu: str = ""  # an index, UUID or slot name; empty: wherever it fits
     memory: int | None = None  # bytes to claim; None: the whole device
     exclusive: bool = False
+    gpus: tuple[int, int] = (1, 1)  # how many devices, at least and at most
     fit: str = ""  # one of settings.FITS; empty: as the settings say
 
 
@@ -70,7 +71,10 @@ class Job:
     def from_json(cls, text: str) -> Job:
         record = parsed_record(text)
         assert record["format"] <= FORMAT, f"job.json has format {record['format']}"
-        found = known(cls, record) | {"options": Options(**known(Options, record["options"]))}
+        options = known(Options, record["options"])
+        if "gpus" in options:
+            options["gpus"] = tuple(options["gpus"])
+        found = known(cls, record) | {"options": Options(**options)}
         if found.get("model") is not None:
             found["model"] = Deployed(**known(Deployed, found["model"]))
         return cls(**found)

@@ -6,6 +6,7 @@ goes. One worker writes; any number of fronts follow, each at its own pace, so a
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
@@ -211,7 +212,7 @@ class JournalReader:
         while data := self._file.read(CHUNK):
             whole, end, rest = (rest + data).rpartition(b"\n")
             for line in whole.split(b"\n") if self._wanted is None else self._wanted.findall(whole + end):
-                entry = _decoded(line)
+                entry = decoded(line)
                 if entry is not None:
                     yield entry
             if self._wanted is not None:  # behind all that was passed over
@@ -294,12 +295,15 @@ def _go_near(file: BinaryIO, after: int) -> None:
 
 def _opened(path: Path) -> BinaryIO | None:
     try:
-        return open(path, "rb")
-    except FileNotFoundError:
+        return open(path, "rb", opener=for_its_owner)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EINVAL):  # EINVAL: something else has its name
+            raise
         return None
 
 
-def _decoded(line: bytes) -> Entry | None:
+def decoded(line: bytes) -> Entry | None:
+    """The entry of a line; None for what cannot be read."""
     try:
         return decode_entry(line)
     except (ValueError, KeyError, TypeError):

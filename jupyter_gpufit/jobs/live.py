@@ -38,6 +38,7 @@ class Memory:
     used: int  # bytes
     peak: int  # bytes, so far
     estimate: int | None = None  # bytes that were foreseen
+    host: int = 0  # bytes of the host's memory that its plan has taken
 
 
 @dataclass(frozen=True, kw_only=True)

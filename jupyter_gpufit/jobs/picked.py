@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable
 
 from ..errors import StorageError
-from ..system.files import write_whole
+from ..system.files import read_small, write_whole
 from ..system.foreign import parsed_record
 from .paths import JobPaths
 
@@ -30,7 +30,7 @@ def pick(paths: JobPaths, names: Iterable[str]) -> None:
 def picked(paths: JobPaths) -> tuple[str, ...] | None:
     """What was picked; None: nobody has chosen. A file that cannot be read is no reason to show nothing."""
     try:
-        record = parsed_record(paths.picked.read_text())
+        record = parsed_record(read_small(paths.picked))
         names = record["names"] if record["format"] <= FORMAT else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NotResumable
-from ..system.files import write_whole
+from ..system.files import for_its_owner, read_small, write_whole
 from ..system.foreign import known, parsed_record
 from ..system.identity import ProcessId
 from .events import step_words
@@ -97,7 +98,7 @@ class Record:
     def from_json(cls, text: str) -> Record:
         found = known(cls, parsed_record(text))
         if found["state"] not in STATES:
-            raise ValueError(f"{found['state']} is no state")
+            raise ValueError(f"{found['state']} is not a state")
         if found.get("worker"):
             found["worker"] = ProcessId(**known(ProcessId, found["worker"]))
         found["live"] = Live.from_record(found.get("live") or {})
@@ -179,7 +180,7 @@ def _overwrite(path: Path, text: str) -> None:
 def _written(paths: JobPaths) -> Record:
     for _ in range(LOOKS):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return Record.from_json(paths.state.read_text())
+            return Record.from_json(read_small(paths.state))
     # Not yet written, or of a later version: the lock alone decides whether somebody lives.
     return Record(state="starting", since=time.time())
 
@@ -188,9 +189,14 @@ def _written(paths: JobPaths) -> Record:
 def _glanced_at(paths: JobPaths) -> Iterator[bool]:
     """Whether nobody has the job, which nobody then takes before the block ends."""
     try:
-        fd = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
+        fd = for_its_owner(str(paths.lock), os.O_RDONLY)
     except FileNotFoundError:
         yield True
+        return
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        yield False  # something else has its name: unreadable counts as held
         return
     try:
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import NoSuchJob, StorageError
 from ..settings import Settings
 from ..system.directories import data_dir
-from ..system.files import sync_directory, write_durably
+from ..system.files import read_small, sync_directory, write_durably
 from ..system.trust import check_trusted
 from .job import Job
 from .paths import JobPaths
@@ -54,7 +54,7 @@ def all_jobs(settings: Settings, read: Mapping[Path, tuple[Job, JobPaths]] | Non
 
 
 def _read_job(paths: JobPaths) -> tuple[Job, JobPaths]:
-    return Job.from_json(paths.job.read_text()), paths
+    return Job.from_json(read_small(paths.job)), paths
 
 
 def find_job(settings: Settings, wanted: str) -> tuple[Job, JobPaths]:

@@ -72,9 +72,11 @@ class StatusLine:
         sign = SIGNS.get(change.state, "…")
         parts = [f"{sign} {self._job.name}: {change.state}"]
         if change.device:
-            parts[0] += f" on {change.device}"
+            parts[0] += f" {'from' if change.state == 'moving' else 'on'} {change.device}"
         if change.reason.startswith(change.state):
             parts[0] = f"{sign} {self._job.name}: {change.reason}"  # "released at step 3; ..." says the state, too
+        elif change.reason.startswith("to "):
+            parts[0] += f" {change.reason}"  # "moving from 0 to 1, from its next safe point"
         elif change.reason:
             parts.append(change.reason)
         if progress is not None:

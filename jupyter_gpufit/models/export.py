@@ -49,7 +49,7 @@ def export(module: object, example: object, path: Path, name: str) -> Exported:
     """Write the module to `path`; raises ExportFailed with the operator and the line, as far as they are known."""
     check_packages(exports=True)
     if not isinstance(module, torch.nn.Module):
-        raise ExportFailed(name, f"it is a {type(module).__name__}, and no torch.nn.Module.")
+        raise ExportFailed(name, f"it is a {type(module).__name__}, not a torch.nn.Module.")
     began = time.monotonic()
     arguments = _on_cpu(_arguments(example, name))
     with _ready(module) as ready, torch.no_grad():

@@ -44,7 +44,7 @@ def check_file(path: Path) -> None:
     except OSError as error:
         raise ModelRefused(name, f"it cannot be read: {error.strerror}.") from error
     if GRAPH not in numbers:
-        raise ModelRefused(name, "it is no ONNX file: there is no graph in it.")
+        raise ModelRefused(name, "it is not an ONNX file: there is no graph in it.")
     if size >= LARGEST:
         raise ModelRefused(
             name,
@@ -72,16 +72,16 @@ def _fields(file: BinaryIO, size: int, name: str) -> Iterator[int]:
         number, kind = (tag >> 3, tag & 7) if tag is not None else (0, 0)
         length = _length(file, kind)
         if tag is None or length is None or number not in FIELDS:
-            raise ModelRefused(name, f"it is no ONNX file: what stands at byte {at:,} belongs to none.")
+            raise ModelRefused(name, f"it is not an ONNX file: what stands at byte {at:,} belongs to none.")
         if file.tell() + length > size:
             raise ModelRefused(
                 name,
-                f"it is cut off, or no ONNX file: it has {format_bytes(size)}, and what begins at byte {at:,} would"
+                f"it is cut off, or not an ONNX file: it has {format_bytes(size)}, and what begins at byte {at:,} would"
                 f" need {format_bytes(file.tell() + length)}. Copy or download it again.",
             )
         file.seek(length, os.SEEK_CUR)
         yield number
-    raise ModelRefused(name, f"it is no ONNX file: it has over {MOST_FIELDS:,} parts.")
+    raise ModelRefused(name, f"it is not an ONNX file: it has over {MOST_FIELDS:,} parts.")
 
 
 def _length(file: BinaryIO, kind: int) -> int | None:

@@ -17,14 +17,14 @@ def weighted(module: object, path: Path, name: str) -> Any:
     from safetensors.torch import load_model
 
     if not hasattr(module, "load_state_dict"):
-        raise ExportFailed(name, f"it is a {type(module).__name__}, and no torch.nn.Module.")
+        raise ExportFailed(name, f"it is a {type(module).__name__}, not a torch.nn.Module.")
     if not path.is_file():
         raise BadOption(f"There is no file {str(path)!r} with weights.")
     copied: Any = copy.deepcopy(module)
     try:
         missing, unexpected = load_model(copied, path, strict=False)  # it knows of weights that are tied
     except SafetensorError as error:
-        raise ExportFailed(name, f"{path.name} is no .safetensors file, or damaged: {error}.") from error
+        raise ExportFailed(name, f"{path.name} is not a .safetensors file, or damaged: {error}.") from error
     except RuntimeError as error:  # of load_state_dict: shapes
         why = str(error).strip().splitlines()[-1].strip().rstrip(".")
         raise ExportFailed(name, f"the weights of {path.name} are not its own: {why}.") from error

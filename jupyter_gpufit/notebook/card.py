@@ -28,7 +28,7 @@ from ..jobs.verbs import VERBS, WORDS, Verb
 from ..jobs.words import StatusLine
 from ..settings import Settings
 from ..units import format_bytes, format_duration, format_figure
-from .pictures import picture
+from .pictures import in_text, picture
 from .saved import publish_widget
 
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
@@ -82,7 +82,12 @@ class JobCard:
 
     def _publish(self, *, update: bool) -> None:
         look = self._head.value + self._pictures.value
-        publish_widget(self.box, self._still, text=self._line.line(), html=look, mark=self._line.mark, update=update)
+        text = "\n".join([self._line.line(), *map(self._in_text, shown(self._curves.metrics, picked(self._paths)))])
+        publish_widget(self.box, self._still, text=text, html=look, mark=self._line.mark, update=update)
+
+    def _in_text(self, name: str) -> str:
+        curve = self._curves.metrics[name]
+        return f"{name} {format_figure(curve.latest[-1][1])}  {in_text(curve.points())}".rstrip()
 
     def draw(self) -> None:
         """Show what is known now."""

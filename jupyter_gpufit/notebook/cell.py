@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from importlib import metadata, util
 from types import FunctionType
 from typing import Any
@@ -17,6 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from ..errors import MagicInCell, NameNotDefined, NoTorch
 from ..jobs.events import Failure
 from ..program.reading.cell import CellNames, check_names, names_of, names_of_code
+from ..system.version import pip_install
 from .show import cell_failed
 
 OLDEST_TORCH = (2, 6)
@@ -24,13 +24,12 @@ OLDEST_TORCH = (2, 6)
 
 def check_torch() -> None:
     """Raise NoTorch where a worker of this environment could not train; the package itself installs without torch."""
-    pip = f"{sys.executable} -m pip install"
     if util.find_spec("torch") is None:
-        raise NoTorch(pip)
+        raise NoTorch(pip_install())
     found = metadata.version("torch")
     numbers = tuple(int(word) for word in re.findall(r"\d+", found)[:2])
     if numbers < OLDEST_TORCH:
-        raise NoTorch(pip, found)
+        raise NoTorch(pip_install(), found)
 
 
 def read_cell(shell: InteractiveShell, cell: str) -> CellNames:

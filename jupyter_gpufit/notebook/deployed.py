@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def origins_of(
-    shell: InteractiveShell, options: argparse.Namespace, say: Callable[[str], None]
+    shell: InteractiveShell, settings: Settings, options: argparse.Namespace, say: Callable[[str], None]
 ) -> AsyncIterator[list[ModelOrigin]]:
     """The files that are meant, or the one that a variable's module is exported to, which is gone afterwards."""
     [name, *more] = options.models
@@ -34,11 +34,11 @@ async def origins_of(
         folder = Path(tempfile.mkdtemp(prefix="gpufit-export-"))
         try:
             path = folder / f"{name}.onnx"
-            yield [_known(shell, _exported(shell, name, options.example, options.weights, path, say))]
+            yield [_known(shell, settings, _exported(shell, name, options.example, options.weights, path, say))]
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     else:
-        yield [_known(shell, one) for one in files_of(options)]
+        yield [_known(shell, settings, one) for one in files_of(options)]
 
 
 def handle(settings: Settings, job: Job, paths: JobPaths) -> DeployedModel | DeployedModels:
@@ -53,8 +53,8 @@ def _is_variable(shell: InteractiveShell, name: str) -> bool:
     return name in shell.user_ns and not Path(name).is_file()
 
 
-def _known(shell: InteractiveShell, origin: ModelOrigin) -> ModelOrigin:
-    return replace(origin, notebook=notebook_of(), kernel_id=kernel_id_of(shell))
+def _known(shell: InteractiveShell, settings: Settings, origin: ModelOrigin) -> ModelOrigin:
+    return replace(origin, notebook=notebook_of(shell, settings), kernel_id=kernel_id_of(shell))
 
 
 def _exported(

@@ -109,7 +109,7 @@ class Notebook:
         names = read_cell(self.shell, cell)
         if options.dry_run:
             sizes = packed_sizes(self.shell, names)
-            self._say(table.plan(self._status.read(self.settings), options.gpu, options.memory, sizes))
+            self._say(table.plan(self._status.read(self.settings), options.gpu, options.memory, sizes, options.gpus))
             return
         check_torch()
         job = new_job(self.shell, self.settings, options, line, cell)
@@ -132,7 +132,7 @@ class Notebook:
 
     async def _resume(self, options: argparse.Namespace, interrupts: Interrupts, leaving: Leaving) -> None:
         """Go on with a job; where this notebook still has its objects, they are those that are trained."""
-        found = await resume.prepare(self.settings, options.job, options.gpu, options.memory)
+        found = await resume.prepare(self.settings, options.job, options.gpu, options.memory, options.gpus)
         job, paths = found.job, found.paths
         woken = await resume.wake(self.settings, found)
         if not woken.goes_on:
@@ -168,7 +168,7 @@ class Notebook:
 
     async def _deploy(self, options: argparse.Namespace, interrupts: Interrupts) -> DeployedModel | DeployedModels:
         """Start it and wait until it answers; an interrupt ends the waiting, and leaves it in the queue."""
-        async with deployed.origins_of(self.shell, options, self._say) as origins:
+        async with deployed.origins_of(self.shell, self.settings, options, self._say) as origins:
             prepared = await deploy.prepare(self.settings, options, origins)
         deploy.begin(prepared)
         self._say(prepared.words)
@@ -202,6 +202,11 @@ class Notebook:
                 await session.estimate(program, wish, settings, told, descriptors)
         if options.json:
             self._say(show.json_of(all_told))
+        elif options.gpus[1] > 1:
+            self._say(
+                "On several devices as much is claimed on each. It takes less there, where it computes its part of"
+                " every batch; parameters, gradients and optimizer are on each of them."
+            )
 
     # Follow ---------------------------------------------------------------------------------------------------------
 

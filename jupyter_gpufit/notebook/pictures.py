@@ -10,6 +10,7 @@ from ..jobs.curves import Point, runs, thinned
 from ..units import format_figure
 
 WIDTH, HEIGHT = 260, 56  # pixels
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def picture(
@@ -31,14 +32,35 @@ def picture(
     if len(known) < 2:
         return f'<p style="{_TEXT};margin:0 12px 2px 0">{said}</p>'
     heights = [y for _, y in known]
-    span = f"{written(min(heights))} to {written(max(heights))}" if line is None and min(heights) < max(heights) else ""
+    span = (
+        f"({written(min(heights))} to {written(max(heights))})" if line is None and min(heights) < max(heights) else ""
+    )
     return (
         f'<figure style="margin:0 12px 2px 0;display:inline-block;width:{WIDTH}px;max-width:100%">'
         f'<figcaption style="{_TEXT};display:flex;gap:8px;white-space:nowrap"><span style="flex:1;overflow:hidden;'
-        f'text-overflow:ellipsis">{said}</span><span style="opacity:.75">{span}</span></figcaption>'
+        f'text-overflow:ellipsis">{said}</span> <span style="opacity:.75">{span}</span></figcaption>'
         f'<svg role="img" aria-label="{html.escape(words)}" width="100%" height="{HEIGHT}"'
-        f' viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">{_drawn(known, line, cuts)}</svg></figure>'
+        f' viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">'
+        # No browser draws this. Where drawings are taken out of what people saved (on GitHub), their texts are left.
+        f"<desc>{in_text(known)}</desc>{_drawn(known, line, cuts)}</svg></figure>"
     )
+
+
+def in_text(points: Sequence[Point], columns: int = 32) -> str:
+    """The curve in a line of text: ▇▅▃▂▁; empty where there is nothing to draw."""
+    known = [(x, y) for x, y in points if y is not None and math.isfinite(y)]
+    if len(known) < 2 or (span := known[-1][0] - known[0][0]) <= 0:
+        return ""
+    columns = min(columns, len(known))
+    heights: dict[int, float] = {}
+    for x, y in known:
+        heights[min(columns - 1, int(columns * (x - known[0][0]) / span))] = y  # the last one of each column
+    low, high = min(heights.values()), max(heights.values())
+    drawn, last = "", known[0][1]
+    for column in range(columns):
+        last = heights.get(column, last)
+        drawn += BLOCKS[round((len(BLOCKS) - 1) * (last - low) / (high - low)) if high > low else 0]
+    return drawn
 
 
 _TEXT = "font-size:85%;line-height:1.5"

@@ -14,8 +14,14 @@ MOST = 200_000  # characters of HTML: the end of a long output
 PICTURES = ("image/png", "image/jpeg")
 
 
-def publish_widget(widget: Widget, name: str, *, text: str, html: str, mark: Mapping[str, Any], update: bool) -> None:
-    """Show it, or renew what is read where it cannot be shown; `name` is its display_id."""
+def publish_widget(
+    widget: Widget, name: str, *, text: str, html: str, mark: Mapping[str, Any], update: bool, has_output: bool = False
+) -> None:
+    """Show it, or renew what is read where it cannot be shown; `name` is its display_id.
+
+    By `mark` the panel knows it, and whether the job's output stands in it.
+    """
+    mark = {key: {**value, "output": True} if has_output else value for key, value in mark.items()}
     view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     data = {WIDGET_VIEW: view, "text/plain": text, "text/html": html}
     publish_display_data(data, dict(mark), transient={"display_id": name}, update=update)

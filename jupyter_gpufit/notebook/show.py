@@ -232,7 +232,8 @@ class WidgetShow:
     def _publish(self, *, update: bool) -> None:
         outputs = self._output.outputs
         line, mark = self._status.line(), self._status.mark
-        publish_widget(self._output, self._name, text=line, html=html_of(outputs), mark=mark, update=update)
+        html = html_of(outputs)
+        publish_widget(self._output, self._name, text=line, html=html, mark=mark, update=update, has_output=True)
 
     def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
         shown = {"output_type": "display_data", "data": data, "metadata": metadata}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
-from ..errors import CannotGoOn, GpufitError
+from ..errors import CannotGoOn, GpufitError, RanksError
 from ..estimate.asking import for_job
 from ..fit.ladder import fitted
 from ..graph import receive, what_stayed
 from ..graph.kinds import parents
+from ..jobs.events import Failure
 from ..jobs.job import Job
 from ..lab import Granted
 from ..snapshot.kinds.loaders import remembered
@@ -20,9 +23,11 @@ from ..system.trust import check_trusted
 from ..train import Finished, Outgrown
 from .growth import Growth
 from .keeper import Keeper
+from .losses import Losses
 from .main_thread import MainThread
 from .on_device import on_device
 from .process import have_descriptors
+from .ranks.ranks import RankOfMany, Ranks
 from .shell import cell_with_magic_line
 from .training import Training
 
@@ -30,10 +35,14 @@ from .training import Training
 class CellInWorker:
     """Runs once in an image of the worker."""
 
-    def __init__(self, training: Training, main: MainThread, keeper: Keeper) -> None:
+    def __init__(self, training: Training, main: MainThread, keeper: Keeper, losses: Losses) -> None:
+        """`losses`: what to do without one of several ranks."""
         self.training = training
         self.main = main
         self.keeper = keeper
+        self.losses = losses
+        self.ranks: Ranks | None = None
+        parents.watch()
 
     def text(self, job: Job) -> str:
         """What of it is Python's."""
@@ -59,30 +68,78 @@ class CellInWorker:
     def run(self, job: Job, granted: Granted, growth: Growth, estimated: for_job.Found) -> Finished | Outgrown:
         training = self.training
         mine = os.getpid()
-        training.shell.goes_on = growth.takes
         training.pace = for_job.pace_of(estimated, granted.devices[0])
+        ranks = self.ranks = Ranks(training, granted, self.losses.goes_on)
+        try:
+            ranks.begin(partial(self._run_copy, job))
+            self.main.before_interrupt = ranks.be_alone
+            return self._run(job, granted, growth, estimated, ranks, mine)
+        finally:
+            if os.getpid() == mine:
+                ranks.end()
+
+    def _run_copy(self, job: Job, own: Granted, rank: RankOfMany) -> None:
+        """The same, in a rank beside the first."""
+        training = self.training
+        with on_device(own) as meter, training.steps.counting(), remembered(), fitted(training.fit.plan):
+            if training.handover.resumes:
+                training.arrival = self.keeper.restore(copy=True)
+                parents.begin()
+            elif training.arrival is None:
+                self.receive()
+            rank.is_ready()
+            with rank.around(meter):
+                left = self._run_cell(job)
+            if left is not None:
+                raise left
+
+    def _run(
+        self, job: Job, granted: Granted, growth: Growth, estimated: for_job.Found, ranks: Ranks, mine: int
+    ) -> Finished | Outgrown:
+        training = self.training
+        training.shell.goes_on = growth.takes
         with (
-            on_device(granted) as training.meter,
+            on_device(ranks.own()) as meter,
+            self._with_known_speed(granted),
             training.steps.counting(),
             remembered(),
             fitted(training.fit.plan),  # around what arrives and what goes back, too: all of it need not fit at once
         ):
+            training.meter = ranks.meter(meter)
             key = self._open(job)
             self._say_what_a_plan_did()
             growth.begin()
-            left = self._run_cell(job)
+            with ranks.around(meter):
+                left = self._run_cell(job)
             if os.getpid() != mine:
                 os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
             training.program.leave()
             have_descriptors()
+            if ranks.lost is not None and growth.outcome is None:
+                left = self._lost(ranks.lost, left)
             if growth.outcome is None:
                 self._pack_result()
                 training.ended = _finished(left)
-            took = training.meter.took
             fit = training.fit if training.handover.fit else None  # none: its user said what it claims
-            for_job.learn_from(job, key, estimated, granted, left, took, training.settings, fit)
+            if ranks.size == 1:  # of several, each takes less
+                course = for_job.RunCourse(training.steps.made, training.steps.seconds)
+                for_job.learn_from(job, key, estimated, granted, left, meter.took, training.settings, fit, course)
         training.output.flush()
         return growth.outcome or _finished(left)
+
+    def _with_known_speed(self, granted: Granted) -> AbstractContextManager[None]:
+        """Under a plan, the first time on such a device: it is measured, for all plans to come."""
+        device = granted.devices[0]
+        if self.training.fit.plan.parts and device.kind != "slot":  # which was measured for its estimate
+            for_job.measured(self.training.settings, device)
+        return nullcontext()
+
+    def _lost(self, lost: RanksError, left: BaseException | None) -> BaseException:
+        """As what the cell left: one that goes on after any error has trained nothing since then, and is not done."""
+        if left is not None and not isinstance(left, SystemExit):
+            return left
+        self.training.output.put(Failure(type(lost).__name__, str(lost), (f"{type(lost).__name__}: {lost}",)))
+        return lost
 
     def _say_what_a_plan_did(self) -> None:
         """To an error that there would not be without it."""
@@ -107,6 +164,7 @@ class CellInWorker:
     def _restore(self, job: Job) -> None:
         try:
             self.training.arrival = self.keeper.restore()
+            parents.begin()
             self.training.shell.comms.announce_all()
         except GpufitError as error:
             raise CannotGoOn(job.name, str(error).rstrip(".")) from error

@@ -39,6 +39,7 @@ from ..surroundings.travel import watch
 from ..system.collecting import for_good
 from ..system.processes import reproducible
 from ..system.runtime import runtime_of
+from ..system.scope import leave
 from ..system.trust import check_trusted
 from ..train import Finished, Released, train
 from .account import Account
@@ -181,6 +182,7 @@ class Worker:
             os.close(lock)
 
     def work(self) -> None:
+        leave(self.job.id, self.settings.own_scope)  # before there are children, who would stay behind
         self.account.output.start()
         faulthandler.enable(self.account.output.log)  # a crash in compiled code leaves its last words there
         control = threading.Thread(target=self._control, name="gpufit-control", daemon=True)
@@ -265,7 +267,7 @@ class Worker:
         for effect in effects:
             match effect:
                 case Tell(StateChange("running", "") as change):
-                    self.account.report(replace(change, reason=self.training.fit.said))
+                    self.account.report(replace(change, reason=self.training.way(change.device)))
                 case Tell(change):
                     self.account.report(change)
                 case Interrupt():
@@ -313,7 +315,10 @@ class Worker:
 
         if self.training.life.has_ended:
             return
-        mark_last(self.training, self.account)
+        try:
+            mark_last(self.training, self.account)
+        except Exception:  # a defect of ours, which must not keep the job from ending
+            traceback.print_exc(file=self.account.output.log)
         self._take(Over(outcome, suspended=self.machine.rest is not None))
         if self.training.life.phase == "resting":
             unlock(self._lock)  # for everybody else it is a released job like any other

@@ -173,7 +173,7 @@ class Comms:
             if not self._said:
                 self._said = True
                 self.note(
-                    f"A widget's message of {format_bytes(size)} is not shown: {format_bytes(LONGEST)} are the most."
+                    f"A widget's message of {format_bytes(size)} is not shown: {format_bytes(LONGEST)} is the limit."
                 )
             return None
         return WidgetMessage(id, what, json.loads(text), tuple(b64encode(one).decode() for one in raw))

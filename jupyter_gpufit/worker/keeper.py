@@ -88,7 +88,7 @@ class Keeper:
             self._say(
                 f"The host has too little free memory to copy the training's {format_bytes(size)} aside: it saves by"
                 f" streaming, and stands still for about {pause} each time. By itself it does so for"
-                f" {100 * MOST_OF_TIME:.0f} % of its time at the most."
+                f" {100 * MOST_OF_TIME:.0f} % of its time at most."
             )
 
     def _cannot(self, problems: Sequence[tuple[str, str]]) -> None:
@@ -155,8 +155,11 @@ class Keeper:
             self._writer.close()
             self._writer = None
 
-    def restore(self) -> Arrival:
-        """Bring everything back to where the newest whole checkpoint has it; run again, the cell goes on from there."""
+    def restore(self, *, copy: bool = False) -> Arrival:
+        """Bring everything back to where the newest whole checkpoint has it; run again, the cell goes on from there.
+
+        `copy`: for a rank beside the first, of which nobody is to know.
+        """
         from ..snapshot.restore import restore
         from ..snapshot.users_files import LeftFiles
 
@@ -173,7 +176,8 @@ class Keeper:
             left = LeftFiles(training.name, training.handover.alive_until)
             given = training.program, training.namespace
             restored = restore(opened.graph, opened.read, *given, memory=memory, left=left)
-        self._note_that_it_lives()
+        if not copy:
+            self._note_that_it_lives()
         for remark in restored.remarks:
             self._say(remark)
         training.memory, training.modes = restored.arrival.memory, restored.extra.get("modes", restored.extra)

@@ -34,7 +34,7 @@ Phase = Literal[
     "leaving",  # saved, and stands still
     "crossing",  # the same, and holds the device on which the next image goes on
     "outgrown",  # its cell ran out of memory, and is to begin again with more
-    "requeued",  # its turn is over: saved, it stands still, and is to wait for another
+    "requeued",  # its turn is over, or one of its ranks: it stands still, and is to wait for another
     "ending",  # its cell has ended, and the device is given back
     "resting",  # released, and suspended
     "released",
@@ -174,7 +174,7 @@ class Life:
 
 
 _QUEUES: Mapping[str, Phase] = {"queued": "queued", "starting": "starting"}
-_CELL_ENDS: Mapping[str, Phase] = {"finished": "ending", "outgrown": "outgrown"}
+_CELL_ENDS: Mapping[str, Phase] = {"finished": "ending", "outgrown": "outgrown", "requeued": "requeued"}
 _SAVES: Mapping[str, Phase] = {"checkpoint": "saving", "release": "releasing", "move": "moving", "turn": "releasing"}
 
 
@@ -193,7 +193,7 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
     "running": {**_SAVES, **_CELL_ENDS, "waits": "saving", **_as_it_was("running", "warned", "interrupt")},
     "saving": {**_SAVES, **_CELL_ENDS, "goes on": "running", **_as_it_was("saving", "waits", "interrupt")},
     "releasing": {
-        **{"stays": "running", "released": "leaving", "requeued": "requeued", **_CELL_ENDS},
+        **{"stays": "running", "released": "leaving", **_CELL_ENDS},
         **_as_it_was("releasing", "checkpoint", "release", "waits", "interrupt"),
     },
     "moving": {
@@ -211,7 +211,7 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
 _IN_A_MOMENT: Mapping[Phase, str] = {
     "entering": "it is just beginning to run. Ask again in a moment.",
     "outgrown": "it is about to begin again with more memory. Ask again in a moment.",
-    "requeued": "its turn is over, and it is about to wait for another. Ask again in a moment.",
+    "requeued": "it is about to wait for its next turn. Ask again in a moment.",
 }
 
 

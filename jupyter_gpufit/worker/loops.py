@@ -32,6 +32,7 @@ class Loop:
     key: tuple[str, int]  # of which unit, and its number there
     left: int | None  # items that its iterator has not yet given; None: not known
     whole: int | None  # items of one whole run
+    range: Any = field(default=None, compare=False)  # its iterator, if it is a range's: it can be asked afterwards, too
 
 
 Nest = tuple[Loop, ...]  # outermost first
@@ -50,7 +51,7 @@ def _loops(frame: Any) -> Iterator[Loop]:
             if _is_while(frame.unit, other):
                 yield Loop((frame.unit.uid, other), None, None)
         left, whole = _extent(iterator, frame.wholes.get(number))
-        yield Loop(key, left, whole)
+        yield Loop(key, left, whole, iterator if type(iterator) is _RANGE else None)
 
 
 def _is_while(unit: Any, number: int) -> bool:
@@ -141,8 +142,9 @@ _EXTENTS = {
     "_MultiProcessingDataLoaderIter": _of_loader,
     "RememberingIter": _of_remembering,
 }
+_RANGE = type(iter(range(0)))
 _OF_RANGES: dict[type, Callable[[Any, int | None], tuple[int | None, int | None]]] = {
-    type(iter(range(0))): _of_range,
+    _RANGE: _of_range,
     enumerate: _of_enumerate,
     zip: _of_zip,
 }

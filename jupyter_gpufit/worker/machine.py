@@ -7,14 +7,14 @@ import fcntl
 import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskStatus
 
 from ..actions.request import request_for
-from ..errors import CannotGoOn, CannotSuspend, ClaimGone
+from ..errors import BadOption, CannotGoOn, CannotSuspend, ClaimGone
 from ..estimate.asking import for_job
 from ..estimate.need import Needed
 from ..graph.wire import split
@@ -34,6 +34,7 @@ from .gaps import Gaps
 from .growth import Growth, larger_start
 from .keeper import Keeper
 from .lifecycle import CellLeft, CellRuns, Delayed
+from .losses import Losses
 from .main_thread import MainThread
 from .points import Points
 from .process import end_children
@@ -52,8 +53,9 @@ class WorkerMachine:
         self.main = main
         self.points = Points(training.program, main, lambda: training.output.log)
         self.keeper = Keeper(training, self.points.want_save)
-        self.cell = CellInWorker(training, main, self.keeper)
-        self.saver = Saver(self.keeper, main, settled, self._waits, training.defect)
+        self.losses = Losses(training)
+        self.cell = CellInWorker(training, main, self.keeper, self.losses)
+        self.saver = self.losses.saver = Saver(self.keeper, main, settled, self._waits, training.defect)
         self.points.save = self._save
         training.shell.comms.wake = self.points.want_heard
         self.gaps = Gaps(self.points, training.program, training.note)
@@ -92,6 +94,8 @@ class WorkerMachine:
         # In the main thread: the child that is forked there ends with the thread that forked it.
         found = self._estimated = await for_job.estimate_in(self.main.call, cell, devices, self._settings(job))
         needed = for_job.needed_of(found, devices, names_device=bool(job.options.gpu))
+        if needed.memory == 0 and self._gpus(job)[0] > 1:
+            raise BadOption("This cell uses no GPU as far as a trial run can tell. Run it without --gpus.")
         training.shell.remark = lambda error: for_job.remark_on(error, found, needed)
         if found is not None:
             training.note(needed.reason)
@@ -103,7 +107,11 @@ class WorkerMachine:
         return needed
 
     def _settings(self, job: Job) -> Settings:
-        return replace(self.training.settings, fit=job.options.fit or self.training.settings.fit)
+        several = self._gpus(job)[1] > 1  # each of them has all of the model, and a part of each batch
+        return replace(self.training.settings, fit="no" if several else job.options.fit or self.training.settings.fit)
+
+    def _gpus(self, job: Job) -> tuple[int, int]:
+        return self.training.handover.gpus or job.options.gpus
 
     @asynccontextmanager
     async def claim(self, job: Job, needed: Needed, report: Report) -> AsyncIterator[Granted]:
@@ -111,10 +119,11 @@ class WorkerMachine:
         async with AsyncExitStack() as stack:
             if no_device.suffices(needed, training.handover):
                 lab = stack.enter_context(no_device.lab_of(job.id, training.settings))
-                granted = await self._hold(stack, lab, request_for(job, None), report, no_device.look)
+                granted = await self._hold(stack, lab, request_for(job, None, (1, 1)), report, no_device.look)
             else:
                 lab = open_lab(training.settings, waits=True)
-                granted = await self._hold(stack, lab, request_for(job, needed.memory or None), report, training.look)
+                wanted = request_for(job, needed.memory or None, training.handover.gpus)
+                granted = await self._hold(stack, lab, wanted, report, training.look)
             if granted.remark:
                 training.note(granted.remark, once=True)
             report(StateChange("starting", device=labels(granted)))
@@ -180,7 +189,9 @@ class WorkerMachine:
         assert outcome is not None
         if outcome != Finished("done"):  # else nobody needs what is being written, and its end is this process's
             await anyio.to_thread.run_sync(self.keeper.close)
-        if isinstance(outcome, Released) and training.settings.driver_suspend:
+        if not isinstance(outcome, Finished) and self.cell.ranks is not None:
+            await anyio.to_thread.run_sync(self.cell.ranks.end)
+        if isinstance(outcome, Released) and training.settings.driver_suspend and len(granted.devices) == 1:
             self.rest = await begin_rest(training)
         if not isinstance(outcome, Finished) and self.rest is None:
             await anyio.to_thread.run_sync(trackers.close)
@@ -195,7 +206,8 @@ class WorkerMachine:
         comms = self.training.shell.comms
         comms.flush()  # this process may end there
         comms.hears = False
-        self.saver.at_safe_point()
+        with self.cell.ranks.with_all_processors() if self.cell.ranks is not None else nullcontext():
+            self.saver.at_safe_point()
         comms.hears = True
 
     def _preflight(self) -> None:

@@ -28,6 +28,7 @@ class MainThread:
         self._interruptible = False
         self._interrupted_early = False
         self._heard = 0  # interrupts
+        self.before_interrupt: Callable[[], None] = lambda: None  # called where it strikes, before it is raised
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run `function` in the main thread, from the control thread's loop."""
@@ -118,10 +119,12 @@ class MainThread:
             self._interruptible = before
         if before and self._interrupted_early:
             self._interrupted_early = False
+            self.before_interrupt()
             raise KeyboardInterrupt
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self._heard += 1
         if self._interruptible:
+            self.before_interrupt()
             raise KeyboardInterrupt
         self._interrupted_early = True

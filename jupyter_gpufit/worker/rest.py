@@ -168,7 +168,7 @@ async def begin_rest(training: Training) -> Rest | None:
         await driver.probe()
         training.note(
             f"{training.name} leaves its device and stays in the host's memory, with {format_bytes(left.bytes)}, for"
-            f" {format_duration(LONGEST)} at the most: a resume goes on from there, or else from the checkpoint.",
+            f" {format_duration(LONGEST)} at most: a resume goes on from there, or else from the checkpoint.",
         )
         # From here on each call of CUDA waits, and would hold up this thread, too: a collection could free a tensor.
         gc.disable()

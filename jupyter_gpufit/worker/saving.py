@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskStatus
@@ -173,6 +174,21 @@ class Saver:
         while self._writing is not None:
             self._written = anyio.Event()
             await self._written.wait()
+
+    def leave(self, left: Leave) -> NoReturn:
+        """In the cell: the job goes on from its newest checkpoint, and what runs here comes to nothing more.
+
+        On a GPU a backward runs in a thread of torch's, for which the main one waits.
+        """
+        with self._main.ours() if self._main.is_here() else nullcontext():
+            self._soon(self._leave, left)
+            while True:
+                _wait_here(threading.Event())
+
+    async def _leave(self, left: Leave) -> None:
+        await self.settle()
+        self._left = left
+        self._leaving.set()
 
     def stay(self) -> None:
         """Let the training that has left go on where it stands: its process was suspended, and did not end."""

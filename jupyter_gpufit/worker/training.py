@@ -21,6 +21,7 @@ from ..jobs.events import Note
 from ..jobs.handover import Handover
 from ..jobs.paths import JobPaths
 from ..lab import Granted, Request
+from ..lab.reasons import device_words
 from ..program import Program, hidden
 from ..settings import Settings
 from ..surroundings import modes
@@ -102,6 +103,12 @@ class Training:
         """What it runs on, or ran on last; to be asked once it has begun to run."""
         assert self.held is not None
         return self.held
+
+    def way(self, labels: str) -> str:
+        """How it runs on these devices, in words; empty: as it is."""
+        devices = labels.split(", ")
+        several = f"data parallel over {device_words(devices)}" if len(devices) > 1 else ""
+        return ", ".join(filter(None, (several, self.fit.said)))
 
     def context(self) -> int:
         """Bytes of its device that the meter does not count."""

@@ -270,4 +270,5 @@ def for_another_turn(handover: Handover, left: Requeued) -> Handover:
     """As what the next image waits, and goes on."""
     needed = left.needed
     start = replace(handover, claim=None, needed=needed.memory, why=needed.reason)
-    return replace(start, path=list(sys.path), resumes=True, repeats=False)
+    alive = time.time() if left.repeats else 0.0
+    return replace(start, path=list(sys.path), resumes=True, repeats=left.repeats, alive_until=alive)

@@ -15,11 +15,13 @@ import anyio
 from ..devices.nvml import read_load
 from ..errors import DeviceError
 from ..estimate.reckoning.pace import Pace
+from ..fit.ladder import moved
 from ..jobs.events import DeviceMark, Lap, Metrics, ProgressMark
 from ..jobs.live import Live, Memory, Progress, finite
 from ..lab.ends import Forecast
 from ..system.background import aside
 from .copies import Copies
+from .iterations import Iterations
 from .loops import Course, Laps
 from .metrics import SampledCurve, Sampler
 from .points import Points
@@ -57,12 +59,17 @@ class Vitals:
     def __post_init__(self) -> None:
         self._copies = Copies(self._sampler.elsewhere)
 
-    def look(self, step: int, pace: Pace, memory: Memory) -> tuple[Live, list[Metrics | Lap]]:
-        """What there is to tell now, and what of it is worth a point of the curves."""
+    def look(
+        self, step: int, pace: Pace, memory: Memory, iterations: Iterations | None = None
+    ) -> tuple[Live, list[Metrics | Lap]]:
+        """What there is to tell now, and what of it is worth a point of the curves.
+
+        `iterations` of the loops are the steps, where no optimizer counts them.
+        """
         if not self.points.reading.acquire(blocking=False):
             return replace(self._live, memory=memory), []  # it is being saved: the next look will do
         try:
-            self._live, found = self._look(step, pace, memory)
+            self._live, found = self._look(step, pace, memory, iterations)
             return self._live, found
         except Exception:  # the objects are the user's, and half made: no reason to end a training
             if not self._failed:
@@ -72,7 +79,9 @@ class Vitals:
         finally:
             self.points.reading.release()
 
-    def _look(self, step: int, pace: Pace, memory: Memory) -> tuple[Live, list[Metrics | Lap]]:
+    def _look(
+        self, step: int, pace: Pace, memory: Memory, iterations: Iterations | None
+    ) -> tuple[Live, list[Metrics | Lap]]:
         now, reading = time.monotonic(), self._sampler.look()
         fetched = self._copies.arrived()
         if reading.elsewhere and not self._copies.under_way:
@@ -80,8 +89,13 @@ class Vitals:
         found = {**self._fetched, **fetched, **reading.values} if reading.elsewhere else reading.values
         self._fetched = {**self._fetched, **fetched}
         values = {name: finite(value) for name, value in found.items()}
+        taken = step if iterations is None else 0
+        progress = self._course.take(now, taken, reading.nest, _rounded(pace.steps_per_second))
+        if iterations is not None:
+            step = iterations.take(reading.nest, step)
+            progress = iterations.told(progress, step)
         live = Live(
-            progress=self._course.take(now, step, reading.nest, _rounded(pace.steps_per_second)),
+            progress=progress,
             loss=self._sampler.loss(found),
             metrics=tuple(values),
             mfu=_rounded(pace.mfu),
@@ -117,10 +131,15 @@ def _mark(
 ) -> tuple[int, int]:
     meter = training.meter
     assert meter is not None
-    now = training.steps.step, meter.used()
-    training.pace.take(time.monotonic(), now[0])
-    memory = Memory(used=now[1], peak=meter.peak(), estimate=training.handover.foreseen)
-    live, points = vitals.look(now[0], training.pace, memory)
+    steps = training.steps
+    training.pace.take(time.monotonic(), steps.step)
+    foreseen = training.handover.foreseen
+    memory = Memory(used=meter.used(), peak=meter.peak(), estimate=foreseen, host=moved().taken)
+    iterations = steps.iterations if steps.by_loops else None
+    live, points = vitals.look(steps.step, training.pace, memory, iterations)
+    if iterations is not None and live.progress is not None:
+        steps.reached(live.progress.step)
+    now = steps.step, memory.used
     for event in points:
         account.output.put(event)
     if now != last:
@@ -157,10 +176,18 @@ def _foresee(training: Training, forecast: Forecast, progress: Progress | None) 
 
 
 def mark_last(training: Training, account: Account) -> None:
-    """How far it came."""
-    if (meter := training.meter) is not None and not training.silent:
-        with suppress(OSError):
-            account.output.put(ProgressMark(training.steps.step, meter.used(), meter.peak()))
+    """How far it came, and what it took in the end."""
+    if (meter := training.meter) is None or training.silent:
+        return
+    training.steps.finish()
+    step, used = training.steps.step, meter.used()
+    foreseen = training.handover.foreseen
+    memory = Memory(used=used, peak=max(used, meter.peak()), estimate=foreseen, host=moved().taken)
+    with suppress(OSError):
+        account.output.put(ProgressMark(step, used, memory.peak))
+        live = account.record.live
+        progress = live.progress and replace(live.progress, step=step)
+        account.far(step, replace(live, progress=progress, memory=memory))
 
 
 def _rounded(value: float | None) -> float | None:

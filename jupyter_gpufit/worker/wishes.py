@@ -12,6 +12,7 @@ from ..errors import LeavesAlready, NotNow
 from ..jobs.protocol import Answer, Wish
 from ..jobs.record import Record
 from ..lab import Granted, Waiting, claim_now, open_lab
+from ..lab.reasons import device_words
 from ..train import Moved, Released
 from .lifecycle import Asked, refusal
 from .saving import Saver, labels
@@ -58,11 +59,13 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     """Claim the device, then have the job saved and gone on with there; the checkpoint's number, and the device."""
     devices = await read_devices_async(training.settings)
     assert training.request is not None
-    request = replace(training.request, gpu=_targets(devices, to, training.granted, training.name))
+    targets = _targets(devices, to, training.granted, training.name, fitted=bool(training.fit.plan.parts))
+    many = len(targets) if to else len(training.granted.devices)
+    request = replace(training.request, gpu=",".join(targets), count=many, most=many)
     held = await claim_now(open_lab(training.settings, waits=True), request, training.look, training.granted)
     if isinstance(held, Waiting):
         which = f"{to} is not" if to else "no other device is"
-        raise NotNow(training.name, f"{which} to be had at once ({held}).")
+        raise NotNow(training.name, f"{which} free right now ({held}).")
     try:
         _check(training, "move")  # the training went on while the claim was asked for
     except BaseException:
@@ -73,15 +76,23 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     return saver.ask("move", lambda step: Moved(held.granted), held.give_back), there
 
 
-def _targets(devices: Sequence[Device], to: str, here: Granted, name: str) -> str:
-    """The devices to which the job may go, as a request names them."""
+def _targets(devices: Sequence[Device], to: str, here: Granted, name: str, *, fitted: bool) -> list[str]:
+    """The devices to which the job may go, by UUID; those that are named, all of them. `fitted`: it runs by a plan."""
     own = {device.uuid for device in here.devices}
     if to:
-        found = find_device(devices, to)
-        if found.uuid in own:
-            raise NotNow(name, f"it is on {found.label} already.")
-        return found.uuid
+        found = {device.uuid: device.label for device in (find_device(devices, word) for word in to.split(","))}
+        if found.keys() == own:
+            raise NotNow(name, f"it is on {device_words(list(found.values()))} already.")
+        if fitted and len(found) > 1:
+            raise NotNow(name, "it was made to fit on one device, and moves to one.")
+        return list(found)
     others = [device.uuid for device in devices if device.uuid not in own and not device.problem]
     if not others:
         raise NotNow(name, "there is no other device here.")
-    return ",".join(others)
+    if len(others) < len(own):
+        raise NotNow(
+            name,
+            f"it is on {len(own)} devices, and here {'is' if len(others) == 1 else 'are'} only {len(others)} more."
+            " Name with --to where it goes; its own may be among them.",
+        )
+    return others

@@ -35,6 +35,21 @@ def test_a_mistake_gets_one_sentence_and_never_ends_the_process(line: str, words
         parse_line(line)
 
 
+def test_so_many_devices_or_as_many_as_are_free() -> None:
+    assert parse_line("train").gpus == (1, 1) and parse_line("resume bert").gpus is None
+    assert parse_line("train --gpus 2").gpus == (2, 2) and parse_line("estimate --gpus 1-4").gpus == (1, 4)
+    for words, why in (
+        ("--gpus 0", "'0' is not a number of devices from 1 to 64"),
+        ("--gpus 1-x", "'x' is not a number of devices"),
+        ("--gpus 2-", "'' is not a number of devices"),
+        ("--gpus 4-2", "write 2-4"),
+        ("--gpus 2 --fit exact", "does not go with --gpus"),
+    ):
+        with pytest.raises(BadOption, match=why):
+            parse_line(f"train {words}")
+    assert parse_line("train --gpus 2 --fit no").fit == "no"
+
+
 def test_checkpoint_saves_a_job_or_shows_what_was_saved() -> None:
     options = parse_line("checkpoint bert")
     assert (options.verb, options.job) == ("checkpoint", "bert")

@@ -19,21 +19,16 @@ from jupyter_gpufit.checkpoint.writer_process import _publish
 from jupyter_gpufit.errors import NotSaved
 from jupyter_gpufit.units import MiB
 from tests.checkpoint.snapshots import about, step_of, training, writing
+from tests.disks import small_disk
 from tests.people import ADA, PATIENCE, need_root
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MiB, so that "disk full" is the system's own."""
-    if os.getuid() != 0:
-        pytest.skip("NEEDS ROOT: mounts a small tmpfs to fill it")
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", tmp_path], capture_output=True)
-    if mount.returncode:
-        pytest.skip(f"CANNOT MOUNT a small tmpfs here: {mount.stderr.decode().strip()}")
-    yield tmp_path
-    subprocess.run(["umount", "-l", tmp_path], check=True)
+@pytest.fixture(name="small_disk")
+def a_small_disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, "8m") as disk:
+        yield disk
 
 
 def _fails(writer: Writer, step: int, nbytes: int, why: str, remedy: str) -> None:

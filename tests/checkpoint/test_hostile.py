@@ -132,7 +132,7 @@ def _fifo(path: Path) -> None:
 def test_other_things_than_files_do_not_hold_it_up(one: Path, part: str, make: Callable[[Path], None]) -> None:
     (one / part).unlink()
     make(one / part)
-    _refused(one, f"{part} is no plain file")
+    _refused(one, f"{part} is not a plain file")
 
 
 def _rewrite(path: Path, change: Callable[[Manifest], Manifest]) -> None:

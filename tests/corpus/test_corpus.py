@@ -17,7 +17,7 @@ from tests.corpus.trial import try_program, try_quickly
 PROGRAMS = read_all(Path(__file__).parent / "programs")
 # Cheap ones, as unlike as possible: a loop in functions, closures and generators, a class with callbacks, `break` out
 # of an endless loop with state in objects, an optimizer that calls back, a library's loop made in an earlier cell.
-EVERY_TIME = ("digits_cnn", "nested_bars_closures", "trainer_class", "reinforce", "lbfgs_sine", "trainer_earlier")
+EVERY_TIME = ("digits_cnn", "nested_bars_closures", "trainer_class", "reinforce", "lbfgs_sine", "ignite_trainer")
 
 
 def _marks(program: Program) -> list[pytest.MarkDecorator]:

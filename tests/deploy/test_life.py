@@ -402,7 +402,7 @@ def test_several_share_a_claim_that_not_all_fit_into_and_a_call_that_would_be_la
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("junk.onnx",), "junk.onnx cannot be deployed: it is no ONNX file"),
+        (("junk.onnx",), "junk.onnx cannot be deployed: it is not an ONNX file"),
         (("none.onnx",), "it cannot be read: No such file or directory"),
         (("model",), "A torch module is deployed from its notebook: net = %gpufit deploy model --example x"),
         (("fine.onnx", "--memory", "3GiB"), "3.0 GiB"),

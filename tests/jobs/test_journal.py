@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from jupyter_gpufit.jobs.events import Gap, StateChange, Text
 from jupyter_gpufit.jobs.journal import RESERVE, Journal, JournalReader, last_seq, older
 from jupyter_gpufit.units import KiB, MiB
+from tests.disks import small_disk
 
 _opened: list[Journal | JournalReader] = []
 
@@ -121,16 +121,10 @@ def test_any_text_comes_back_as_it_was(tmp_path: Path, text: str) -> None:
     assert _texts(_reader(tmp_path / "journal.jsonl")) == [text]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 KiB, so that "disk full" is the system's own."""
-    if os.getuid() != 0:
-        pytest.skip("NEEDS ROOT: mounts a small tmpfs to fill it")
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", tmp_path], capture_output=True)
-    if mount.returncode:
-        pytest.skip(f"CANNOT MOUNT a small tmpfs here: {mount.stderr.decode().strip()}")
-    yield tmp_path
-    subprocess.run(["umount", "-l", tmp_path], check=True)
+@pytest.fixture(name="small_disk")
+def a_small_disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, "512k") as disk:
+        yield disk
 
 
 def test_a_full_disk_costs_output_but_not_the_end_and_is_said(small_disk: Path) -> None:

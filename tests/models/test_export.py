@@ -78,7 +78,7 @@ def test_what_cannot_be_exported_is_named_with_its_line(
 
 
 def test_what_is_no_module_or_no_example_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ExportFailed, match="it is a int, and no torch.nn.Module"):
+    with pytest.raises(ExportFailed, match="it is a int, not a torch.nn.Module"):
         export(3, torch.ones(1), tmp_path / "net.onnx", "three")
     with pytest.raises(ExportFailed, match="its example is a object; give a tensor"):
         export(nn.ReLU(), object(), tmp_path / "net.onnx", "module")

@@ -37,10 +37,10 @@ def test_the_outermost_fields_to_the_last_byte_make_a_model(tmp_path: Path) -> N
     [
         (b"", "it is empty"),
         (b"\x40" + bytes(7) + b'{"w":{}}', "weights without a module; to put them onto one: %gpufit deploy model"),
-        (b"\0" * 64, "no ONNX file: what stands at byte 0"),
-        (b"\xff" * 64, "no ONNX file: what stands at byte 0"),
-        (SMALLEST[:-1], "it is cut off, or no ONNX file: it has 6 B"),
-        (SMALLEST + b"\x3a", "no ONNX file: what stands at byte 7"),
+        (b"\0" * 64, "not an ONNX file: what stands at byte 0"),
+        (b"\xff" * 64, "not an ONNX file: what stands at byte 0"),
+        (SMALLEST[:-1], "it is cut off, or not an ONNX file: it has 6 B"),
+        (SMALLEST + b"\x3a", "not an ONNX file: what stands at byte 7"),
         (b"\x08\x0a", "there is no graph in it"),
         (b"\x08\x0a" * 100_001, "over 100,000 parts"),
         (b"\x80\x04rest of a pickle", "it is a pickle; to deploy a module: %gpufit deploy model --example x"),
@@ -61,7 +61,7 @@ def test_an_archive_of_torch_is_told_from_a_model(tmp_path: Path) -> None:
 def test_junk_of_ten_gigabytes_is_refused_without_reading_it(tmp_path: Path) -> None:
     path = written(tmp_path, b"\xf3junk")
     os.truncate(path, 10 * GiB)  # a file with a hole: to read it would take many seconds
-    assert "no ONNX file: what stands at byte 0" in refused(path)
+    assert "not an ONNX file: what stands at byte 0" in refused(path)
 
 
 def test_a_model_too_large_for_one_message_is_told_what_to_do(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, cut: float) -> None:
     path = tmp_path / "net.onnx"
     affine(path, features=100)
     path.write_bytes(path.read_bytes()[: int(cut * path.stat().st_size)])
-    assert "no ONNX file" in refused(path)
+    assert "not an ONNX file" in refused(path)
 
 
 def test_bytes_turned_over_are_refused_and_crash_nothing(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_copy_has_them_and_the_module_stays_what_it_is(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("write", "why"),
     [
-        (lambda path: path.write_bytes(b"junk" * 100), "best.safetensors is no .safetensors file, or damaged"),
+        (lambda path: path.write_bytes(b"junk" * 100), "best.safetensors is not a .safetensors file, or damaged"),
         (lambda path: save_file({"into.weight": torch.zeros(4, 9)}, path), "are not its own: size mismatch for into"),
         (lambda path: save_file({}, path), "it has no weights for into.weight"),
         (

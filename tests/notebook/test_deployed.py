@@ -64,7 +64,7 @@ def wrong(kernel: Kernel) -> None:
         ("net2 = %gpufit deploy model --example xx", "There is no variable 'xx'. Did you mean x?"),
         ("net2 = %gpufit deploy best.safetensors", "weights without a module; to put them onto one"),
         ("%gpufit deploy nothing", "There is no file 'nothing'"),
-        ("%gpufit deploy x --example x", "x cannot be made an ONNX model: it is a Tensor, and no torch.nn.Module"),
+        ("%gpufit deploy x --example x", "x cannot be made an ONNX model: it is a Tensor, not a torch.nn.Module"),
     ):
         refused = kernel.run(line)
         assert why in refused.evalue, refused

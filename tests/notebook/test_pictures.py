@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from jupyter_gpufit.jobs.curves import MOST, Point, thinned
-from jupyter_gpufit.notebook.pictures import HEIGHT, WIDTH, picture
+from jupyter_gpufit.notebook.pictures import HEIGHT, WIDTH, in_text, picture
 
 
 def places(drawn: str) -> list[tuple[float, float]]:
@@ -24,6 +24,16 @@ def test_a_curve_lies_within_its_picture() -> None:
     assert [x for x, _ in places(drawn)] == [0, WIDTH / 2, WIDTH]
     top, bottom, middle = (y for _, y in places(drawn))
     assert top < middle < bottom and 0 <= top and bottom <= HEIGHT
+
+
+def test_a_curve_in_text_is_left_where_drawings_are_taken_out() -> None:
+    falling = [(float(x), 1.0 / (x + 1)) for x in range(100)]
+    text = in_text(falling)
+    assert len(text) == 32 and text[0] == "█" and text[-1] == "▁" and sorted(text, reverse=True) == list(text)
+    drawn = picture(falling, "loss", "0.01", words="loss: 0.01")
+    assert text in "".join(ElementTree.fromstring(drawn).itertext())
+    assert in_text([(0.0, 1.0), (1.0, 1.0)]) == "▁▁" and in_text([(0.0, 1.0), (0.0, 2.0)]) == in_text([]) == ""
+    assert in_text([(0.0, 1.0), (1.0, None), (2.0, math.inf), (3.0, 2.0)]) == "▁█"
 
 
 def test_holes_and_constants() -> None:

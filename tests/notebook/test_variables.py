@@ -23,6 +23,7 @@ from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.notebook.variables import AllVariables, JobVariables, write_graph
 from jupyter_gpufit.settings import Settings
+from tests.disks import fill, small_disk
 
 SAVED = LastCheckpoint(step=7, time=1e9, bytes=100)
 
@@ -109,6 +110,7 @@ def test_the_objects_of_a_job_of_which_nothing_can_come_are_let_go(settings: Set
 
 def test_a_full_disk_is_a_sentence(settings: Settings) -> None:
     paths = create_job_files(settings, Job(id="j", name="j", source="", created=0.0, cwd="/"))
-    paths.graph.symlink_to("/dev/full")
-    with pytest.raises(StorageError, match=r"graph.pkl cannot be written \(No space left on device\)"):
-        write_graph(paths, ship([], {}))
+    with small_disk(paths.graph.parent, "64k") as disk:
+        fill(disk)
+        with pytest.raises(StorageError, match=r"graph.pkl cannot be written \(No space left on device\)"):
+            write_graph(paths, ship([], {}))

@@ -105,7 +105,7 @@ def test_only_widgets_are_carried_and_none_that_is_too_large(
     for _ in range(2):
         Image(value=b"x" * 20_000)
     [note] = [one for one in worker if isinstance(one, str)]
-    assert note.endswith("is not shown: 9.8 KiB are the most.")
+    assert note.endswith("is not shown: 9.8 KiB is the limit.")
 
 
 @dataclass

@@ -106,7 +106,8 @@ def keeps_its_promises(life: Life, event: Event) -> Life:
         read = effect.state if isinstance(effect, Close) else read
     if life.phase == "resting" and following.phase == "begun":
         read = "starting"  # noted with the next epoch, under the job's lock
-    assert read == told(following.phase) or following.phase in ("ending", "outgrown"), (life, event)
+    # One that lost a rank stands still from this moment on, without a word before that.
+    assert read == told(following.phase) or following.phase in ("ending", "outgrown", "requeued"), (life, event)
     if life.phase in OVER:
         assert (following, effects) == (life, ())
     if isinstance(event, Asked):

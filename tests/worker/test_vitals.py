@@ -5,19 +5,21 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from jupyter_gpufit.estimate.reckoning.pace import Pace
+from jupyter_gpufit.fit.rungs.pager import PagedBytes
 from jupyter_gpufit.jobs.events import Metrics
 from jupyter_gpufit.jobs.live import Live, Loss, Memory
 from jupyter_gpufit.worker import copies
 from jupyter_gpufit.worker.main_thread import MainThread
 from jupyter_gpufit.worker.metrics import Reading
 from jupyter_gpufit.worker.points import Points
-from jupyter_gpufit.worker.vitals import Vitals
+from jupyter_gpufit.worker.vitals import Vitals, mark_last
 
 MEMORY = Memory(used=1, peak=2, estimate=3)
 
@@ -149,3 +151,21 @@ def test_the_pace_is_told(rate: float | None) -> None:
         pace.take(10.0, round(10 * rate))
     progress = telling(Sampled({})).look(1, pace, MEMORY)[0].progress
     assert progress is not None and progress.per_second == (None if rate is None else 12.3)
+
+
+def test_what_the_plan_took_of_the_host_is_told_in_the_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jupyter_gpufit.worker.vitals.moved", lambda: PagedBytes(taken=7))
+    told: list[Live] = []
+    training: Any = SimpleNamespace(
+        meter=SimpleNamespace(used=lambda: 3, peak=lambda: 5),
+        silent=False,
+        steps=SimpleNamespace(step=2, finish=lambda: None),
+        handover=SimpleNamespace(foreseen=4),
+    )
+    account: Any = SimpleNamespace(
+        output=SimpleNamespace(put=lambda event: None),
+        record=SimpleNamespace(live=Live()),
+        far=lambda step, live: told.append(live),
+    )
+    mark_last(training, account)
+    assert [live.memory for live in told] == [Memory(used=3, peak=5, estimate=4, host=7)]
