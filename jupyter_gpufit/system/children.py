@@ -138,7 +138,9 @@ def _hearing(code: CodeType, link: Connection, given: tuple[Any, ...]) -> Callab
     return recv
 
 
-def _answer(verb: str, held: bytes, frame: FrameType, link: Connection, given: tuple[Any, ...]) -> tuple[str, bytes | None]:
+def _answer(
+    verb: str, held: bytes, frame: FrameType, link: Connection, given: tuple[Any, ...]
+) -> tuple[str, bytes | None]:
     """Why not, or what."""
     try:
         if _poll(link, 0) or _unread(link):
