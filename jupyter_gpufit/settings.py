@@ -43,7 +43,7 @@ class Settings:
 
 def load_settings(env: Mapping[str, str] = os.environ, path: Path | None = None) -> Settings:
     """Read the settings that hold for this process."""
-    path = path or Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpufit" / "settings.toml"
+    path = path or Path(env.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")) / "gpufit" / "settings.toml"
     settings = Settings()
     try:
         chosen = tomllib.loads(path.read_text())

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from jupyter_gpufit.errors import BadSetting
+from jupyter_gpufit.lab.policy import DAY
+from jupyter_gpufit.lab.policy_file import load_policy
 from jupyter_gpufit.settings import Settings, load_settings
+from jupyter_gpufit.system.directories import data_dir
 from jupyter_gpufit.units import MiB
 
 
@@ -40,3 +44,18 @@ def test_no_setting_is_skipped_silently(tmp_path: Path, text: str, message: str)
 
     with pytest.raises(BadSetting, match=message):
         load_settings({}, file)
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as it answers for a uid that has no name
+
+    assert load_settings({}) == Settings()
+    with pytest.raises(BadSetting, match="this user has no home. Set HOME, or GPUFIT_DATA to a directory"):
+        data_dir(Settings())
+    assert data_dir(Settings(data=str(tmp_path))) == tmp_path
+    (tmp_path / "policy.toml").write_text("half_life = 3.0")
+    assert load_policy(tmp_path / "policy.toml").half_life == 3 * DAY
+    assert not (tmp_path / "~").exists()

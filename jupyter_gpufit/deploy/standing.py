@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from ..jobs.paths import JobPaths
 from ..lab import Granted
 from ..system import processes
 from ..system.foreign import parsed_record
+from ..system.signals import name_of
 from .providers import Provider
 from .session import LoadedModels
 
@@ -147,7 +147,7 @@ def how_it_ended(code: int) -> str:
     """ "it was ended by SIGKILL" """
     if code >= 0:
         return f"exit code {code}"
-    return f"it was ended by {signal.Signals(-code).name}"
+    return f"it was ended by {name_of(-code)}"
 
 
 def cores() -> int:

@@ -6,7 +6,6 @@ import os
 import site
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 
 from ..jobs.forking import News, Wanted, ask, told
 from ..jobs.handover import FORKS
+from ..system.files import nameless
 from .local import Started, WaitingWorker, begin_process
 
 
@@ -45,7 +45,7 @@ class ForkingProcess:
         self._workers: dict[int, Forked] = {}
         self._asked = 0
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, tempfile.TemporaryFile() as log:
+        with theirs, nameless() as log:
             self.process: subprocess.Popen[bytes] = begin_process(theirs, log, env, arguments=[FORKS])
         threading.Thread(target=self._listen, name="gpufit-forks", daemon=True).start()
 
@@ -56,7 +56,7 @@ class ForkingProcess:
     def worker(self, score: str = "") -> WaitingWorker:
         """One more; `score`: what it is to be for the system where memory runs out."""
         ours, theirs = socket.socketpair()
-        log = tempfile.TemporaryFile()
+        log = nameless()
         with theirs, self._changed:
             self._asked += 1
             forked = self._workers[self._asked] = Forked(self, self._asked)

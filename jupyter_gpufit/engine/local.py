@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from ..jobs.job import Job, JobKind
 from ..jobs.paths import JobPaths
 from ..jobs.record import Record, begin, read_left, take_lock, write_record
 from ..system import processes
+from ..system.files import nameless
 from ..system.processes import reproducible, with_quick_copies
 
 SOON = 2.0  # seconds from the end of a process' locks to the end of the process
@@ -75,7 +75,7 @@ class WaitingWorker:
     ) -> WaitingWorker:
         """Start a worker."""
         ours, theirs = socket.socketpair()
-        log = tempfile.TemporaryFile()
+        log = nameless()
         with theirs:
             return cls(Started(begin_process(theirs, log, env, python, kind, package=package), log), ours)
 

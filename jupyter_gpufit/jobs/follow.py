@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..errors import Unreachable, VersionDiffers, WorkerDied
+from ..system.signals import name_of
 from .client import Connection, connect
 from .events import Entry, Event, Note, StateChange
 from .job import Job
@@ -311,7 +312,7 @@ def _how_it_died(exit_code: int | None, record: Record) -> str:
         return f"could not start (exit code {exit_code}): the end of the job's worker.log says why."
     if exit_code >= 0:
         return f"ended itself with exit code {exit_code} in the middle of the cell (os._exit, or a crash in a library)."
-    name = signal.Signals(-exit_code).name
+    name = name_of(-exit_code)
     if name == "SIGKILL":
         return "was killed by SIGKILL: by somebody, or by the system because the host's memory was full."
     if name in CRASHES:

@@ -120,10 +120,10 @@ def noted_start(paths: JobPaths) -> Handover:
 
 def _read(body: bytes) -> Handover:
     found = known(Handover, parsed_record(body))
-    if found.get("gpus"):
+    if found.get("gpus") is not None:
         found["gpus"] = tuple(found["gpus"])
     for name in ("claim", "left"):
-        if found.get(name):
+        if found.get(name) is not None:
             found[name] = HeldClaim(**known(HeldClaim, found[name]))
     return Handover(**found)
 

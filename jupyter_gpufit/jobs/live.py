@@ -84,16 +84,15 @@ class Live:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Live:
         """Read what `asdict` made of it; unknown keys are ignored."""
-        if not isinstance(record, Mapping):
-            raise ValueError("it is not an object")
+        found = known(cls, record)
         return cls(
-            progress=_read(Progress, record.get("progress")),
-            loss=_read(Loss, record.get("loss")),
-            metrics=tuple(map(str, record.get("metrics") or ())),
-            mfu=record.get("mfu"),
-            memory=_read(Memory, record.get("memory")),
-            followed=record.get("followed") is not False,
-            calls=_read(CallFigures, record.get("calls")),
+            progress=_read(Progress, found.get("progress")),
+            loss=_read(Loss, found.get("loss")),
+            metrics=tuple(found.get("metrics", ())),
+            mfu=found.get("mfu"),
+            memory=_read(Memory, found.get("memory")),
+            followed=found.get("followed", True),
+            calls=_read(CallFigures, found.get("calls")),
         )
 
 

@@ -99,10 +99,10 @@ class Record:
         found = known(cls, parsed_record(text))
         if found["state"] not in STATES:
             raise ValueError(f"{found['state']} is not a state")
-        if found.get("worker"):
+        if found.get("worker") is not None:
             found["worker"] = ProcessId(**known(ProcessId, found["worker"]))
-        found["live"] = Live.from_record(found.get("live") or {})
-        if found.get("checkpoint"):
+        found["live"] = Live.from_record(found.get("live", {}))
+        if found.get("checkpoint") is not None:
             found["checkpoint"] = LastCheckpoint.from_record(found["checkpoint"])
         return cls(**found)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import BadQuantity, did_you_mean
 from ..quantities import parse_bytes, parse_seconds
+from ..system.directories import home
 from ..system.files import write_whole
 from .policy import DAY, DAYS, SETTINGS, Policy, QuietHours, UserPolicy
 
@@ -87,16 +88,17 @@ def _load(path: Path, uid: int, mode: int, changed: int, *_version: int) -> Poli
     except (OSError, ValueError) as error:
         return _kept(path, str(error))
     _last_good[path] = policy
-    with suppress(OSError):  # a full disk, a home that is not there: then this process remembers it alone
-        _keep(text, changed, _own_copy(path))
+    if (copy := _own_copy(path)) is not None:
+        with suppress(OSError):  # a full disk, a home that is not there: then this process remembers it alone
+            _keep(text, changed, copy)
     return policy
 
 
-def _own_copy(path: Path) -> Path:
+def _own_copy(path: Path) -> Path | None:
     if os.geteuid() == 0:
         return path.with_name("policy.last-good.toml")
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "gpufit" / "policy.last-good.toml"
+    state = os.environ.get("XDG_STATE_HOME") or home(".local/state")
+    return None if state is None else Path(state, "gpufit", "policy.last-good.toml")
 
 
 def _keep(text: str, changed: int, copy: Path) -> None:
@@ -122,7 +124,7 @@ def _warned(policy: Policy, warning: str) -> Policy:
 
 def _from_copies(path: Path) -> Policy | None:
     texts: dict[int, str] = {}
-    for copy in {path.with_name("policy.last-good.toml"), _own_copy(path)}:
+    for copy in filter(None, {path.with_name("policy.last-good.toml"), _own_copy(path)}):
         with suppress(OSError, UnicodeDecodeError), open(copy, opener=_safely) as file:
             found = os.fstat(file.fileno())
             if found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -16,6 +16,7 @@ import dis
 import fcntl
 import functools
 import io
+import os
 import pickle
 import random
 import struct
@@ -26,12 +27,15 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import recv_handle, send_handle
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import cloudpickle
 
 _PATIENCE = 5.0  # seconds for a child that waits for messages; one that works would be asked again
+_BEGINNING = 120.0  # seconds for one that has just begun, and may still import; it is asked once
+_LONGEST = 1000  # characters of a reason
 _receive, _send, _poll = Connection.recv, Connection.send, Connection.poll  # a child's and a trace's are other ones
 
 
@@ -43,30 +47,54 @@ class ServedChild:
     """Our end of the pipe beside a child's own."""
 
     def __init__(self, link: Connection) -> None:
-        self._link, self._asked = link, 0
+        self._link = link
+        self._owed = False  # the answer to an earlier question, for which nobody waits any more
 
     def tell(self) -> bytes:
         """What it holds."""
-        told: bytes = self._ask("tell", b"")
-        return told
+        return self._ask("tell", None, _PATIENCE)
 
     def take(self, held: bytes) -> None:
         """Have it hold that."""
-        self._ask("take", held)
+        self._ask("take", held, _BEGINNING)
 
-    def _ask(self, verb: str, held: bytes) -> Any:
-        self._asked += 1
+    def _ask(self, verb: str, held: bytes | None, patience: float) -> bytes:
         try:
-            _send(self._link, (self._asked, verb, held))
-            while _poll(self._link, _PATIENCE):
-                number, said, why = _receive(self._link)
-                if number == self._asked:  # others are late answers
-                    if why:
-                        raise CannotTell(why)
-                    return said
+            if self._owed:
+                self._hear(patience)
+            _give(self._link, verb, held)
+            self._owed = True
+            why, said = self._hear(patience)
         except (OSError, EOFError):
             raise CannotTell("it has ended") from None
-        raise CannotTell("it is at work")
+        if why:
+            raise CannotTell(why)
+        return said
+
+    def _hear(self, patience: float) -> tuple[str, bytes]:
+        if not _poll(self._link, patience):
+            raise CannotTell("it is at work")
+        self._owed = False
+        return _take_up(self._link)
+
+
+def _give(link: Connection, word: str, held: bytes | None) -> None:
+    """What is held goes in a file in memory: a pipe that nobody reads is soon full, and would stop who writes."""
+    _send(link, (word, held is not None))
+    if held is not None:
+        with open(os.memfd_create("gpufit"), "wb") as file:
+            file.write(held)
+            file.flush()
+            send_handle(link, file.fileno(), None)
+
+
+def _take_up(link: Connection) -> tuple[str, bytes]:
+    word, holds = _receive(link)
+    if not holds:
+        return word, b""
+    with open(recv_handle(link), "rb") as file:
+        file.seek(0)  # it is the writer's own open file
+        return word, file.read()
 
 
 def prepare(process: BaseProcess) -> ServedChild | None:
@@ -101,27 +129,30 @@ def _hearing(code: CodeType, link: Connection, given: tuple[Any, ...]) -> Callab
         if frame.f_code is code:
             while link in wait([self, link]):
                 try:
-                    number, verb, held = _receive(link)
-                except EOFError:  # the parent is gone, and its own pipe says so, too
+                    verb, held = _take_up(link)
+                    _give(link, *_answer(verb, held, frame, self, given))
+                except (OSError, EOFError):  # the parent is gone, and its own pipe says so, too
                     break
-                _send(link, (number, *_answer(verb, held, frame, self, given)))
         return _receive(self)
 
     return recv
 
 
-def _answer(verb: str, held: bytes, frame: FrameType, link: Connection, given: tuple[Any, ...]) -> tuple[Any, str]:
+def _answer(
+    verb: str, held: bytes, frame: FrameType, link: Connection, given: tuple[Any, ...]
+) -> tuple[str, bytes | None]:
+    """Why not, or what."""
     try:
         if _poll(link, 0) or _unread(link):
             raise CannotTell("a message of it is on its way")
         if verb == "take":
             _take(held, frame, given)
-            return None, ""
-        return _tell(frame, given), ""
+            return "", None
+        return "", _tell(frame, given)
     except CannotTell as error:
-        return None, str(error)
+        return str(error), None
     except Exception as error:  # of the user's own objects
-        return None, f"what it holds cannot be copied ({type(error).__name__}: {error})"
+        return f"what it holds cannot be copied ({type(error).__name__}: {error})"[:_LONGEST], None
 
 
 def _unread(link: Connection) -> int:

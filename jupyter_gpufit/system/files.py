@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 
 def for_its_owner(path: str, flags: int) -> int:
@@ -28,6 +29,11 @@ def read_small(path: Path) -> str:
     """What stands in a small file of ours."""
     with open(path, opener=for_its_owner) as file:
         return file.read()
+
+
+def nameless() -> IO[bytes]:
+    """A file in memory, for what a process says before anybody hears it: no disk has to have room for it."""
+    return open(os.memfd_create("gpufit"), "w+b")
 
 
 @contextmanager

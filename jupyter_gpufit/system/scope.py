@@ -40,7 +40,7 @@ def service_of(cgroups: str) -> str:
 def our_service(cgroups: Path = CGROUPS) -> str:
     """The one in which this process is."""
     try:
-        return service_of(cgroups.read_text())
+        return service_of(cgroups.read_text(errors="replace"))
     except OSError:  # a system without control groups
         return ""
 

@@ -18,6 +18,14 @@ from .users import user_name
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
+def name_of(number: int) -> str:
+    """How people call it; of the real-time ones only the first and the last have a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 @dataclass(frozen=True)
 class Sent:
     """One signal."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,9 @@ def in_the_way(paths: JobPaths) -> None:
 
 
 @pytest.fixture
-def waiting() -> Iterator[WaitingWorker]:
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[WaitingWorker]:
+    """Also where no temporary file can be made, as on a full disk."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     waiting = WaitingWorker.spawn(os.environ)
     yield waiting
     waiting.dismiss()

@@ -35,6 +35,8 @@ def test_a_worker_that_never_began_did_not_end_in_the_middle_of_the_cell() -> No
     assert "worker.log" in never and "cell" not in never
     began = Record(state="lost", since=0.0, worker=ProcessId.of(os.getpid()))
     assert "exit code 1 in the middle of the cell" in _how_it_died(1, began)
+    assert "was ended by SIGTERM" in _how_it_died(-15, began)
+    assert "was ended by signal 40" in _how_it_died(-40, began)  # a real-time one, which has no name
 
 
 @pytest.fixture

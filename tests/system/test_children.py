@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jupyter_gpufit.system import children
 from jupyter_gpufit.system.children import CannotTell, ServedChild, prepare
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -19,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarn
 class Counter:
     def __init__(self) -> None:
         self.at = 0
+        self.much = b""
 
 
 def serve(link: Connection, start: list[int]) -> None:
@@ -36,8 +41,9 @@ def serve(link: Connection, start: list[int]) -> None:
         if asked == "fill":
             link.send("unread")
             continue
-        if asked == "stop":
-            break
+        if isinstance(asked, Path):
+            counter.much = asked.read_bytes() * (4 << 20)  # it is at work until somebody writes there
+            continue
         last = (last or 0) + 1
         link.send((add(asked), last, start[0], random.random()))
 
@@ -107,6 +113,44 @@ def test_one_that_has_ended_tells_nothing() -> None:
 
     with pytest.raises(CannotTell, match="ended"):
         child.tell()
+
+
+def test_a_late_answer_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    os.mkfifo(work := tmp_path / "work")
+    with begun(serve) as (one, child), begun(serve) as (other, second):
+        with monkeypatch.context() as hurried:
+            hurried.setattr(children, "_PATIENCE", 0.1)
+            one.send(work)
+            with open(work, "wb") as ready:
+                for _ in range(2):
+                    with pytest.raises(CannotTell, match="at work"):
+                        child.tell()
+                ready.write(b"x")
+        assert child._link.poll(20)
+
+        one.send(1)
+
+        assert one.poll(20), "it writes what it holds, and nobody reads it"
+        first = one.recv()
+        second.take(child.tell())
+        assert ask(one, 2)[:3] == ask(other, 2)[:3] == (3, 2, 7) and first[0] == 1
+
+
+def test_one_that_has_only_just_begun_takes_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(children, "_PATIENCE", 0.1)
+    os.mkfifo(work := tmp_path / "work")
+    with begun(serve) as (one, child), begun(serve) as (other, second):
+        ask(one, 1)
+        held = child.tell()
+        other.send(work)
+        with open(work, "wb") as ready:
+            late = threading.Timer(0.3, ready.close)
+            late.start()
+
+            second.take(held)
+            late.join()
+
+        assert ask(other, 2)[0] == 3
 
 
 def test_what_gets_no_pipe_is_left_as_it_is() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.system import scope
-from jupyter_gpufit.system.scope import leave_service, service_of
+from jupyter_gpufit.system.scope import leave_service, our_service, service_of
 from jupyter_gpufit.system.users import user_name
 
 IN_A_SERVICE = "0::/system.slice/jupyter-ada-singleuser.service\n"
@@ -42,6 +42,12 @@ BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration
 )
 def test_finds_the_service_that_a_process_is_in(cgroups: str, service: str) -> None:
     assert service_of(cgroups) == service
+
+
+def test_a_control_group_may_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "cgroup").write_bytes(b"0::/\xff\xfe/jupyter.service\n")
+
+    assert our_service(tmp_path / "cgroup") == "jupyter.service"
 
 
 @pytest.fixture

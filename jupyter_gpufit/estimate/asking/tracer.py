@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ...errors import NoEstimate
+from ...system.files import nameless
 from ...system.processes import start_asking
 from .ask import Ask, EstimatedProgram, TraceAnswer
 
@@ -50,7 +50,7 @@ class Tracer:
 @asynccontextmanager
 async def tracing(program: EstimatedProgram, descriptors: Sequence[int] = ()) -> AsyncIterator[Tracer]:
     """Start a process for a program; `descriptors` are those it names."""
-    with tempfile.TemporaryFile() as log:
+    with nameless() as log:
         process = await start_asking("estimate", descriptors=descriptors, stderr=log)
         try:
             assert process.stdin is not None and process.stdout is not None

@@ -27,6 +27,7 @@ from ...devices.speeds import TYPICAL, DeviceSpeed
 from ...fit.plan import Plan
 from ...system.collecting import for_good
 from ...system.processes import die_with_parent
+from ...system.signals import name_of
 from ..reckoning.record import Change, RanModule, Status, Trace, TracedStorage
 from .so_far import seen_so_far
 
@@ -203,7 +204,7 @@ def _how(status: int, log: str) -> str:
     """How a child ended that could tell nothing: the reason in the first line, all that is known behind it."""
     words = log.split("\nExtension modules:")[0].strip()
     if os.WIFSIGNALED(status):
-        reason = f"{signal.Signals(os.WTERMSIG(status)).name} ended it"
+        reason = f"{name_of(os.WTERMSIG(status))} ended it"
     else:
         reason = f"its process ended with status {os.waitstatus_to_exitcode(status)}"
     # Of Python's own report of a crash only the cell's line matters, which is found in it elsewhere.

@@ -8,7 +8,6 @@ on alone, since nobody else hears of that: it has everything it needs.
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 import threading
 import time
@@ -25,6 +24,7 @@ from ...errors import HasItsOwnRanks, RankLost, RanksDisagree
 from ...fit.several.calls import around
 from ...lab import Granted
 from ...system.processes import deleted_afterwards
+from ...system.signals import name_of
 from ..on_device import Meter
 from ..training import Training
 from .forking import ForkedRank, ForkingThread
@@ -222,7 +222,7 @@ class Ranks:
         if ended is None:
             return RankLost(rank, device, "has left, and how is not known", said)
         if ended < 0:
-            return RankLost(rank, device, f"was ended by {signal.Signals(-ended).name}", said)
+            return RankLost(rank, device, f"was ended by {name_of(-ended)}", said)
         if ended == 0:
             return RanksDisagree(rank, device, "a computation of all", "the end of its cell")
         self._ran_out = ended == RAN_OUT
