@@ -38,8 +38,8 @@ endif
 test: $(READY)  ## everything, also what CI runs; all three at once, for mypy needs one processor
 	$(MAKE) --no-print-directory --jobs=3 lint panel tests
 
-# One more than there are processors: a third of the time of a test is waiting for processes that begin and end.
-SIDE_BY_SIDE ?= $(shell echo $$(($$(nproc) + 1)))
+# Half of the time of a test is waiting for processes that begin and end, so that twice as many use all processors.
+SIDE_BY_SIDE ?= $(shell echo $$((2 * $$(nproc))))
 .PHONY: tests
 tests: $(READY)
 	$(WITH) $(PYTEST) -m "not soak" -n $(SIDE_BY_SIDE) --dist loadfile

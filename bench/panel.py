@@ -17,10 +17,7 @@ messages, the clock would measure this program.
 from __future__ import annotations
 
 import argparse
-import http.client
 import itertools
-import json
-import multiprocessing
 import os
 import random
 import statistics
@@ -31,7 +28,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +36,7 @@ from common import package_root, show_table, write_results
 package_root()
 
 import psutil  # noqa: E402 - needs the path above
-import websocket  # noqa: E402
+from lookers import BEFORE, SPAWN, Look, asking, looking, nobody, nvdashboard, our_panel, our_run_page, resource_usage  # noqa: E402
 
 from jupyter_gpufit.jobs.events import DeviceMark, Metrics, ProgressMark, Text  # noqa: E402
 from jupyter_gpufit.jobs.events import Event as Written  # noqa: E402
@@ -53,14 +49,9 @@ from jupyter_gpufit.jobs.store import create_job_files  # noqa: E402
 from jupyter_gpufit.settings import Settings  # noqa: E402
 from tests.fake_nvml import FakeNvml, Gpu, Holder, build_library  # noqa: E402
 from tests.kernels import environment, running_kernel  # noqa: E402
-from tests.server.running import BASE, TOKEN, Client, Server, running_server  # noqa: E402
-
-Look = Callable[[int, Event, Event], None]  # at this port: say when it has begun, and go on until told to stop
+from tests.server.running import Client, Server, running_server  # noqa: E402
 
 DEVICES, JOBS = 8, 10
-BEFORE = 20_000  # seconds for which the job whose page is open has run
-PAGE = BEFORE / 1000  # seconds between two questions of a run's page, as words/plot.ts has it
-POINTS = 1500  # of a line, as it asks for
 WATCHED = 20.0  # seconds
 ROUNDS, TURN = 10, 400  # requests in one turn
 REQUESTS_EVERY = 0.005  # seconds between two of the other requests
@@ -69,9 +60,7 @@ CLICKS, STOPS = 40, 10
 WITHOUT, AGAIN = "no extension", "no extension, again"
 PEERS = ("jupyterlab-nvdashboard", "jupyter-resource-usage")
 JOURNAL = 64 << 20  # bytes
-LOG = 5000 // 200 + 2  # messages until a log is there
 TARGETS = {"open, %": 1.0, "nobody looks, %": 0.1, "p99 more, ms": 0.3, "click to effect p95, s": 0.5}
-SPAWN = multiprocessing.get_context("spawn")
 
 # The pretended driver has neither NVLink nor PCIe counters; nvdashboard takes "not supported" for an answer.
 NO_LINKS = """
@@ -137,108 +126,6 @@ def running(step: int) -> Record:
         memory=Memory(used=1 << 30, peak=1 << 30),
     )
     return Record(state="running", since=time.time(), device="0", epoch=1, step=step, live=live)
-
-
-# What somebody who looks does -----------------------------------------------------------------------------------------
-
-
-def nobody(port: int, begun: Event, stop: Event) -> None:
-    begun.set()
-    stop.wait()
-
-
-def our_panel(port: int, begun: Event, stop: Event) -> None:
-    listen([f"ws://127.0.0.1:{port}{BASE}jupyter-gpufit/api/events"], begun, stop)
-
-
-def our_run_page(port: int, begun: Event, stop: Event) -> None:
-    """The panel, and the page of a run beside it with its log, once it has been drawn for the first time."""
-    follows = {"follow": {"job": "job000", "after": -5000, "question": 1}}
-    drawn = SPAWN.Event()
-    page = SPAWN.Process(target=ask_curves, args=(port, drawn, stop), daemon=True)
-    page.start()
-    drawn.wait()
-    listen([f"ws://127.0.0.1:{port}{BASE}jupyter-gpufit/api/events"], begun, stop, follows, LOG)
-    page.join()
-
-
-def ask_curves(port: int, drawn: Event, stop: Event) -> None:
-    with asking(port) as ask:
-        ask("jupyter-gpufit/api/jobs/job000/facts")
-        while True:
-            ask(f"jupyter-gpufit/api/jobs/job000/curves?span=whole&name=loss&points={POINTS}")
-            drawn.set()
-            if stop.wait(PAGE):
-                return
-
-
-def nvdashboard(port: int, begun: Event, stop: Event) -> None:
-    charts = ("gpu_utilization", "gpu_usage")
-    listen([f"ws://127.0.0.1:{port}{BASE}nvdashboard/{chart}" for chart in charts], begun, stop, FAST)
-
-
-FAST = {"updateFrequency": 100, "isPaused": False}
-
-
-def resource_usage(port: int, begun: Event, stop: Event) -> None:
-    with asking(port) as ask:
-        while True:
-            ask("api/metrics/v1")
-            begun.set()
-            if stop.wait(5.0):
-                return
-
-
-def listen(urls: Sequence[str], begun: Event, stop: Event, first: object = None, opening: int = 1) -> None:
-    """It has begun when each has brought so many messages."""
-    connections = []
-    with ExitStack() as stack:
-        for url in urls:
-            connection = websocket.create_connection(url, header=[f"Authorization: token {TOKEN}"], timeout=5.0)
-            stack.callback(connection.close)
-            if first is not None:
-                connection.send(json.dumps(first))
-            connections.append(connection)
-        for number in itertools.count(1):
-            for connection in connections:
-                connection.recv()
-            if number == opening:
-                begun.set()
-            if stop.is_set():
-                return
-
-
-@contextmanager
-def asking(port: int) -> Iterator[Callable[[str], float]]:
-    """Ask on one connection, as a browser does; the seconds that it takes."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60.0)
-
-    def ask(path: str) -> float:
-        start = time.perf_counter()
-        connection.request("GET", f"{BASE}{path}", headers={"Authorization": f"token {TOKEN}"})
-        answer = connection.getresponse()
-        answer.read()
-        taken = time.perf_counter() - start
-        assert answer.status == 200, answer.status
-        return taken
-
-    try:
-        yield ask
-    finally:
-        connection.close()
-
-
-@contextmanager
-def looking(port: int, look: Look) -> Iterator[None]:
-    begun, stop = SPAWN.Event(), SPAWN.Event()
-    looker = SPAWN.Process(target=look, args=(port, begun, stop))
-    looker.start()
-    try:
-        assert begun.wait(60.0), "whoever was to look did not"
-        yield
-    finally:
-        stop.set()
-        looker.join()
 
 
 # Cost -----------------------------------------------------------------------------------------------------------------

@@ -23,6 +23,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["GPUFIT_SPARE_WORKER"] = "never"  # of kernels within this process
 
+# Between two operations torch's threads would spin, each on a processor that another process of the tests needs: of
+# small matrices that costs twenty times what the arithmetic does. The number of threads, and hence each bit, stays.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 warm.begin()
 
 # How long an example takes says something about the machine only, and a run that fails must fail again when repeated.

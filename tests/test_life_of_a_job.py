@@ -248,46 +248,6 @@ def test_widgets_of_other_cells_answer_while_a_cell_waits(kernel: Kernel) -> Non
     kernel.check("assert len(clicks) == 1")
 
 
-def test_a_dry_run_starts_nothing_and_says_what_would_travel(kernel: Kernel, env: dict[str, str]) -> None:
-    kernel.check("import torch\nbig = torch.zeros(1 << 20)")
-    before = set(jobs(env))
-    ran = kernel.check("%%gpufit train --dry-run --memory 2GiB\nbig.sum()\n")
-    assert "4.0 MiB" in ran.shown and "2.0 GiB" in ran.shown and "Nothing was started" in ran.shown
-    assert set(jobs(env)) == before
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("trian", "Did you mean train?"),
-        ("train --memroy 3GiB", "Did you mean --memory?"),
-        ("train --memory lots", "such as 12GiB"),
-        ("train --name 'two words'", "letters, digits"),
-        ("train --gpu 7", "no device '7'"),
-        ("train --memory 90GiB", "90.0 GiB"),
-        ("attach", "on a line of its own"),
-    ],
-)
-def test_a_bad_option_gets_a_sentence_that_helps(kernel: Kernel, line: str, words: str) -> None:
-    ran = kernel.run(f"%%gpufit {line}\nprint('started')\n")
-    assert not ran.ok and words in ran.traceback and ran.stdout == ""
-    assert "Traceback" not in ran.traceback
-
-
-def test_help_and_completion(kernel: Kernel) -> None:
-    reply = kernel.client.inspect("%%gpufit", reply=True, timeout=TIMEOUT)["content"]["data"]["text/plain"]
-    assert "--memory" in reply and "attach" in reply
-    assert "--detach" in kernel.check("%gpufit train --help").stdout
-
-    def complete(text: str) -> list[str]:
-        return list(kernel.client.complete(text, reply=True, timeout=TIMEOUT)["content"]["matches"])
-
-    assert complete("%%gpufit tr") == ["train"]
-    assert complete("%%gpufit train --ex") == ["--exclusive"]
-    assert complete("%%gpufit train --gpu c") == ["cpu:0", "cpu:1"]
-    assert "stop" in complete("%gpufit ")
-
-
 def test_nothing_is_readable_or_reachable_by_others(kernel: Kernel, home: Path, env: dict[str, str]) -> None:
     sent = kernel.send("%%gpufit train --name private\n" + LOOP.format(ticks=600))
     kernel.until(sent, "tick 0")
@@ -373,22 +333,6 @@ def test_no_job_leaves_memory_files_or_a_zombie_in_the_kernel(kernel: Kernel) ->
     )
 
 
-def test_what_can_never_run_is_refused_without_a_job(kernel: Kernel, env: dict[str, str]) -> None:
-    before = set(jobs(env))
-    assert kernel.run("%%gpufit train --gpu nope\npass\n").ename == "NoSuchDevice"
-    assert kernel.run("%%gpufit train --memory 300GiB\npass\n").ename == "NeverFits"
-    assert set(jobs(env)) == before
-
-
-def test_jobs_where_others_can_write_are_refused(home: Path) -> None:
-    everybodys = home / "everybodys"
-    everybodys.mkdir()
-    everybodys.chmod(0o777)
-    with running_kernel(environment(home, GPUFIT_DATA=str(everybodys)), home) as kernel:
-        ran = kernel.run("%%gpufit train\nprint('ran')\n")
-        assert ran.ename == "NotYours" and "chmod go-w" in ran.traceback and ran.stdout == ""
-
-
 def test_a_worker_of_another_version_is_left_alone_and_the_way_out_is_said(kernel: Kernel, home: Path) -> None:
     kernel.check("%%gpufit train --name older\npass\n")
     for file in (home / ".local/share/gpufit/jobs").glob("*/state.json"):
@@ -407,21 +351,6 @@ def test_clean_removes_what_has_ended_and_nothing_else(kernel: Kernel, env: dict
     assert set(jobs(env)) == {"staying"}
     kernel.interrupt()
     kernel.finish(sent)
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"GPUFIT_RUNTIME": "/tmp/" + "x" * 120}, "shorter name"),
-        ({"GPUFIT_DATA": "/proc/nowhere"}, "GPUFIT_DATA"),
-        ({"GPUFIT_DEVICES": "tpu:4"}, "devices"),
-        ({"GPUFIT_DEVICES": "gpu"}, "GPUFIT_DEVICES=cpu:2x4GiB"),
-    ],
-)
-def test_a_bad_environment_is_explained_in_the_cell(home: Path, more: dict[str, str], words: str) -> None:
-    with running_kernel(environment(home, **more), home) as kernel:
-        ran = kernel.run("%%gpufit train\nprint('started')\n")
-        assert not ran.ok and words in ran.traceback and "started" not in ran.stdout
 
 
 def test_a_full_disk_does_not_stop_the_training_and_the_loss_is_said(home: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from ..errors import CannotGoOn, GpufitError, RanksError
-from ..estimate.asking import for_job
+from ..estimate.asking import for_job, lesson
 from ..fit.ladder import fitted
 from ..graph import receive, what_stayed
 from ..graph.kinds import parents
@@ -122,8 +122,8 @@ class CellInWorker:
                 training.ended = _finished(left)
             fit = training.fit if training.handover.fit else None  # none: its user said what it claims
             if ranks.size == 1:  # of several, each takes less
-                course = for_job.RunCourse(training.steps.made, training.steps.seconds)
-                for_job.learn_from(job, key, estimated, granted, left, meter.took, training.settings, fit, course)
+                course = lesson.RunCourse(training.steps.made, training.steps.seconds)
+                lesson.learn_from(job, key, estimated, granted, left, meter.took, training.settings, fit, course)
         training.output.flush()
         return growth.outcome or _finished(left)
 
@@ -146,7 +146,7 @@ class CellInWorker:
         shell, fit = self.training.shell, self.training.fit
         before = shell.remark
         if fit.said:
-            shell.remark = lambda error: for_job.remark_on_plan(error, fit) or before(error)
+            shell.remark = lambda error: lesson.remark_on_plan(error, fit) or before(error)
 
     def _open(self, job: Job) -> str:
         """Fill the namespace; the key under which is learned what the cell took, from its start only."""
@@ -159,7 +159,7 @@ class CellInWorker:
             self.receive()
         assert training.arrival is not None
         given = {name: training.namespace.get(name) for name in training.arrival.opened.header["names"]}
-        return for_job.key_of(self.text(job), given)
+        return lesson.key_of(self.text(job), given)
 
     def _restore(self, job: Job) -> None:
         try:

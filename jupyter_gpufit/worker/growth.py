@@ -17,7 +17,8 @@ import xxhash
 
 from ..checkpoint.files import newest_listed
 from ..devices.device import Device
-from ..estimate.asking.for_job import WHOLE, ran_out
+from ..estimate.asking.for_job import WHOLE
+from ..estimate.asking.lesson import ran_out
 from ..estimate.need import Needed
 from ..estimate.reckoning.for_resume import larger
 from ..graph import GraphMemory

@@ -15,7 +15,7 @@ from anyio.abc import TaskStatus
 
 from ..actions.request import request_for
 from ..errors import BadOption, CannotGoOn, CannotSuspend, ClaimGone
-from ..estimate.asking import for_job
+from ..estimate.asking import for_job, lesson
 from ..estimate.need import Needed
 from ..graph.wire import split
 from ..jobs.events import StateChange, Why
@@ -96,7 +96,7 @@ class WorkerMachine:
         needed = for_job.needed_of(found, devices, names_device=bool(job.options.gpu))
         if needed.memory == 0 and self._gpus(job)[0] > 1:
             raise BadOption("This cell uses no GPU as far as a trial run can tell. Run it without --gpus.")
-        training.shell.remark = lambda error: for_job.remark_on(error, found, needed)
+        training.shell.remark = lambda error: lesson.remark_on(error, found, needed)
         if found is not None:
             training.note(needed.reason)
         if isinstance(found, for_job.Estimated):

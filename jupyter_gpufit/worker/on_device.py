@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..devices.cards import context_of
 from ..devices.device import Device
-from ..estimate.asking.for_job import Took
+from ..estimate.asking.lesson import Took
 from ..lab import Granted
 from ..settings import load_settings
 from . import no_device

@@ -26,8 +26,8 @@ from jupyter_gpufit.lab.quanta import ends
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB
+from tests.lab.claimants import Machine, jobs, left
 from tests.lab.conftest import make_shared
-from tests.lab.test_queue import Machine, jobs, left
 from tests.lab.values import request, slots
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""The estimate as a step of a job: made in the worker before it queues, and put right by what the run then took.
+"""The estimate as a step of a job: made in the worker before it queues. What the run then tells of it: lesson.py.
 
 A job must never fail because its estimate did, nor wait for one that could tell nothing: then it claims a whole device.
 """
@@ -6,14 +6,13 @@ A job must never fail because its estimate did, nor wait for one that could tell
 from __future__ import annotations
 
 import socket
-import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...devices.cards import remember_context, sheet_of
+from ...devices.cards import sheet_of
 from ...devices.device import Device, Kind
 from ...devices.speeds import keep_speed, kept_speed
 from ...errors import GpufitError
@@ -21,7 +20,7 @@ from ...fit.plan import AS_IT_IS, FitLimits
 from ...graph.memory import GraphMemory
 from ...graph.wire import split
 from ...jobs.job import Job, Options
-from ...lab import Granted, Request, open_lab
+from ...lab import Request, open_lab
 from ...lab.place import Space, candidates
 from ...lab.soonest import prospect
 from ...settings import Settings
@@ -31,7 +30,7 @@ from ...system.memory import spare_memory
 from ...units import MiB, format_bytes
 from ..need import Needed
 from ..reckoning.for_resume import SLOT_LEAST
-from ..reckoning.learned import Lesson, corrected, learn, lessons, lessons_of, ran_out_under, signature
+from ..reckoning.learned import corrected, lessons, lessons_of, ran_out_under
 from ..reckoning.on_slot import on_slot
 from ..reckoning.pace import Pace
 from ..reckoning.report import NO_GPU, Estimate
@@ -286,125 +285,7 @@ def _least(estimate: Estimate) -> str:
     return f"at least {format_bytes(estimate.low)}" if estimate.closed_form else "none"
 
 
-def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
-    """What an out-of-memory error must say where the limit was only an estimate; empty for any other error."""
-    if needed.memory is None or not isinstance(found, Estimated) or not ran_out(error):
-        return ""
-    more = format_bytes(2 * needed.memory).replace(" ", "")
-    return (
-        f"This limit, {format_bytes(needed.memory)}, was only estimated, and it was too low. Run the cell with"
-        f" --memory {more}, say, or with --exclusive; without either, its next run claims a whole device."
-    )
-
-
-def remark_on_plan(error: BaseException, fit: Fit) -> str:
-    """What an error must say that comes of the plan and not of the cell; empty for any other error."""
-    checkpointing = sys.modules.get("torch.utils.checkpoint")
-    if checkpointing is None or not isinstance(error, checkpointing.CheckpointError):
-        return ""
-    return (
-        f"The cell ran by {fit.said}, and a part of its model came out otherwise the second time: it does more than"
-        " compute, which its trial run did not show. Run it with --fit no and a smaller batch, or on a larger device."
-    )
-
-
-def ran_out(error: BaseException | None) -> bool:
-    """Whether the cell ended because it had too little memory on its device."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(error, torch.OutOfMemoryError)
-
-
 def pace_of(found: Found, device: Device) -> Pace:
     """What is known of a job's speed before it runs; on a CPU slot there is no rate to compare it with."""
     flops = found.estimate.flops_per_step if isinstance(found, Estimated) else None
     return Pace(flops, {} if device.kind == "slot" else sheet_of(device).rates)
-
-
-@dataclass(frozen=True)
-class Took:
-    """What a run really took: bytes at the most."""
-
-    measured: int  # of the process on the device, context included
-    allocated: int | None = None
-    reserved: int | None = None
-    nvml: int | None = None
-
-
-@dataclass(frozen=True)
-class RunCourse:
-    """How a run went."""
-
-    steps: int = 0
-    step_seconds: float = 0.0  # of one, in the middle; 0: there were too few
-
-
-def key_of(source: str, values: Mapping[str, object]) -> str:
-    """The cell's key, to be asked for before it runs; none where a variable refuses to be looked at."""
-    try:
-        return signature(source, values)
-    except Exception:  # of the user's own objects: nothing is learned from this run
-        return ""
-
-
-def learn_from(
-    job: Job,
-    key: str,
-    found: Found,
-    granted: Granted,
-    left: BaseException | None,
-    took: Callable[[], Took],
-    settings: Settings,
-    fit: Fit | None = None,
-    course: RunCourse = RunCourse(),
-) -> None:
-    """Keep what the run took for the next estimate of the same cell; a run is never failed for that.
-
-    What was interrupted or failed need not have come to its peak; that what it had was too little is known then.
-    """
-    too_little = (fit is not None or isinstance(found, Estimated)) and ran_out(left)
-    if left is None or too_little:
-        with suppress(Exception):
-            had = granted.bytes if too_little else 0
-            if not key and fit is not None and too_little:
-                key = fit.key  # it went on from a checkpoint, and this holds from wherever it began
-            _learn(job, key, found, fit, granted.devices[0], took(), settings, had, course)
-
-
-def _learn(
-    job: Job,
-    key: str,
-    found: Found,
-    fit: Fit | None,
-    device: Device,
-    took: Took,
-    settings: Settings,
-    had: int,
-    course: RunCourse,
-) -> None:
-    estimate = found.estimate if isinstance(found, Estimated) else None
-    if took.measured <= 0 or not key:
-        return
-    expected = estimate.expected if estimate is not None and estimate.how == "trace" else 0
-    lesson = Lesson(
-        key=key,
-        time=time.time(),
-        kind=device.kind,
-        card=device.name,
-        job=job.id,
-        measured=took.measured,
-        estimated=expected,
-        allocated=took.allocated,
-        reserved=took.reserved,
-        nvml=took.nvml,
-        ran_out=had > 0,
-        plan=fit.plan.words if fit else AS_IT_IS,
-        had=had,
-        name=job.name,
-        steps=course.steps,
-        step_seconds=course.step_seconds,
-        predicted_seconds=(fit.plan.seconds if fit else 0.0) or (estimate.seconds_per_step if estimate else 0.0),
-        host=fit.plan.host if fit else 0,
-    )
-    learn(settings, lesson)
-    if device.kind != "slot" and took.nvml and took.reserved is not None and took.nvml > took.reserved:
-        remember_context(settings, device.name, took.nvml - took.reserved)

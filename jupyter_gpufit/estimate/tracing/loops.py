@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .steps import Steps
 
 CUT = "__gpufit_cut__"
-_LONGEST_COLLECTING = 20.0  # seconds
+_LONGEST_COLLECTING = 20.0  # seconds of a processor: a busy machine must not change what is found
 
 
 class Loops:
@@ -74,8 +74,8 @@ class Loops:
         if self.books.backwards or not self.paths.learning or not self.steps.on_device():
             return False
         if self._collecting_until is None:
-            self._collecting_until = time.monotonic() + _LONGEST_COLLECTING
-        return time.monotonic() < self._collecting_until
+            self._collecting_until = time.process_time() + _LONGEST_COLLECTING
+        return time.process_time() < self._collecting_until
 
     def had_enough(self, since: Mapping[int, int], step: int) -> bool:
         taken = [now - since.get(key, 0) for key, now in self.steps.counts().items()]

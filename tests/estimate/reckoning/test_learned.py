@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from jupyter_gpufit.devices.device import Kind
-from jupyter_gpufit.estimate.asking.for_job import Estimated, asked_for, needed_of, remark_on
+from jupyter_gpufit.estimate.asking.for_job import Estimated, asked_for, needed_of
+from jupyter_gpufit.estimate.asking.lesson import remark_on
 from jupyter_gpufit.estimate.need import Needed
 from jupyter_gpufit.estimate.reckoning.learned import Lesson, corrected, learn, learned_file, lessons, signature
 from jupyter_gpufit.estimate.reckoning.on_slot import on_slot
