@@ -7,7 +7,6 @@ import json
 import os
 import time
 import traceback
-import weakref
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -17,8 +16,6 @@ from common import package_root
 package_root()
 
 import torch  # noqa: E402 - needs the path above
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from jupyter_gpufit.cuda.slot import as_slot  # noqa: E402
 from jupyter_gpufit.devices.cards import find_card  # noqa: E402
@@ -27,6 +24,7 @@ from jupyter_gpufit.estimate.reckoning.record import Trace  # noqa: E402
 from jupyter_gpufit.estimate.tracing.trace import trace_cell  # noqa: E402
 from jupyter_gpufit.fit.ladder import fitted, moved, watchers  # noqa: E402
 from jupyter_gpufit.fit.plan import Plan  # noqa: E402
+from tests.fit.ledger import Ledger  # noqa: E402
 
 CARD = find_card("NVIDIA A100-SXM4-40GB").card
 CELL = """
@@ -46,47 +44,6 @@ for step in range(2):
     loss.backward()
     optimizer.step()
 """
-
-
-class Ledger(TorchDispatchMode):
-    """Bytes of all tensors' storages that are alive; an address that was freed is used again."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.now = self.peak = 0
-        self._alive: dict[int, Any] = {}
-        self._away: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for t in tree_leaves(out):
-            if isinstance(t, torch.Tensor):
-                self._enter(t.untyped_storage())
-        return out
-
-    def _enter(self, storage: torch.UntypedStorage) -> None:
-        address, size = storage._cdata, storage.nbytes()
-        known = self._alive.get(address)
-        if known is not None and known() is storage:
-            return
-
-        def gone(ref: object) -> None:
-            if self._alive.get(address) is ref:
-                del self._alive[address]
-            if address in self._away:
-                self._away.remove(address)
-            else:
-                self.now -= size
-
-        self._alive[address] = weakref.ref(storage, gone)
-        self.now += size
-        self.peak = max(self.peak, self.now)
-
-    def follow(self, storage: torch.UntypedStorage, back: bool) -> None:
-        """It is on the host, or on the device again."""
-        self.now += storage.nbytes() if back else -storage.nbytes()
-        self.peak = max(self.peak, self.now)
-        self._away ^= {storage._cdata}
 
 
 def traced(model: str, plan: Plan, size: str = "", speed: DeviceSpeed = TYPICAL) -> Trace:

@@ -172,9 +172,8 @@ def _estimate(
     if (better := known_better(answer, ask, lessons_of(settings, answer.key, target.kind))) is not None:
         answer, again = _answer(cell, better, settings, stop)
     fit = fit_of(answer)
-    if limits is not None and fit.plan.host > (
-        spare := host_ahead(settings)
-    ):  # what is free now is no part of the question
+    spare = host_ahead(settings) if fit.plan.host else 0
+    if limits is not None and fit.plan.host > spare:  # what is free now is no part of the question
         answer, again = look(cell.source, cell.opened, replace(ask, limits=replace(limits, host=spare)), stop), False
         fit = fit_of(answer)
     estimate = answer.estimate if answer.planned is None else answer.planned
