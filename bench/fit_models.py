@@ -84,11 +84,11 @@ class Pictures(nn.Module):
 
 
 class Stack(nn.Sequential):
-    """Layers of 4 MiB and next to no activations: what is large is the model."""
+    """Layers (of 4 MiB as they are) and next to no activations: what is large is the model."""
 
-    def __init__(self, layers: int) -> None:
-        super().__init__(*(nn.Linear(1024, 1024, bias=False) for _ in range(layers)))
+    def __init__(self, layers: int, wide: int = 1024) -> None:
+        super().__init__(*(nn.Linear(wide, wide, bias=False) for _ in range(layers)))
+        self.wide = wide
 
-    @staticmethod
-    def batch(device: str) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.randn(32, 1024, device=device), torch.randint(0, 1024, (32,), device=device)
+    def batch(self, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(32, self.wide, device=device), torch.randint(0, self.wide, (32,), device=device)

@@ -39,6 +39,7 @@ class Memory:
     peak: int  # bytes, so far
     estimate: int | None = None  # bytes that were foreseen
     host: int = 0  # bytes of the host's memory that its plan has taken
+    link: float | None = None  # bytes a second that go there and back; null: not known, or no plan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..devices.device import Device, Process, find_device
-from ..errors import BadOption, DeviceUnreadable, NeverFits, NoSuchDevice
+from ..errors import BadOption, DeviceUnreadable, HostIsFull, NeverFits, NoSuchDevice
 from .policy import RESERVE, Policy
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def could_use(request: Request, spaces: Sequence[Space]) -> list[Space]:
 
 
 def refuse_impossible(request: Request, devices: Sequence[Device], policy: Policy = OPEN) -> None:
-    """Raise for a job that would wait for ever: NoSuchDevice, NeverFits, DeviceUnreadable or BadOption.
+    """Raise for a job that would wait for ever: NoSuchDevice, NeverFits, DeviceUnreadable, HostIsFull or BadOption.
 
     A device that is drained comes back, and one that is kept out does not.
     """
@@ -181,6 +181,8 @@ def refuse_impossible(request: Request, devices: Sequence[Device], policy: Polic
     if len(possible) < request.count:
         here = ", ".join(space.device.label for space in possible)
         raise BadOption(f"The job asks for {request.count} devices, and only {here} can serve it. Ask for fewer.")
+    if request.host > policy.for_plans:
+        raise HostIsFull(request.host, policy.for_plans)
 
 
 def place(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..devices.device import Device
+from ..system.memory import most_for_plans
 from ..system.users import groups_of, user_name
 from ..units import format_bytes, format_duration
 
@@ -70,6 +71,7 @@ class Policy:
     half_life: float = 7 * DAY  # seconds
     entry_penalty: float = 600.0  # device-seconds
     reserve: int = RESERVE  # percent of each GPU
+    host: int | None = None  # bytes of the host's memory that all plans together may take; None: all but a reserve
     notice: float = 120.0  # seconds in which one is told that one's turn will end
     kept_out: tuple[str, ...] = ()  # labels or UUIDs of devices that the lab gives to nobody
     drained: tuple[str, ...] = ()  # of those on which nothing starts any more, and what can be saved leaves
@@ -100,6 +102,11 @@ class Policy:
         if self.keeps_out(device):
             return "is kept out of the lab by its policy"
         return "is drained by the lab's policy, so that nothing starts there" if self.drains(device) else ""
+
+    @property
+    def for_plans(self) -> int:
+        """Bytes of the host's memory."""
+        return most_for_plans() if self.host is None else self.host
 
     @property
     def takes_turns(self) -> bool:

@@ -26,7 +26,7 @@ from .policy import DAY, DAYS, SETTINGS, Policy, QuietHours, UserPolicy
 
 POLICY = Path("/etc/gpufit/policy.toml")
 VARIABLE = "GPUFIT_POLICY"  # where it is instead
-_TOP = ("half_life", "entry_penalty", "reserve", "notice", "kept_out", "drained", "default", "groups", "users")
+_TOP = ("half_life", "entry_penalty", "reserve", "host", "notice", "kept_out", "drained", "default", "groups", "users")
 _NEXT = "Mend it there; `gpufit lab check` reads it again."
 _QUIET = re.compile(r"(?:([a-z]{3}(?:[-,][a-z]{3})*)\s+)?(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)")
 _last_good: dict[Path, Policy] = {}
@@ -156,6 +156,7 @@ def parse_policy(text: str) -> Policy:
         half_life=half_life * DAY,
         entry_penalty=top.take("entry_penalty", _positive, 600.0),
         reserve=top.take("reserve", _percent, Policy.reserve),
+        host=top.take("host", lambda value: parse_bytes(str(value)), None),
         notice=top.take("notice", parse_seconds, Policy.notice),
         kept_out=top.take("kept_out", _names, ()),
         drained=top.take("drained", _names, ()),

@@ -39,7 +39,7 @@ from .reasons import Waiting, explain
 from .record import Claim, Hold, Request, Ticket
 from .room import lab_trouble
 from .stalled import Passing
-from .turn import Go, Wait, whose_turn
+from .turn import Go, Wait, no_room_on_host, whose_turn
 from .view import LabReader
 from .watch import LabWatch
 
@@ -298,8 +298,9 @@ class _Queueing:
         assert self.spaces is not None
         try:
             claims = [c for c in self.reader.snapshot().claims if c.id not in (file.id, self.leaving)]
-            left = rooms(self.spaces, [claim for claim in claims if claim.since < before])
-            if all(left[device.uuid].admits(self.placement) for device in self.placement.devices):
+            earlier = [claim for claim in claims if claim.since < before]
+            left, full = rooms(self.spaces, earlier), no_room_on_host(self.request, earlier, load_policy())
+            if not full and all(left[device.uuid].admits(self.placement) for device in self.placement.devices):
                 return True
         except BaseException:
             file.drop()

@@ -189,7 +189,8 @@ def wants(request: Request) -> str:
     if request.needed is None:
         return f"{request.count} whole devices" if several else "a whole device"
     much = format_bytes(request.needed) + (f" on each of {request.count} devices" if several else "")
-    return f"{much}, without neighbours" if request.exclusive else much
+    much = f"{much}, without neighbours" if request.exclusive else much
+    return f"{much}, and {format_bytes(request.host)} of the host's memory" if request.host else much
 
 
 def _names(tickets: Sequence[Ticket], reader: int) -> str:

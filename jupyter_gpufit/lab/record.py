@@ -31,6 +31,7 @@ class Request:
     gpu: str = ""  # labels, indices or UUIDs, separated by commas; empty: any device
     count: int = 1  # devices, all or nothing
     most: int = 1  # devices that it takes where more than `count` are free
+    host: int = 0  # bytes of the host's memory that its plan takes
 
     @property
     def alone(self) -> bool:
@@ -147,6 +148,7 @@ def _request(record: Mapping[str, Any]) -> Request:
         gpu=word(record["gpu"]),
         count=_number(record["count"], 1, MOST_DEVICES),
         most=_number(record.get("most", 1), 1, MOST_DEVICES),
+        host=_number(record.get("host", 0), 0, MOST_BYTES),
     )
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..devices.device import Device
-from .directory import Lab
+from ..errors import GpufitError
+from ..settings import Settings
+from ..system.memory import spare_memory
+from .directory import Lab, open_lab
 from .foresee import foresee
 from .foreseen import Foreseen
 from .grant import sort_out
@@ -45,6 +49,14 @@ def prospect(lab: Lab, devices: Sequence[Device], request: Request) -> Prospect 
         return None
     labels = [space.device.label for space in could_use(request, spaces)]
     return Prospect(later, " or ".join(labels), free)
+
+
+def host_ahead(settings: Settings) -> int:
+    """Bytes of the host's memory that a plan can have, now or when the plans of others have ended."""
+    held, spare, most = 0, spare_memory(), load_policy().for_plans
+    with suppress(OSError, GpufitError):  # which is said where it queues
+        held = sum(claim.request.host for claim in LabReader(open_lab(settings)).snapshot().claims)
+    return min(spare + held, most, settings.fit_host or most)
 
 
 def _part(request: Request, room: Room) -> Request:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import overload
 
+from ..units import format_bytes
 from .place import Placement, Room, Space, SpareRoom, could_use, least, place, rooms
 from .policy import Policy, UserPolicy, UserState, exceeded
-from .record import MOST_DEVICES, Claim, Ticket
+from .record import MOST_DEVICES, Claim, Request, Ticket
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class _Hall:
     starting: list[Ticket] = field(default_factory=list)
     waiting: list[Ticket] = field(default_factory=list)
     wanting: dict[str, _Wanting] = field(default_factory=dict)  # by UUID: of those, who could use the device
+    for_host: str = ""  # who is the first to wait for the host's memory: the ticket's id
 
     def __post_init__(self) -> None:
         self.rooms = rooms(self.spaces, self.claims)
@@ -87,7 +89,18 @@ class _Hall:
         self.go_on(ticket, self._admit(ticket))
 
     def _limit(self, ticket: Ticket) -> str:
-        return self.barred.get(ticket.uid) or over_limit(ticket, self.claims, self.policy.of(ticket.uid))
+        limit = self.barred.get(ticket.uid) or over_limit(ticket, self.claims, self.policy.of(ticket.uid))
+        return limit or self._host_is_full(ticket)
+
+    def _host_is_full(self, ticket: Ticket) -> str:
+        """Who waits for the host's memory keeps no device free: only what takes of that, too, does not go by."""
+        if not ticket.request.host:
+            return ""
+        why = no_room_on_host(ticket.request, (*self.claims, *self.starting), self.policy)
+        if why or self.for_host not in ("", ticket.id):
+            self.for_host = self.for_host or ticket.id
+            return why or "a job that came first waits for the host's memory"
+        return ""
 
     def go_on(self, ticket: Ticket, placement: Placement | None) -> None:
         """The same, for one of whom it is known what it is about to take; None: it waits."""
@@ -228,6 +241,17 @@ def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> 
     holds = [claim.hold for claim in claims if claim.uid == ticket.uid]
     state = UserState(devices=sum(hold.count for hold in holds), memory=sum(hold.bytes * hold.count for hold in holds))
     return exceeded(allowed, state, ticket.request.count, ticket.request.needed)
+
+
+def no_room_on_host(request: Request, beside: Sequence[Ticket], policy: Policy) -> str:
+    """Why what its plan takes of the host's memory is not to be had now; empty: it is."""
+    held = sum(ticket.request.host for ticket in beside)
+    if not request.host or held + request.host <= policy.for_plans:
+        return ""
+    return (
+        f"its plan takes {format_bytes(request.host)} of the host's memory, of which plans may have"
+        f" {format_bytes(policy.for_plans)} and jobs hold {format_bytes(held)}"
+    )
 
 
 def most_devices(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,11 @@ def all_memory() -> int:
     import psutil
 
     return int(psutil.virtual_memory().total)
+
+
+def most_for_plans() -> int:
+    """Bytes of the machine that all plans together may take for what is a device's."""
+    return round((1 - _RESERVE) * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def spare_memory() -> int:

@@ -122,7 +122,8 @@ class WorkerMachine:
                 granted = await self._hold(stack, lab, request_for(job, None, (1, 1)), report, no_device.look)
             else:
                 lab = open_lab(training.settings, waits=True)
-                wanted = request_for(job, needed.memory or None, training.handover.gpus)
+                asked = request_for(job, needed.memory or None, training.handover.gpus)
+                wanted = replace(asked, host=training.fit.plan.host)
                 granted = await self._hold(stack, lab, wanted, report, training.look)
             if granted.remark:
                 training.note(granted.remark, once=True)

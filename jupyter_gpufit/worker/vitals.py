@@ -132,9 +132,10 @@ def _mark(
     meter = training.meter
     assert meter is not None
     steps = training.steps
-    training.pace.take(time.monotonic(), steps.step)
+    training.pace.take(time.monotonic(), steps.step, moved().moved)
     foreseen = training.handover.foreseen
-    memory = Memory(used=meter.used(), peak=meter.peak(), estimate=foreseen, host=moved().taken)
+    host, link = moved().taken, _rounded(training.pace.link)
+    memory = Memory(used=meter.used(), peak=meter.peak(), estimate=foreseen, host=host, link=link)
     iterations = steps.iterations if steps.by_loops else None
     live, points = vitals.look(steps.step, training.pace, memory, iterations)
     if iterations is not None and live.progress is not None:

@@ -105,7 +105,7 @@ def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
         progress=a_progress(1200, per_second=2.1, total=5000, left=1809.0),
         loss={"name": "nll", "value": 0.43118},
         mfu=0.413,
-        memory={"used": 30 * GIB, "peak": 31 * GIB, "estimate": 36 * GIB},
+        memory={"used": 30 * GIB, "peak": 31 * GIB, "estimate": 36 * GIB, "host": 3 * GIB, "link": 1.25 * GIB},
         checkpoint={"step": 1000, "time": NOW - 48, "bytes": GIB, "exact": True},
     )
     stage.show(devices=[a_gpu(0), a_gpu(1)], jobs=[job])
@@ -115,6 +115,7 @@ def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
         expect(card).to_contain_text(text)
     for text in ("nll0.4312", "MFU41 %", "memory30.0 of 36.0 GiB", "peak31.0 GiB", "ran1 h", "savedstep 1,000"):
         expect(card.locator("dl")).to_contain_text(text)
+    expect(card.locator("dl")).to_contain_text("on the host3.0 GiB, 1.3 GiB/s")
     expect(card.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
     expect(card).not_to_contain_text("not exact")
 

@@ -21,7 +21,8 @@ from jupyter_gpufit.fit.rungs.pager import Pager, paged
 from jupyter_gpufit.fit.units import looks_of
 from jupyter_gpufit.units import MiB
 
-from .models import GPT, MODELS, OPTIMIZERS, Dense, Encoder, Pictures
+from .guard import Guard
+from .models import GPT, MODELS, OPTIMIZERS, WIDE, Dense, Encoder, Pictures
 from .programs import PROGRAMS
 from .runs import Step, _flat, differ, plain
 
@@ -50,8 +51,10 @@ def trained(
 
     if paging is None:
         return run()
-    with paged(paging):
-        return run()
+    with Guard() as guard, paged(paging):
+        found = run()
+    assert guard.flagged == [] and guard.seen > 0
+    return found
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -63,6 +66,19 @@ def test_each_model_comes_to_the_same_bits_with_all_of_it_or_its_states_on_the_h
     assert differ(usual, trained(MODELS[name], states, steps=2)) == []
     assert states.told().moved > 0 and states.told().taken > 0
     assert spilled.told().moved > states.told().moved or name == "dense"
+
+
+def test_a_control_that_does_not_bring_what_is_used_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, forgets = nn.Sequential(*(nn.Linear(WIDE, WIDE) for _ in range(4))), pager(9_000)
+    for p in model.parameters():
+        sides.note(p)
+    used = forgets.residency.used
+    monkeypatch.setattr(forgets, "bring", lambda given: None)
+    monkeypatch.setattr(forgets.residency, "used", lambda op, given: used(op, [page for page in given if page.here]))
+    with Guard() as guard, paged(forgets):
+        model(torch.randn(4, WIDE)).square().mean().backward()
+
+    assert guard.flagged == 4 * ["mm"], "of a backward, whose weights had left"
 
 
 @pytest.mark.parametrize("optimizer", [name for name in OPTIMIZERS if name != "AdamW"])

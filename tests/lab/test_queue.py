@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from jupyter_gpufit.devices.device import Device, Process
-from jupyter_gpufit.errors import BadOption, DeviceUnreadable, NeverFits, NoSuchDevice, StorageError
+from jupyter_gpufit.errors import BadOption, DeviceUnreadable, HostIsFull, NeverFits, NoSuchDevice, StorageError
 from jupyter_gpufit.lab import Held, Lab, Request, Waiting, claim, claim_now, queue, stalled, view_lab
 from jupyter_gpufit.lab.ends import End
 from jupyter_gpufit.lab.foreseen import Foreseen
@@ -338,3 +338,18 @@ async def test_what_a_move_leaves_does_not_count_against_its_users_limit(
         held = await claim_now(lab, request(None, gpu="cpu:1"), machine.look, leaving)
         assert isinstance(held, Held)
         held.give_back()
+
+
+async def test_two_whose_plans_take_of_the_host_wait_for_each_other(lab: Lab) -> None:
+    most = Policy().for_plans
+    async with jobs(lab, Machine(slots(8, 8))) as here:
+        first = await here.running(4, host=most * 6 // 10)
+        second = await here.waiting(4, "limit", host=most * 6 // 10)
+        await here.running(8)  # on the device that is free
+
+        assert "of the host's memory" in second.waits[-1].remark
+        first.ending.set()
+        await second.until_it_started()
+    with pytest.raises(HostIsFull):
+        async with claim(lab, request(4 * GiB, host=most + 1), Machine(slots(8)).look):
+            pass

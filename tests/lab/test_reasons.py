@@ -94,6 +94,7 @@ def test_devices_and_wishes_read_as_people_write_them() -> None:
     assert wants(request(None, count=2)) == "2 whole devices"
     assert wants(request(GiB, count=2)) == "1.0 GiB on each of 2 devices"
     assert wants(request(GiB, exclusive=True)) == "1.0 GiB, without neighbours"
+    assert wants(request(GiB, host=2 * GiB)) == "1.0 GiB, and 2.0 GiB of the host's memory"
     assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 101, 111)] == [
         "1st", "2nd", "3rd", "4th", "11th", "12th", "21st", "101st", "111th",
     ]  # fmt: skip

@@ -26,7 +26,7 @@ def changed(*path: str, to: Any) -> bytes:
 
 
 def test_what_was_written_is_read() -> None:
-    asked = request(None, label="train.ipynb", exclusive=True, gpu="0,1", count=2)
+    asked = request(None, label="train.ipynb", exclusive=True, gpu="0,1", count=2, host=9)
     assert decode(encode(asked, WRITER)) == (asked, WRITER, None)
     assert decode(encode(asked, WRITER, HOLD)) == (asked, WRITER, HOLD)
 
@@ -49,6 +49,7 @@ def test_a_later_format_may_add_keys() -> None:
         changed("request", "needed", to=1e9),
         changed("request", "needed", to=10**30),
         changed("request", "count", to=10**6),
+        changed("request", "host", to=-1),
         changed("request", "name", to=["a"]),
         changed("request", "exclusive", to=1),
         changed("request", to=None),

@@ -84,6 +84,19 @@ def test_a_users_limit_holds_up_nobody_else() -> None:
     assert isinstance(waiting, Wait) and waiting.limit == "the lab's policy allows you 1 devices at once"
 
 
+def test_who_waits_for_the_hosts_memory_keeps_no_device_and_nobody_who_takes_of_it_goes_by() -> None:
+    policy = Policy(host=10 * GiB)
+    held, here = [claim(["cpu:0"], GiB, host=7 * GiB)], spaces(slots(8, 8))
+    large, small = (need(2, host=gib * GiB, gpu="cpu:0") for gib in (4, 2))
+    none = need(8)
+
+    assert turns([small, large, none], here, held, policy) == "cpu:0 - cpu:1"
+    assert turns([large, small, none], here, held, policy) == "- - cpu:1"
+    assert turns([large, small], here, [], policy) == "cpu:0 cpu:0"
+    waiting = whose_turn(large, [large], here, held, policy)
+    assert isinstance(waiting, Wait) and "plans may have 10.0 GiB and jobs hold 7.0 GiB" in waiting.limit
+
+
 def test_memory_can_be_limited_too() -> None:
     policy = Policy(users={str(ADA): {"memory": 6 * GiB}})
     held = [claim(["cpu:0"], 4 * GiB, uid=ADA)]

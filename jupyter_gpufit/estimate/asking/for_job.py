@@ -22,11 +22,10 @@ from ...graph.wire import split
 from ...jobs.job import Job, Options
 from ...lab import Request, open_lab
 from ...lab.place import Space, candidates
-from ...lab.soonest import prospect
+from ...lab.soonest import host_ahead, prospect
 from ...settings import Settings
 from ...surroundings import generators, modes
 from ...surroundings import travel as surroundings
-from ...system.memory import spare_memory
 from ...units import MiB, format_bytes
 from ..need import Needed
 from ..reckoning.for_resume import SLOT_LEAST
@@ -172,7 +171,8 @@ def _estimate(
     if (better := known_better(answer, ask, lessons_of(settings, answer.key, target.kind))) is not None:
         answer, again = _answer(cell, better, settings, stop)
     fit = fit_of(answer)
-    if limits is not None and fit.plan.host > (spare := spare_memory()):  # what is free now is no part of the question
+    spare = host_ahead(settings) if fit.plan.host else 0
+    if limits is not None and fit.plan.host > spare:  # what is free now is no part of the question
         answer, again = look(cell.source, cell.opened, replace(ask, limits=replace(limits, host=spare)), stop), False
         fit = fit_of(answer)
     estimate = answer.estimate if answer.planned is None else answer.planned

@@ -1,4 +1,4 @@
-"""How fast a job is: steps a second, and what share of the card's arithmetic they use; pure.
+"""How fast a job is: steps a second, what share of the card's arithmetic they use, and what crosses the link; pure.
 
 The share is MFU as in PaLM's paper: the model's own operations, so that what is computed again counts once.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from ...units import format_bytes
 
 WINDOW = 20.0  # seconds over which steps are counted
 LEAST = 3  # steps, before anything is said
@@ -19,10 +21,11 @@ class Pace:
 
     flops_per_step: int | None = None
     rates: Mapping[str, float] = field(default_factory=dict)  # of the card, see cards.Sheet
-    _marks: deque[tuple[float, int]] = field(default_factory=deque)  # seconds, steps
+    _marks: deque[tuple[float, int, int]] = field(default_factory=deque)  # seconds, steps, bytes
 
-    def take(self, now: float, step: int) -> None:
-        self._marks.append((now, step))
+    def take(self, now: float, step: int, moved: int = 0) -> None:
+        """`moved`: bytes so far between the device and the host, by a plan."""
+        self._marks.append((now, step, moved))
         while len(self._marks) > 2 and self._marks[1][0] <= now - WINDOW:
             self._marks.popleft()
 
@@ -31,8 +34,16 @@ class Pace:
         """None until enough was seen."""
         if len(self._marks) < 2:
             return None
-        (then, before), (now, step) = self._marks[0], self._marks[-1]
+        (then, before, _), (now, step, _) = self._marks[0], self._marks[-1]
         return (step - before) / (now - then) if step - before >= LEAST and now > then else None
+
+    @property
+    def link(self) -> float | None:
+        """Bytes a second between device and host; None: nothing was seen to move."""
+        if not self._marks:
+            return None
+        (then, _, before), (now, _, moved) = self._marks[0], self._marks[-1]
+        return (moved - before) / (now - then) if moved > before and now > then else None
 
     @property
     def mfu(self) -> float | None:
@@ -43,9 +54,11 @@ class Pace:
         return speed * self.flops_per_step / max(self.rates.values())
 
     def words(self) -> str:
-        """ "2.1 steps/s, MFU 41 %", or as much of it as is known."""
-        speed, share = self.steps_per_second, self.mfu
+        """ "2.1 steps/s, MFU 41 %, 1.2 GiB/s to the host and back", or as much of it as is known."""
+        speed, share, link = self.steps_per_second, self.mfu, self.link
         if speed is None:
             return ""
-        said = f"{speed:.1f} steps/s" if speed >= 1 else f"{1 / speed:.1f} s/step"
-        return f"{said}, MFU {share:.0%}".replace("%", " %") if share is not None else said
+        parts = [f"{speed:.1f} steps/s" if speed >= 1 else f"{1 / speed:.1f} s/step"]
+        parts += [f"MFU {round(100 * share)} %"] if share is not None else []
+        parts += [f"{format_bytes(round(link))}/s to the host and back"] if link is not None else []
+        return ", ".join(parts)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from ...system.memory import spare_memory
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 _STEP = 64 << 20  # bytes that are taken between two looks at what is left
+_VANISHING = 5.0  # seconds
 _DONTNEED, _REMOVE = 4, 9  # madvise
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _AWAY = 0xFF  # what is left of a storage that is not there: not a number, so that nobody reads it unseen
@@ -91,7 +93,7 @@ class _Ahead:
 
     def __init__(self, reserved: int, spare: Callable[[], int]) -> None:
         self.left = -(-reserved // PAGE) * PAGE
-        if self.left > (free := spare()):
+        if self.left > (free := _when_there(self.left, spare)):
             raise HostIsFull(self.left, free)
         self._memory = mmap.mmap(-1, self.left)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
@@ -107,6 +109,14 @@ class _Ahead:
         self.left -= size
         _LIBC.madvise(ctypes.c_void_p(self._address + self.left), ctypes.c_size_t(size), _REMOVE)
         return True
+
+
+def _when_there(wanted: int, spare: Callable[[], int]) -> int:
+    """What is to spare; a job that has given back its claim may have its memory for a moment longer."""
+    ends = time.monotonic() + _VANISHING
+    while (free := spare()) < wanted and time.monotonic() < ends:
+        time.sleep(_VANISHING / 20)
+    return free
 
 
 def is_fake(storage: torch.UntypedStorage) -> bool:

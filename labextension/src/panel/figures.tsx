@@ -32,6 +32,11 @@ export function Figures({ job }: { job: Job }): JSX.Element {
         <Figure name="memory">{memory && <Taken memory={memory} />}</Figure>
         <Figure name="MFU">{mfu !== null && `${Math.round(100 * mfu)} %`}</Figure>
         <Figure name="peak">{memory && formatBytes(memory.peak)}</Figure>
+        {memory !== null && memory.host > 0 && (
+          <Figure name="on the host">
+            <OnHost memory={memory} />
+          </Figure>
+        )}
         <Figure name="ran">
           <Ran job={job} />
         </Figure>
@@ -69,6 +74,19 @@ function Taken({ memory }: { memory: JobMemory }): JSX.Element {
       data-over={peak > estimate}
     >
       {outOf(used, estimate)}
+    </span>
+  );
+}
+
+/** What its plan has put there, and how fast it goes there and back. */
+function OnHost({ memory }: { memory: JobMemory }): JSX.Element {
+  const { host, link } = memory;
+  const pace = link === null ? '' : `, ${formatBytes(link)}/s`;
+  const title = link === null ? '' : 'the pace: there and back';
+  return (
+    <span title={title}>
+      {formatBytes(host)}
+      {pace}
     </span>
   );
 }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from jupyter_gpufit.devices.cards import find_card
 from jupyter_gpufit.estimate.reckoning.pace import Pace
+from jupyter_gpufit.units import MiB
 
 A100 = find_card("NVIDIA A100-SXM4-40GB").rates
 
@@ -33,3 +34,12 @@ def test_forgets_what_was_long_ago() -> None:
         found.take(now, step)
 
     assert found.steps_per_second == 2.0
+
+
+def test_says_what_crosses_the_link_of_a_plan() -> None:
+    found = Pace()
+    for step in range(10):
+        found.take(step / 2, step, step * 100 * MiB)
+
+    assert found.link == 200 * MiB
+    assert found.words() == "2.0 steps/s, 200.0 MiB/s to the host and back"
