@@ -31,7 +31,7 @@ def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
 def test_killed_on_two_on_one_and_on_four(kernel: Kernel, env: dict[str, str], home: Path) -> None:
     kernel.check(SET_UP + CELL.format(steps=30, holds=(), hold=""))
     plain, hold = losses(kernel), home / "go-on"
-    kernel.check(SET_UP)
+    kernel.check(SET_UP + "net.to('cuda'); x, y = x.to('cuda'), y.to('cuda')")  # else there is nothing to estimate
     sent = kernel.send(f"%%gpufit train --gpus 2 --name elastic\n{CELL.format(steps=30, holds=(*KILLED,), hold=hold)}")
     estimated = ""
     for step, gpus in KILLED.items():
