@@ -91,9 +91,11 @@ async def prepare(
         raise NotResumable(job.name, f"how it was started cannot be read ({paths.start}).") from error
     devices = await read_devices_async(settings)
     request = replace(request_for(job, memory, gpus), gpu=gpu or job.options.gpu)
-    if request.most > 1 and start.fit is not None and start.fit["plan"]:
+    if request.most > 1 and start.fit is not None and start.fit["plan"]["parts"]:
         raise BadOption(f"{job.name} was made to fit on one device, and goes on so: resume it with --gpus 1.")
     so_far = await anyio.to_thread.run_sync(_so_far, job, paths, record, start)
+    if start.fit is not None and request.count < start.fit.get("devices", 1):
+        so_far = replace(so_far, had_more=True)
     needed = needed_again(memory, job.options, so_far, candidates(request, devices))
     refuse_impossible(replace(request, needed=needed.memory), devices)
     start = replace(start, gpu=gpu, gpus=gpus, needed=needed.memory, why=needed.reason)

@@ -28,6 +28,7 @@ _SIZED = (list, dict, set)
 _HOOKS = "_forward_hooks _forward_pre_hooks _backward_hooks _backward_pre_hooks".split()
 _LOOKS = 2  # calls of a module that are looked at; the second counts, since the first may fill a cache
 _OF_TORCH = "torch."
+_unheard = torch._C.DisableTorchFunction  # what looks here is no part of the forward, which others may listen to
 
 
 @dataclass
@@ -82,7 +83,8 @@ class Modules:
         if not self._stack:
             looks = looks_of(module)
             self._where = {id(one): (looks, path) for path, one in module.named_modules()}
-        self._stack.append(self._before(module, args))
+        with _unheard():
+            self._stack.append(self._before(module, args))
 
     def _before(self, module: nn.Module, args: Any) -> _Before | None:
         seen = self.found.get(id(module))
@@ -103,8 +105,9 @@ class Modules:
         before = self._stack.pop()
         if before is None or before.seen.module is not module:
             return
-        before.seen.hands_on = _bytes_of(output)
-        before.seen.changes = _changed(module, before)
+        with _unheard():
+            before.seen.hands_on = _bytes_of(output)
+            before.seen.changes = _changed(module, before)
 
 
 def _state(module: nn.Module) -> Iterator[tuple[str, Any]]:

@@ -185,7 +185,7 @@ class Notebook:
         if options.script:
             raise BadOption("A script is estimated in a terminal: gpufit estimate train.py")
         check_torch()
-        wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch)
+        wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch, options.gpus)
         source = f"# %%gpufit {line}\n{self.shell.transform_cell(cell)}"
         all_told: list[session.Told] = []
 
@@ -202,11 +202,6 @@ class Notebook:
                 await session.estimate(program, wish, settings, told, descriptors)
         if options.json:
             self._say(show.json_of(all_told))
-        elif options.gpus[1] > 1:
-            self._say(
-                "On several devices as much is claimed on each. It takes less there, where it computes its part of"
-                " every batch; parameters, gradients and optimizer are on each of them."
-            )
 
     # Follow ---------------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ def _estimate(options: argparse.Namespace, settings: Settings) -> None:
     from ..estimate.showing import show
 
     program = script.program_of(options.script, options.arguments)
-    wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch)
+    wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch, options.gpus)
     all_told: list[session.Told] = []
 
     def told(one: session.Told) -> None:

@@ -92,7 +92,9 @@ class WorkerMachine:
         check_trusted(training.paths.graph)
         cell = for_job.Cell(self.cell.text(job), training.paths.graph.read_bytes(), training.memory)
         # In the main thread: the child that is forked there ends with the thread that forked it.
-        found = self._estimated = await for_job.estimate_in(self.main.call, cell, devices, self._settings(job))
+        found = self._estimated = await for_job.estimate_in(
+            self.main.call, cell, devices, self._settings(job), self._gpus(job)
+        )
         needed = for_job.needed_of(found, devices, names_device=bool(job.options.gpu))
         if needed.memory == 0 and self._gpus(job)[0] > 1:
             raise BadOption("This cell uses no GPU as far as a trial run can tell. Run it without --gpus.")

@@ -61,7 +61,8 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     assert training.request is not None
     targets = _targets(devices, to, training.granted, training.name, fitted=bool(training.fit.plan.parts))
     many = len(targets) if to else len(training.granted.devices)
-    request = replace(training.request, gpu=",".join(targets), count=many, most=many)
+    needed = training.request.needed if many >= training.fit.devices else None  # fewer have more of a batch each
+    request = replace(training.request, gpu=",".join(targets), count=many, most=many, needed=needed)
     held = await claim_now(open_lab(training.settings, waits=True), request, training.look, training.granted)
     if isinstance(held, Waiting):
         which = f"{to} is not" if to else "no other device is"

@@ -20,6 +20,7 @@ _TRUE_FOR = (
     "torch.",
     "jupyter_gpufit.cuda.",
     "jupyter_gpufit.estimate.",
+    "jupyter_gpufit.fit.several.",
 )  # whose code must see the stand-in, or it would compute as on the CPU
 
 

@@ -12,6 +12,7 @@ from ...devices.cards import Context
 from ...devices.device import Kind as DeviceKind
 from ...devices.speeds import TYPICAL, DeviceSpeed
 from ...fit.plan import MOST_TRIALS, Climbed, FitLimits, Plan
+from ...fit.sharing import Sharing
 from ..reckoning.record import Read
 from ..reckoning.report import Estimate
 from ..reckoning.timeline import Timeline
@@ -54,6 +55,7 @@ class Ask:
     speed: DeviceSpeed = TYPICAL  # of the card
     measured: Mapping[str, float] = field(default_factory=dict)  # seconds of a step under plans, by their words
     told_too_little: float = 1.0  # measured seconds of a predicted one
+    sharing: Sharing = Sharing()  # what is wanted is what each of its devices needs
 
     @property
     def patience(self) -> float:
@@ -80,6 +82,7 @@ class Ask:
                 "limits": FitLimits(**limits) if limits else None,
                 "ran_out": tuple(record["ran_out"]),
                 "speed": DeviceSpeed(**record["speed"]),
+                "sharing": Sharing(**record["sharing"]),
             }
         )
 

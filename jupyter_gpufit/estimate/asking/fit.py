@@ -22,6 +22,7 @@ class Fit:
     lower: tuple[Plan, ...] = ()  # for when it runs out all the same
     key: str = ""  # of its cell, see learned.py
     why: str = ""  # in a sentence; empty: it runs as it is, and fits
+    devices: int = 1  # for so many, or more, holds what it was estimated to need on each
 
     @property
     def said(self) -> str:
@@ -35,7 +36,8 @@ class Fit:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Fit:
         lower = tuple(map(Plan.from_record, record["lower"]))
-        return cls(Plan.from_record(record["plan"]), lower, record["key"], record["why"])
+        devices = record.get("devices", 1)
+        return cls(Plan.from_record(record["plan"]), lower, record["key"], record["why"], devices)
 
     def lowered(self) -> Fit:
         """One rung further down; to be asked where there is one."""

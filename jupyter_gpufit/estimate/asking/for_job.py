@@ -40,6 +40,7 @@ from . import before
 from .ask import Ask, TraceAnswer
 from .fit import Fit, fit_of, limits_of
 from .look import look, main_module, opened_privately
+from .several import each_of
 from .sooner import TwoWays
 from .target import EstimateTarget, largest_of, target_of
 from .timed import factor_of, known_better, times_of
@@ -47,6 +48,7 @@ from .worth import may_start_programs, may_train, may_train_with, names_a_gpu
 
 NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
 WHOLE = "asks for a whole device"
+ONE = (1, 1)  # device
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Estimated:
     fit: Fit = Fit()
     again: bool = False  # it was found out for an earlier run of the same cell
     on: tuple[Device, ...] = ()  # of all devices those that it is for: elsewhere its turn would come later
+    each: str = ""  # what each of several devices needs, in words
 
 
 @dataclass(frozen=True)
@@ -91,14 +94,18 @@ def asked_for(options: Options, settings: Settings) -> Needed | None:
 
 
 async def estimate_in(
-    call: Callable[[Callable[[], Found]], Awaitable[Found]], cell: Cell, devices: Sequence[Device], settings: Settings
+    call: Callable[[Callable[[], Found]], Awaitable[Found]],
+    cell: Cell,
+    devices: Sequence[Device],
+    settings: Settings,
+    gpus: tuple[int, int] = ONE,
 ) -> Found:
     """Estimate in the thread that `call` leads to; cancelled, it ends there at once."""
     ours, theirs = socket.socketpair()
 
     def estimate() -> Found:
         with theirs:
-            return estimate_job(cell, devices, settings, theirs.fileno())
+            return estimate_job(cell, devices, settings, theirs.fileno(), gpus)
 
     with ours:
         try:
@@ -109,14 +116,18 @@ async def estimate_in(
             raise
 
 
-def estimate_job(cell: Cell, devices: Sequence[Device], settings: Settings, stop: int | None = None) -> Found:
-    """Trace the cell for the device it will probably get. Forks; `stop`: see trace_cell."""
+def estimate_job(
+    cell: Cell, devices: Sequence[Device], settings: Settings, stop: int | None = None, gpus: tuple[int, int] = ONE
+) -> Found:
+    """Trace the cell for the device it will probably get, or for each of so many. Forks; `stop`: see trace_cell."""
     try:
         device = largest_of(devices)
         if device.kind == "slot":
             measured(settings, device)  # it is this process's own processor
         target = target_of(settings, device)
         if _may_train(cell, settings.estimate_limit, stop):
+            if gpus[1] > 1:
+                return _of_several(cell, target, settings, gpus, len(devices), stop)
             limits = limits_of(devices) if settings.fit != "no" else None
             found = _estimate(cell, target, settings, limits, stop)
             sooner = _sooner(cell, found, target, devices, settings, stop) if limits is not None else None
@@ -180,6 +191,23 @@ def _estimate(
         estimate = on_slot(estimate)
     estimate = corrected(estimate, target.kind, lessons(settings, answer.key, fit.plan.words))
     return Estimated(estimate, target.kind, answer.key, fit, again)
+
+
+def _of_several(
+    cell: Cell, target: EstimateTarget, settings: Settings, gpus: tuple[int, int], there: int, stop: int | None
+) -> Estimated:
+    """For the least number; what runs on one device took tells nothing of it."""
+    ask = Ask(
+        card=target.card,
+        kind=target.kind,
+        context=target.context,
+        limit=settings.estimate_limit,
+        fit="no",
+        speed=target.speed,
+    )
+    each = each_of(ask, gpus, there, lambda one: _answer(cell, one, settings, stop))
+    fit = replace(fit_of(each.answer), devices=gpus[0])
+    return Estimated(each.estimate, target.kind, each.answer.key, fit, each.again, each=each.words)
 
 
 def _sooner(
@@ -247,7 +275,7 @@ def needed_of(found: Found, devices: Sequence[Device], *, names_device: bool = F
     """What to claim, under which plan, and why; pure."""
     chosen = found.on if isinstance(found, Estimated) and found.on else devices
     needed = _claim_of(found, chosen, names_device)
-    if isinstance(found, Estimated) and (why := found.fit.why):
+    if isinstance(found, Estimated) and (why := found.fit.why or found.each):
         return replace(needed, reason=f"{why}; {needed.reason}")
     return needed
 

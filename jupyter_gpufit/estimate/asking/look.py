@@ -54,7 +54,7 @@ def look(
     def trial(plan: Plan) -> PlanTrial:
         counting = _Counting(open_namespace, source, ask.values, was)
         how = {"steps": ask.steps, "limit": ask.limit, "stop": stop, "plan": plan, "speed": ask.speed}
-        trace = trace_cell(source, counting, ask.card, **how)  # type: ignore[arg-type]
+        trace = trace_cell(source, counting, ask.card, sharing=ask.sharing, **how)  # type: ignore[arg-type]
         answered = _answered(ask, trace, counting, environment(plan, os.environ))
         facts = replace(facts_of(trace), idle=_idle(ask, answered), shares=_shares(source, trace))
         return PlanTrial(answered, facts, _why_useless(trace))

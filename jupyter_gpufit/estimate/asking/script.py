@@ -28,6 +28,9 @@ def program_of(script: str, arguments: Sequence[str]) -> EstimatedProgram:
     )
 
 
-def wish_of(on: str, steps: int, sweep: str | None, max_batch: str | None) -> EstimateWish:
+def wish_of(
+    on: str, steps: int, sweep: str | None, max_batch: str | None, gpus: tuple[int, int] = (1, 1)
+) -> EstimateWish:
     """What the options ask for."""
-    return EstimateWish(on=on, steps=steps, sweep=parse_sweep(sweep) if sweep else None, max_batch=max_batch or "")
+    of = parse_sweep(sweep) if sweep else None
+    return EstimateWish(on=on, steps=steps, sweep=of, max_batch=max_batch or "", gpus=gpus)

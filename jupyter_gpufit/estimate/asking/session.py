@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import BadOption, CellFailedInTrial
 from ...fit.plan import FitLimits
+from ...fit.sharing import Sharing
 from ...settings import Settings
 from ...system.background import aside
 from ..reckoning.learned import corrected, lessons, lessons_of, ran_out_under
@@ -28,6 +29,7 @@ class EstimateWish:
     limit: float = 120.0  # seconds for each trace
     sweep: sweep.Sweep | None = None
     max_batch: str = ""  # the name whose largest value is wanted
+    gpus: tuple[int, int] = (1, 1)  # on how many devices, at least and at most
 
     @property
     def name(self) -> str:
@@ -44,9 +46,11 @@ class Told:
     found: tuple[Verdict, ...]  # none for a card that is not here
     values: tuple[tuple[str, int], ...] = ()
     largest: bool = False  # the answer to --max-batch
+    several: tuple[tuple[Sharing, TraceAnswer], ...] = ()  # what each of so many devices needs
 
 
 Show = Callable[[Told], None]
+MOST_COUNTS = 16  # devices, of which each number takes a trial run
 
 
 async def estimate(
@@ -64,7 +68,7 @@ async def estimate(
             for value in wish.sweep.values:
                 show(await asking.ask({wish.sweep.name: value}))
         else:
-            show(await asking.ask({}))
+            show(await asking.with_several(await asking.ask({})))
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,23 @@ class _Asking:
             answer = replace(answer, planned=corrected(answer.planned, target.kind, under))
         answer = replace(answer, estimate=estimate)
         return Told(answer, target, verdicts(estimate, target.rooms), tuple(values.items()))
+
+    async def with_several(self, told: Told) -> Told:
+        """With what each needs of so many devices as are asked for."""
+        least, most = self.wish.gpus
+        target, wish = self.target, self.wish
+        plain = Ask(
+            card=target.card,
+            kind=target.kind,
+            context=target.context,
+            steps=wish.steps,
+            limit=wish.limit,
+            fit="no",
+            speed=target.speed,
+        )
+        counts = range(max(least, 2), min(most, MOST_COUNTS) + 1)
+        asks = [replace(plain, sharing=Sharing(k)) for k in counts]
+        return replace(told, several=tuple([(one.sharing, await self.tracer.ask(one)) for one in asks]))
 
     def _limits(self, values: dict[str, int]) -> FitLimits | None:
         """Of the card, where the ladder is wanted: not for many values, each of which would take trial runs."""

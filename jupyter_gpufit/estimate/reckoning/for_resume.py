@@ -29,6 +29,7 @@ class SoFar:
     peak: int = 0  # bytes it took at the most, context included; 0: not known
     steps: int = 0
     outgrew: int = 0  # bytes that turned out too few
+    had_more: bool = False  # devices, each of which had a smaller part of a batch
 
 
 def needed_again(asked: int | None, options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed:
@@ -37,6 +38,8 @@ def needed_again(asked: int | None, options: Options, so_far: SoFar, devices: Se
         return Needed(asked, f"needs {format_bytes(asked)}: so --memory says")
     if options.exclusive:
         return Needed(None, "needs a whole device: it was started with --exclusive")
+    if so_far.had_more:
+        return Needed(None, "needs a whole device: it ran on more of them, and nobody can tell what fewer take")
     if so_far.outgrew and so_far.peak <= so_far.outgrew:
         return Needed(None, f"needs a whole device: {format_bytes(so_far.outgrew)} were too little")
     return _within(_known(options, so_far, devices), devices)

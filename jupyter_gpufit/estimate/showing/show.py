@@ -32,7 +32,8 @@ def report(told: Told) -> str:
     estimate = told.answer.estimate
     ladder = text.ladder(told.answer.climbed) if told.answer.climbed else ""
     table = "" if estimate.uses_no_gpu else text.table(estimate)
-    parts = ["\n".join([one_line(told), *remark]), ladder, table, text.details(estimate)]
+    several = text.several(estimate, [(how, one.estimate, one.failure) for how, one in told.several])
+    parts = ["\n".join([one_line(told), *remark]), several, ladder, table, text.details(estimate)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -81,6 +82,7 @@ def to_record(told: Told) -> dict[str, Any]:
         "devices": [asdict(verdict) for verdict in told.found],
         "fit": "" if told.found else verdict_on(told.answer.estimate),
         "key": told.answer.key,
+        "several": [{**asdict(how), **asdict(one.estimate)} for how, one in told.several],
         "ladder": told.answer.climbed.to_record() if told.answer.climbed else None,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...fit.plan import Climbed
+from ...fit.sharing import Sharing
 from ...units import GiB, MiB, format_bytes, format_duration
 from ..reckoning.report import Estimate
 from ..reckoning.verdict import Verdict
@@ -95,6 +96,23 @@ def ladder(climbed: Climbed) -> str:
 def duration_of_step(seconds: float) -> str:
     """ "240 ms" """
     return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def several(plain: Estimate, found: Sequence[tuple[Sharing, Estimate, str]]) -> str:
+    """What each of several devices has at the peak, a line for each number of them."""
+    if not found:
+        return ""
+    rows = [("devices", "how", "peak", "parameters, gradients, optimizer", "claims on each")]
+    for how, one, failure in [(Sharing(), plain, ""), *found]:
+        if one.need is None:
+            why = failure.strip().splitlines()[-1] if failure else one.reasons[0]
+            rows.append((str(how.devices), how.words, "cannot tell", "", why))
+            continue
+        held = format_bytes(one.closed_form)
+        rows.append((str(how.devices), how.words, format_bytes(one.expected), held, format_bytes(one.need)))
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]) for row in rows]
+    return "\n".join(["On several devices, on each of them:", *lines])
 
 
 def details(estimate: Estimate) -> str:

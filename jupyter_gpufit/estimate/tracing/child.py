@@ -28,6 +28,9 @@ from ...fit.clock import clock
 from ...fit.ladder import fitted, is_paged, moved, watchers
 from ...fit.plan import Plan
 from ...fit.seen import Modules
+from ...fit.several.calls import around
+from ...fit.several.group import ShapesOnly
+from ...fit.sharing import Sharing
 from ...graph.kinds import generators
 from ...system.contained import Contained
 from ..asking.worth import means_to_train
@@ -62,6 +65,7 @@ class Child:
     scratch: Path
     plan: Plan
     speed: DeviceSpeed
+    sharing: Sharing
     namespace: dict[str, Any] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
     reads: Reads = field(init=False)
@@ -91,7 +95,8 @@ class Child:
                 clock.speed = self.speed
                 self.counted.steps += is_paged()  # what one uses is known from the one before
                 self.books.arrive()
-                self._execute(code)
+                with around(ShapesOnly(self.sharing.devices)):
+                    self._execute(code)
         except SystemExit as left:
             self._finish("completed" if left.code in (None, 0) else "failed", f"SystemExit: {left.code}")
         except BaseException as error:

@@ -25,6 +25,7 @@ from typing import Any
 from ...devices.card import Card
 from ...devices.speeds import TYPICAL, DeviceSpeed
 from ...fit.plan import Plan
+from ...fit.sharing import Sharing
 from ...system.collecting import for_good
 from ...system.processes import die_with_parent
 from ...system.signals import name_of
@@ -47,6 +48,7 @@ def trace_cell(
     stop: int | None = None,
     plan: Plan = Plan(),  # noqa: B008 - frozen
     speed: DeviceSpeed = TYPICAL,
+    sharing: Sharing = Sharing(),  # noqa: B008 - frozen
 ) -> Trace:
     """Trace a cell on `card` until every optimizer took `steps` steps, for at most `limit` seconds.
 
@@ -61,7 +63,8 @@ def trace_cell(
         return Trace("died", f"This version of torch cannot be traced: {error}")
     scratch = Path(tempfile.mkdtemp(prefix="gpufit-trace-"))
     try:
-        running = _fork(lambda out: child_type(source, open_namespace, card, steps, out, scratch, plan, speed).run())
+        given = source, open_namespace, card, steps
+        running = _fork(lambda out: child_type(*given, out, scratch, plan, speed, sharing).run())
         body, late = _wait(running, began + limit, stop)
         status = _end(running)
         log, seconds = running.log_text(), time.monotonic() - began

@@ -159,6 +159,8 @@ def learned(runs: Runs, given: BatchGiven, known: dict[int, int] | None) -> tupl
 def _affordable(runs: Runs, given: BatchGiven, guess: dict[int, int], before: StateBefore) -> tuple[BatchGiven, _Whole]:
     """Of the whole batch, or of as many of its samples as there is memory for on all ranks."""
     tested, size = given, runs.group.size
+    if isinstance(runs.group, ShapesOnly):  # what a run needs, and not what it takes for this where there is room
+        tested = first_samples(given, guess, min(batch_of(given, guess), 2 * size))
     while True:
         whole = None
         try:

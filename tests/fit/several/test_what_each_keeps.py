@@ -8,8 +8,12 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
+from jupyter_gpufit.estimate.showing.text import several
 from jupyter_gpufit.fit.several.calls import around
 from jupyter_gpufit.fit.several.group import ShapesOnly
+from jupyter_gpufit.fit.sharing import Sharing
+from jupyter_gpufit.units import format_bytes
+from tests.estimate.asked import estimated
 from tests.fit.models import GPT, WORDS, Pictures
 
 
@@ -49,3 +53,34 @@ def test_a_forward_keeps_its_part_and_the_rest_is_four_times_the_parameters(make
         part, of_rank = kept(make, size)
         assert part == pytest.approx(alone / size, rel=0.03)
         assert of_rank == pytest.approx(at_rest, rel=0.03) == pytest.approx(4, rel=0.03)
+
+
+SETUP = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 256))
+optimizer = torch.optim.AdamW(model.parameters())
+"""
+CELL = """
+model.to("cuda")
+for _ in range(100):
+    loss = model(torch.randn(4096, 256, device="cuda")).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_an_estimate_for_each_of_several_is_what_a_formula_says() -> None:
+    parameters = 4 * (256 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 256 + 256)
+    told = {k: estimated(SETUP, CELL, sharing=Sharing(k)).estimate for k in (1, 2, 4)}
+
+    assert [one.closed_form / parameters for one in told.values()] == pytest.approx([4, 4, 4], rel=0.03)
+    kept = {k: told[k].by_kind["activations"] for k in told}
+    whole = 4 * 4096 * 256  # bytes of the outputs, which the cell sees for all samples
+    for k in (2, 4):
+        assert kept[1] / k <= kept[k] <= 1.03 * (kept[1] / k + whole)
+    text = several(told[1], [(Sharing(k), told[k], "") for k in (2, 4)])
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ["1", "2", "4"]
+    assert f"{format_bytes(told[4].need or 0)}" in text.splitlines()[-1]
