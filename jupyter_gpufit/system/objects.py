@@ -15,7 +15,8 @@ from typing import Any
 
 def kinds() -> set[type]:
     """The types of all objects."""
-    return set(list(map(type, _all())))  # hashing them may run code of a metaclass: afterwards
+    found = list(map(type, _all()))
+    return set(found)  # to hash them may run code of a metaclass
 
 
 def but_tuples() -> list[Any]:
