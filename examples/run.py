@@ -1,7 +1,7 @@
 """Run notebooks in a real kernel and show in the terminal what they show: `python examples/run.py NOTEBOOK ...`.
 
 Several of one folder share the kernel, which forgets its variables between them: torch is imported once. The executed
-copies, with their plots, are written to build/demo/.
+copies, with their plots, are written to build/demo/. With `--story` it tells no more than a reader of ten lines wants.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class ShowingClient(NotebookClient):
     """Runs a notebook and prints each output as it comes."""
 
     name = ""
+    story = False
+    _state = ""  # of the job, as its line said last
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         content = msg["content"]
@@ -30,52 +32,60 @@ class ShowingClient(NotebookClient):
             case "stream":
                 print(content["text"], end="", flush=True)
             case "display_data" | "execute_result" | "update_display_data":
-                show_data(content["data"], self.name, cell_index)
+                self._show(content["data"], content.get("metadata", {}), cell_index)
         return super().process_message(msg, cell, cell_index)
 
+    def _show(self, data: dict[str, Any], metadata: dict[str, Any], cell_index: int) -> None:
+        """Print a display as text; a picture goes beside the executed notebook."""
+        state = metadata.get("gpufit", {}).get("state", "")
+        if "image/png" in data:
+            picture = OUT / f"{self.name}-{cell_index}.png"
+            picture.write_bytes(base64.b64decode(data["image/png"]))
+            print(f"Picture: {picture}", flush=True)
+        elif not (self.story and state and state == self._state):  # a line that changes in place
+            print(data.get("text/plain", ""), flush=True)
+        self._state = state
 
-def show_cell(cell: Any, cell_index: int) -> None:
-    """Print a cell's source as it starts."""
-    if cell.cell_type == "code":
-        print(f"\n\033[1mIn [{cell_index}]\033[0m {cell.source.splitlines()[0]} ...", flush=True)
-    elif cell.cell_type == "markdown":
-        print(f"\n\033[2m{cell.source}\033[0m", flush=True)
+    def show_cell(self, cell: Any, cell_index: int) -> None:
+        """Print a cell's source as it starts."""
+        first = cell.source.partition("\n")[0]
+        if cell.cell_type == "markdown":
+            if not self.story:
+                print(f"\n{cell.source}", flush=True)
+            elif cell_index == 0:
+                print(f"\n{first.lstrip('# ')}:", flush=True)
+        elif not self.story:
+            print(f"\nIn [{cell_index}] {first} ...", flush=True)
+        elif first.startswith("%%"):
+            print(first, flush=True)
 
 
-def show_data(data: dict[str, Any], notebook: str, cell_index: int) -> None:
-    """Print a display as text; a picture goes beside the executed notebook."""
-    if "image/png" in data:
-        picture = OUT / f"{notebook}-{cell_index}.png"
-        picture.write_bytes(base64.b64decode(data["image/png"]))
-        print(f"[picture: {picture}]", flush=True)
-    else:
-        print(data.get("text/plain", ""), flush=True)
-
-
-def run(source: Path, kernel: KernelManager) -> None:
+def run(source: Path, kernel: KernelManager, *, story: bool) -> None:
     """Run one notebook to its end, and keep what it shows."""
     notebook = nbformat.read(source, as_version=4)
     client = ShowingClient(
         notebook,
         km=kernel,
         timeout=600,
+        extra_arguments=["--log-level=ERROR"],  # else it warns of who might listen
         resources={"metadata": {"path": str(source.parent)}},
-        on_cell_start=lambda cell, cell_index: show_cell(cell, cell_index),
+        on_cell_start=lambda cell, cell_index: client.show_cell(cell, cell_index),
     )
-    client.name = source.stem
+    client.name, client.story = source.stem, story
     client.execute()
     target = OUT / source.name
     nbformat.write(notebook, target)
-    print(f"\nThe executed notebook: {target}")
+    print(f"The executed notebook: {target}")
     print(f"Run it by hand: GPUFIT_DEVICES=cpu:2x4GiB .venv/bin/jupyter lab {source}")
 
 
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     kernel = KernelManager()
+    story = sys.argv[1:2] == ["--story"]
     try:
-        for source in map(Path, sys.argv[1:]):
-            run(source, kernel)
+        for source in map(Path, sys.argv[1 + story :]):
+            run(source, kernel, story=story)
             NotebookClient(new_notebook(cells=[new_code_cell("%reset -f")]), km=kernel).execute()
     finally:
         if kernel.has_kernel:

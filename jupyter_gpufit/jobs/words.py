@@ -7,6 +7,7 @@ from .events import CouldNotSave, Event, Gap, Note, ProgressMark, Saved, StateCh
 from .job import Job
 from .state import ENDED, LEFT
 
+BROKEN = ("failed", "lost")
 SIGNS = {"done": "✓", "failed": "✗", "stopped": "■", "lost": "✗", "queued": "…", "running": "▶", "released": "⏏"}
 
 
@@ -67,13 +68,16 @@ class StatusLine:
         """Of a display that shows the line: the metadata by which the panel finds it in a file, and renews it."""
         return {"gpufit": {"job": self._job.id, "state": self._change.state}}
 
-    def line(self) -> str:
+    def line(self, *, errors: bool = True) -> str:
+        """With the error that ended it, or where that is told below, without."""
         change, progress = self._change, self._progress
         sign = SIGNS.get(change.state, "…")
         parts = [f"{sign} {self._job.name}: {change.state}"]
         if change.device:
             parts[0] += f" {'from' if change.state == 'moving' else 'on'} {change.device}"
-        if change.reason.startswith(change.state):
+        if not errors and change.state in BROKEN:
+            pass
+        elif change.reason.startswith(change.state):
             parts[0] = f"{sign} {self._job.name}: {change.reason}"  # "released at step 3; ..." says the state, too
         elif change.reason.startswith("to "):
             parts[0] += f" {change.reason}"  # "moving from 0 to 1, from its next safe point"
@@ -84,7 +88,8 @@ class StatusLine:
                 parts.append(f"step {progress.step:,}")
             if progress.pace:
                 parts.append(progress.pace)
-            parts.append(f"{format_bytes(progress.used)}, peak {format_bytes(progress.peak)}")
+            now = f"{format_bytes(progress.used)}, " if change.device else ""  # without a device it takes nothing
+            parts.append(f"{now}peak {format_bytes(progress.peak)}")
         if self._saved is not None and change.state not in LEFT:
             parts.append(f"saved at {step_words(self._saved.step, self._saved.exact)}")
         if change.state in ENDED:

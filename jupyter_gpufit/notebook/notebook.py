@@ -294,7 +294,7 @@ class Notebook:
         """
         from ipywidgets import Output
 
-        show = WidgetShow(Output(), job, self._said, self._widgets_of(job, paths))
+        show = WidgetShow(Output(), job, self._said, self._widgets_of(job, paths), has_card=card is not None)
         show(Note(f"{job.name} goes on by itself. Its output, and its variables at the end: %gpufit attach {job.name}"))
         for view in self._widgets_of(job, paths).catch_up(after):
             show(view)

@@ -66,6 +66,7 @@ def wants_card(setting: str, option: bool | None, *, apart: bool) -> bool:
     return setting == "always" or (setting == "auto" and apart)
 
 
+STATUS = "gpufit-status"  # the display of a detached job that says how it is
 SEEN = frozenset({"widget", "text", "display", "result", "clear", "failure"})  # events that make widgets
 
 
@@ -179,7 +180,7 @@ class NotebookShow:
 
     def _show_status(self) -> None:
         name = {"display_id": self._display_id}
-        self._publish(self._status.line(), name, update=self._begun, metadata=self._status.mark)
+        self._publish(self._status.line(errors=False), name, update=self._begun, metadata=self._status.mark)
         self._begun = True
 
     def _publish(
@@ -190,16 +191,15 @@ class NotebookShow:
         update: bool = False,
         metadata: dict[str, dict[str, str]] | None = None,
     ) -> None:
-        shown = f'<div style="opacity:.7;font-size:90%">{html.escape(text)}</div>'
-        data = {"text/plain": text, "text/html": shown}
-        self._shell.display_pub.publish(data, metadata or {}, transient=transient, update=update)
+        self._shell.display_pub.publish(_quiet(text), metadata or {}, transient=transient, update=update)
 
 
 class WidgetShow:
     """Shows a detached cell's events in an ipywidgets Output, which it puts under the cell; from whichever thread."""
 
-    def __init__(self, output: Any, job: Job, said: set[str], widgets: WidgetsOfJob) -> None:
+    def __init__(self, output: Any, job: Job, said: set[str], widgets: WidgetsOfJob, *, has_card: bool = False) -> None:
         self._output = output
+        self._has_card = has_card  # it says how the job is
         self._widgets = widgets
         self._said = said
         self._job = job
@@ -220,14 +220,20 @@ class WidgetShow:
             case Result(data, metadata):
                 self._display(data, metadata, None)
             case Clear():
-                self._output.outputs, self._places = (), {}
+                self._clear()
             case Failure(_, _, traceback):
                 self._output.append_stderr("\n".join(traceback) + "\n")
             case StateChange():
-                self._output.append_stderr(f"{self._status.line()}\n")
+                if not self._has_card:
+                    self._display(_quiet(self._status.line()), {}, STATUS)
                 self._publish(update=True)
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
-                self._output.append_stderr(f"{words}\n")
+                self._display(_quiet(words), {}, None)
+
+    def _clear(self) -> None:
+        """What the cell showed: not how it is."""
+        kept = [self._output.outputs[at] for name, at in self._places.items() if name == STATUS]
+        self._output.outputs, self._places = tuple(kept), {STATUS: 0} if kept else {}
 
     def _publish(self, *, update: bool) -> None:
         outputs = self._output.outputs
@@ -245,6 +251,11 @@ class WidgetShow:
                 self._places[name] = len(outputs)
             outputs.append(shown)
         self._output.outputs = tuple(outputs)
+
+
+def _quiet(text: str) -> dict[str, Any]:
+    """In our own words, beside the cell's."""
+    return {"text/plain": text, "text/html": f'<div style="opacity:.7;font-size:90%">{html.escape(text)}</div>'}
 
 
 def _is_news(event: Event, said: set[str]) -> bool:

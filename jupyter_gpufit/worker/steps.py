@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import weakref
 from collections import deque
@@ -12,6 +11,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from ..system.objects import kinds
 from .iterations import Iterations
 
 _LAST, _LEAST = 100, 2  # rounds that are timed, and without which nothing is said
@@ -88,4 +88,4 @@ def _an_optimizer_is_there() -> bool:
     """Whether this process has one: a first step may take minutes. Asked once, for it goes through all objects."""
     from torch.optim import Optimizer
 
-    return any(issubclass(type(one), Optimizer) for one in gc.get_objects())
+    return any(issubclass(kind, Optimizer) for kind in kinds())

@@ -66,7 +66,7 @@ test('what has ended says when, how long, how far and how much', () => {
   const moment = new Date(2026, 10, 21, 14, 2).getTime() / 1000;
   const now = moment + 86_400;
   const over = { began: moment, created: moment, ran: 7440, memory: { peak: 2 ** 30 }, progress: { step: 5000 } };
-  assert.equal(endWords(job('done', over), now), 'Nov 21, 14:02, ran 2 h 4 min, 5,000 steps, peak 1.0 GiB');
+  assert.equal(endWords(job('done', over), now), 'began Nov 21, 14:02, ran 2 h 4 min, 5,000 steps, peak 1.0 GiB');
   const never = { ...over, began: null, memory: null, progress: { step: 0 } };
   assert.equal(endWords(job('stopped', never), now), 'Nov 21, 14:02, it never ran');
 });

@@ -50,7 +50,7 @@ def test_looks_well(page: Page, lab: Lab, theme: str) -> None:
     expect(run.get_by_role("img", name="power: 388 W on average")).to_be_visible()
     page.screenshot(path=SCREENSHOTS / f"run-{theme}.png", animations="disabled")
 
-    run.get_by_label("Draw over it").select_option("id-of-words")
+    run.get_by_label("Compare with").select_option("id-of-words")
     loss = run.get_by_role("img", name=re.compile("^loss: bert-run .*; "))
     expect(loss.locator(".u-legend")).to_contain_text(re.compile("bert-run.*words"))
     loss.hover(position={"x": 300, "y": 90})

@@ -34,7 +34,7 @@ def test_the_page_of_a_run(stage: Stage, drawn: Drawn) -> None:
     expect(run.get_by_role("img", name="memory: peak 32.8 GiB")).to_be_visible()
     expect(run.get_by_role("img", name="device busy: 88 % on average")).to_be_visible()
     expect(run.get_by_role("img", name="power: 388 W on average")).to_be_visible()
-    expect(run.get_by_role("img", name="GPU 1 computes 88 % of the time now")).to_be_visible()
+    expect(run.get_by_role("img", name="GPU 1 is busy for 88 % of the time")).to_be_visible()
     expect(run.locator(".jp-gpufit-table").first).to_contain_text("bert-runloss0.35963,0880.4312")  # the best of it
     for text in ("%%gpufit train --name bert-run", "torch2.6.0", "claimed40.0 GiB", "step 2,400", "line 4 of the cell"):
         expect(run).to_contain_text(text)
@@ -47,7 +47,7 @@ def test_the_page_of_a_run(stage: Stage, drawn: Drawn) -> None:
     assert drawn.stretches[0] == (796, 2388)
     loss.press("0")
 
-    run.get_by_label("Draw over it").select_option(index=1)
+    run.get_by_label("Compare with").select_option(index=1)
     expect(loss.locator(".u-legend")).to_contain_text(re.compile("bert-run.*distil"))
     run.get_by_label(re.compile("^Over")).select_option("time")
     loss.hover(position={"x": 300, "y": 90})

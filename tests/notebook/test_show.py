@@ -7,7 +7,7 @@ from typing import Any
 
 from ipywidgets import Output
 
-from jupyter_gpufit.jobs.events import Clear, Display, Event, Text
+from jupyter_gpufit.jobs.events import Clear, Display, Event, Note, StateChange, Text
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.notebook.saved import MOST, html_of
@@ -40,6 +40,12 @@ def test_a_display_that_changes_stays_in_its_place() -> None:
 
 def test_what_was_cleared_away_comes_anew() -> None:
     assert shown(bar("half", update=False), Clear(), bar("all")) == ["all"]
+
+
+def test_how_it_is_stands_in_one_line_that_changes() -> None:
+    began, ran = StateChange("queued"), StateChange("running", device="cpu:0")
+    assert shown(began, Text("stdout", "loss 1\n"), ran) == ["▶ x: running on cpu:0", "loss 1\n"]
+    assert shown(began, Text("stdout", "loss 1\n"), Clear(), Note("said"), ran) == ["▶ x: running on cpu:0", "said"]
 
 
 def test_what_a_saved_file_has_of_it_is_what_was_left_on_the_screen() -> None:

@@ -6,7 +6,6 @@ hook of a step; an exception would be caught by the user's `except:` and the loo
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from torch.optim.optimizer import (
 from ...cuda.stand_in.device import on_stand_in
 from ...fit.clock import clock
 from ...fit.ladder import is_paged, moved
+from ...system.objects import but_tuples
 from .books import Books
 from .paths import Paths
 
@@ -78,7 +78,7 @@ class Steps:
 
     def find_all(self) -> None:
         """Those that exist; one pass over all objects, since they may be anywhere."""
-        self._known.update(one for one in gc.get_objects() if issubclass(type(one), Optimizer))
+        self._known.update(one for one in but_tuples() if issubclass(type(one), Optimizer))
 
     def begin(self) -> None:
         register_optimizer_step_pre_hook(self._before)

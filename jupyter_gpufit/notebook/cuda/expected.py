@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from functools import cached_property
 
@@ -16,6 +15,7 @@ from ...devices.here import read_devices
 from ...errors import GpufitError
 from ...estimate.asking.target import largest_of, target_of
 from ...settings import Settings
+from ...system.objects import but_tuples
 
 
 class Expected:
@@ -76,7 +76,7 @@ class Expected:
     def used(self) -> int:
         """Bytes on the stand-in. Nothing counts them while they come and go: that would cost every operation."""
         found: dict[int, int] = {}
-        for one in gc.get_objects():
+        for one in but_tuples():
             if issubclass(type(one), torch.Tensor) and one.layout is torch.strided and not one.is_meta:
                 storage = one.untyped_storage()
                 if sides.on_device(storage):

@@ -14,6 +14,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from ...errors import NotHere
+from ...system.objects import but_tuples
 from ..libraries import own_resume
 from ..libraries.gain import LeftShare
 from ..libraries.library import Library
@@ -357,4 +358,4 @@ def _functions_of(files: Container[str]) -> list[FunctionType]:
     """All that were defined there."""
     if not files:
         return []
-    return [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__.co_filename in files]
+    return [one for one in but_tuples() if type(one) is FunctionType and one.__code__.co_filename in files]

@@ -6,7 +6,6 @@ that goes on as if nothing had been. So tensors keep their device, and a storage
 
 from __future__ import annotations
 
-import gc
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from ...graph.opening import Opener
 from ...graph.refusals import why_not
 from ...program import Program
 from ...surroundings.past_modes import past_modes
+from ...system.objects import but_tuples
 from ..pickler import Unready
 from .autograd import give_spent_graph, graph_of, look_at, looked_at, parts_with
 
@@ -198,7 +198,7 @@ def reduce_scaler(scaler: GradScaler, pickler: Pickler) -> Reduced:
     known = own.pop("_per_optimizer_states", None)  # a disabled one has none
     if known is None:
         return make_instance, (type(scaler),), own, None, None, fill_attributes
-    owners = {id(one): one for one in gc.get_objects() if isinstance(one, Optimizer)} if known else {}
+    owners = {id(one): one for one in but_tuples() if isinstance(one, Optimizer)} if known else {}
     states = [(owners[number], state) for number, state in known.items() if number in owners]
     return make_instance, (type(scaler),), (own, known.default_factory, states), None, None, fill_scaler
 

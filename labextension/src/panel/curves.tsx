@@ -221,11 +221,16 @@ function Picture(props: {
           <line x1="0" x2={WIDTH} y1={across(y(line))} y2={across(y(line))} />
         )}
         {runs(points, props.cuts).map((stretch, i) => (
-          <polyline key={i} points={stretch.map(place).join(' ')} />
+          <polyline key={i} points={(stretch.length > 1 ? stretch : alone(stretch)).map(place).join(' ')} />
         ))}
       </svg>
     </figure>
   );
+}
+
+/** One point alone: a line of no length, which its round ends make a dot. */
+function alone([point]: [number, number][]): [number, number][] {
+  return [point, point];
 }
 
 /** Where a share of the height lies, with room for the line's own width. */

@@ -142,7 +142,7 @@ export function Charts(props: {
       <OverTime
         {...{ jobs, known, across, group, range }}
         what={({ busy }) => busy}
-        title="time in which its device computed"
+        title="device busy"
         label="device busy"
         words={({ id }) => mean(known.get(id)?.busy ?? [], PERCENT.write)}
         scale={PERCENT}
@@ -151,7 +151,7 @@ export function Charts(props: {
       <OverTime
         {...{ jobs, known, across, group, range }}
         what={({ power }) => power}
-        title="power of its device"
+        title="device power"
         label="power"
         words={({ id }) => mean(known.get(id)?.power ?? [], WATTS.write)}
         scale={WATTS}
@@ -293,7 +293,7 @@ function OverTime(props: {
   const own = across === 'step';
   return (
     <Plot
-      title={`${props.title}, over the time since it began`}
+      title={own ? `${props.title}, over time` : props.title}
       words={`${label}: ${only ? props.words(only) : `${lines.length} runs`}`}
       lines={lines}
       marks={props.marks}

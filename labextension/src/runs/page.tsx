@@ -49,7 +49,7 @@ export function RunPage(props: {
         </button>
         {others.length > 0 && (
           <label>
-            Draw over it{' '}
+            Compare with{' '}
             <select
               value=""
               onChange={event => setBeside(toggled(beside, event.target.value))}
@@ -142,8 +142,8 @@ function Busy({ device, now }: { device: Device; now: number }): JSX.Element | n
   }
   return (
     <Plot
-      title={`${deviceWords(device.label)}: time in which it computed, in the last minute`}
-      words={`${deviceWords(device.label)} computes ${device.utilisation ?? 0} % of the time now`}
+      title={`${deviceWords(device.label)} busy, in the last minute`}
+      words={`${deviceWords(device.label)} is busy for ${device.utilisation ?? 0} % of the time`}
       lines={[{ label: 'busy', colour: '#1976d2', points }]}
       x={AGO}
       y={PERCENT}

@@ -199,7 +199,10 @@ function options(latest: Latest, host: HTMLElement): uPlot.Options {
       draw: [
         plot => begin(plot, laps, theme('--jp-ui-font-color3'), axis.stroke(), axis.font),
         plot => gaps.forEach(at => down(plot, at, theme('--jp-warn-color1'), [2, 3])),
-        plot => marks.forEach(mark => across(plot, mark, theme('--jp-warn-color1'), axis.stroke(), axis.font))
+        plot => {
+          const look = { ink: axis.stroke(), paper: theme('--jp-layout-color1'), font: axis.font };
+          marks.forEach(mark => across(plot, mark, theme('--jp-warn-color1'), look));
+        }
       ]
     }
   };
@@ -274,7 +277,12 @@ function down(plot: uPlot, at: number, colour: string, dash: number[]): void {
   }
 }
 
-function across(plot: uPlot, mark: { y: number; text: string }, colour: string, ink: string, font: string): void {
+function across(
+  plot: uPlot,
+  mark: { y: number; text: string },
+  colour: string,
+  { ink, paper, font }: Record<'ink' | 'paper' | 'font', string>
+): void {
   const { ctx, bbox } = plot;
   const y = plot.valToPos(mark.y, 'y', true);
   if (y < bbox.top || y > bbox.top + bbox.height) {
@@ -289,9 +297,16 @@ function across(plot: uPlot, mark: { y: number; text: string }, colour: string, 
   ctx.moveTo(bbox.left, y);
   ctx.lineTo(bbox.left + bbox.width, y);
   ctx.stroke();
-  ctx.fillStyle = ink;
   ctx.font = font.replace('11px', `${11 * ratio}px`);
   ctx.textAlign = 'right';
-  ctx.fillText(mark.text, bbox.left + bbox.width - 4 * ratio, y - 4 * ratio);
+  ctx.textBaseline = 'bottom';
+  const right = bbox.left + bbox.width - 4 * ratio;
+  const below = y - bbox.top < 16 * ratio; // above it there is no room
+  const bottom = below ? y + 16 * ratio : y - 3 * ratio;
+  const width = ctx.measureText(mark.text).width;
+  ctx.fillStyle = paper; // a line that goes through a word makes it hard to read
+  ctx.fillRect(right - width - 3 * ratio, bottom - 12 * ratio, width + 6 * ratio, 12 * ratio);
+  ctx.fillStyle = ink;
+  ctx.fillText(mark.text, right, bottom);
   ctx.restore();
 }

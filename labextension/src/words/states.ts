@@ -25,7 +25,8 @@ export function endWords(job: Job, now: number): string {
   const took = began === null ? 'it never ran' : `ran ${formatDuration(ranFor(job, now))}`;
   const steps = progress.step ? `${formatCount(progress.step)} steps` : '';
   const peak = memory?.peak ? `peak ${formatBytes(memory.peak)}` : '';
-  return [formatMoment(began ?? created, now), took, steps, peak].filter(Boolean).join(', ');
+  const when = formatMoment(began ?? created, now);
+  return [began === null ? when : `began ${when}`, took, steps, peak].filter(Boolean).join(', ');
 }
 
 /** My jobs as they matter: what one works on, what runs, what waits, what rests; and those that have ended, newest first. */

@@ -1,0 +1,55 @@
+"""All objects are looked at while other threads make some."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sized
+
+import pytest
+
+from jupyter_gpufit.system.objects import but_tuples, kinds
+
+TIMES = 20
+
+
+@pytest.fixture
+def often() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("look", [kinds, but_tuples])
+def test_a_tuple_that_another_thread_makes_meanwhile_is_made(look: Callable[[], Sized], often: None) -> None:
+    many = [[one] for one in range(50_000)]  # else a look is over before another thread has its turn
+    stopped, broken, made = threading.Event(), [], [0]
+
+    def make() -> None:
+        while not stopped.is_set():
+            try:
+                made[0] += len(tuple(one for one in range(2000)))
+            except SystemError as error:
+                broken.append(error)
+
+    maker = threading.Thread(target=make)
+    maker.start()
+    for _ in range(TIMES):
+        assert look()
+    stopped.set()
+    maker.join()
+
+    assert broken == []
+    assert made[0] and many
+
+
+def test_what_is_found() -> None:
+    class Found:
+        pass
+
+    found = Found()
+
+    assert Found in kinds()
+    assert any(one is found for one in but_tuples())
