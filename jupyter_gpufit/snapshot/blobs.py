@@ -42,8 +42,7 @@ def names_of_tensors(roots: Mapping[str, Any]) -> dict[tuple[str, int, int], Nam
     """The tensors of the modules among these, by device, address and length; of modules in a plain object, too."""
     found: dict[tuple[str, int, int], Named] = {}
     for path, module in _modules(roots):
-        named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-        for name, tensor in named:
+        for name, tensor in _named(module):
             kind = _TYPES.get(str(tensor.dtype).removeprefix("torch."))
             if kind is None or not tensor.is_contiguous():
                 continue
@@ -55,6 +54,15 @@ def names_of_tensors(roots: Mapping[str, Any]) -> dict[tuple[str, int, int], Nam
                 key = (str(storage.device), storage.data_ptr(), storage.nbytes())
                 found.setdefault(key, Named(f"{path}.{name}", kind, tuple(tensor.shape), tensor.requires_grad))
     return found
+
+
+def _named(module: Any) -> Iterator[tuple[str, Any]]:
+    """By torch's own method: a class may have one that takes no options, or leaves some out (torchrl's losses)."""
+    import torch
+
+    for method in (torch.nn.Module.named_parameters, torch.nn.Module.named_buffers):
+        named = method(module, remove_duplicate=False)
+        yield from ((name, tensor) for name, tensor in named if isinstance(tensor, torch.Tensor))
 
 
 def _modules(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

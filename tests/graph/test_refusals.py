@@ -285,3 +285,18 @@ def _close(namespace: dict[str, Any]) -> None:
         x.close()
     elif isinstance(x, subprocess.Popen):
         x.wait()
+
+
+def test_a_queue_that_a_thread_of_the_notebook_fills_is_told() -> None:
+    namespace = notebook(
+        "import queue, threading\nbox = [queue.Queue(1)]; idle = queue.Queue(); begun = threading.Event()\n"
+        "def fill():\n    begun.set()\n    while box[0].get() is None: pass\n"
+        "thread = threading.Thread(target=fill, daemon=True)"
+    )
+    namespace["thread"].start()
+    namespace["begun"].wait()
+    try:
+        (remark,) = ship(["idle", "begun"], namespace).remarks
+        assert remark.startswith("begun is shared with the thread 'Thread-") and "waits for ever" in remark
+    finally:
+        namespace["box"][0].put(0)

@@ -26,7 +26,7 @@ def any_on_slot() -> bool:
     return sides.is_used
 
 
-def side_of(tensor: torch.Tensor) -> Side | None:
+def side_of(tensor: object) -> Side | None:
     """The side the tensor is known to be on, or None where it carries no note."""
     return getattr(_storage_of(tensor), NOTE, None)
 
@@ -40,7 +40,9 @@ def note(memory: torch.Tensor | torch.UntypedStorage, side: Side | None) -> None
     sides.is_used = sides.is_used or side == "slot"
 
 
-def _storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+def _storage_of(tensor: object) -> torch.UntypedStorage | None:
+    if not isinstance(tensor, torch.Tensor):
+        return None  # what torch's functions take for one: tensordict's
     try:
         if type(tensor) in _PLAIN:
             return tensor.untyped_storage()

@@ -21,6 +21,7 @@ from typing import Literal
 from .failures import not_the_users
 
 _LEAVE = (ast.Break, ast.Return, ast.Continue)
+_PASS_ON = ("bool", "all", "any")  # true, as far as one can say, where what they are given is
 _EXITS = ("exit", "quit", "_exit", "abort", "fail", "skip")
 
 Place = tuple[int, int, int, int]  # first line, column; last line, column
@@ -105,8 +106,9 @@ def _is_asked(test: ast.expr, place: Place) -> bool | None:
         return next((_is_asked(part, place) for part in test.values if _within(part, place)), None)
     if isinstance(test, ast.NamedExpr):
         return _is_asked(test.value, place)
-    if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "bool" and test.args:
-        return _is_asked(test.args[0], place)
+    if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id in _PASS_ON and test.args:
+        asked = test.args[0]  # with `all` and `any`, each of what they go through
+        return _is_asked(asked.elt if isinstance(asked, (ast.GeneratorExp, ast.ListComp)) else asked, place)
     return None
 
 

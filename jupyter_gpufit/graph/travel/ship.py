@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ...errors import CannotTravel, NoRoomToTravel
@@ -21,6 +22,7 @@ from ..undo import Undo
 from ..wire import seal
 from .back import Returned, apply_reply, parted, restore_bytes
 from .reply import Reply
+from .threads import shared_with_threads
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
     origins = [obj for _, obj in sorted(pickler.memo.copy().values(), key=lambda numbered: numbered[0])]
     graph = seal(header, pickler.stream.getvalue())
     values = {name: namespace[name] for name in sizes}
-    remarks = tuple(dict.fromkeys(pickler.remarks))
+    remarks = tuple(dict.fromkeys((*pickler.remarks, *shared_with_threads(origins, partial(_called, values)))))
     return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout, remarks=remarks)
 
 
@@ -150,6 +152,11 @@ def _write_names(pickler: GraphPickler, names: list[str], written: dict[str, int
         pickler.places[name] = begin, pickler.stream.tell()
         todo += [wanted for wanted in pickler.wanted if wanted not in sizes and wanted not in todo]
     return sizes
+
+
+def _called(values: Namespace, obj: Any) -> str:
+    place = where(values, obj)
+    return place[1] if place else a_thing(obj)
 
 
 def _cannot_travel(pickler: GraphPickler) -> CannotTravel:

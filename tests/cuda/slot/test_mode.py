@@ -290,3 +290,15 @@ def test_a_tensor_is_shown_with_its_device(slot: Budget) -> None:
     ]
     weight = nn.Linear(2, 2).cuda().weight
     assert "device='cuda:0'" in repr(weight) and "requires_grad=True" in f"{weight}"
+
+
+class Boxed:
+    """Torch's functions take it for a tensor, as they do a TensorDict."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func, kwargs
+
+
+def test_what_is_no_tensor_and_answers_torchs_functions_itself_is_let_alone(slot: Budget) -> None:
+    assert torch.empty_like(Boxed()) == (torch.empty_like, {})  # type: ignore[call-overload]
