@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from .locks import Inode, Lock, LockList, lock_for_life, lock_on, unlock
+from .locks import KeptOpen, Lock, LockList, lock_for_life, lock_on, unlock
 from .owner import held_by_owner, pid_view, started, this_process, uid_of
 from .record import LONGEST, Claim, Hold, Request, Ticket, TicketWriter, UnreadHold, decode, device_mark, encode
 
@@ -33,6 +33,7 @@ _NAME = re.compile(r"([qc])\.([0-9]{1,10})\.([0-9a-f]{16})")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO in our way must not make us wait
 _Key = tuple[str, int]  # name and inode
 MOST_TICKETS = 500  # of one user, that count
+MOST_OPEN = 32  # claims that stay open, of as many as there may be
 LOOKS = 3  # at a lab in which claims end while it is read
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}  # of ours or the machine's, and no fact about a file
@@ -157,7 +158,7 @@ class LedgerReader:
     _dead: set[_Key] = field(default_factory=set)  # what is dead stays dead
     _known: dict[_Key, _Entry] = field(default_factory=dict)
     _gone: bool = False  # a claim ended between the listing and the look at it
-    _held: dict[_Key, tuple[Claim, Inode]] = field(default_factory=dict)  # the claims of the last look
+    _held: dict[_Key, tuple[Claim, KeptOpen]] = field(default_factory=dict)  # the claims of the last look
     _there: set[_Key] = field(default_factory=set)  # what was listed then
 
     def read(self) -> LedgerLook:
@@ -175,14 +176,16 @@ class LedgerReader:
         claims: list[Claim] = []
         strange: list[Strange] = []
         known, locks = {}, LockList()
-        holding: dict[_Key, tuple[Claim, Inode]] = {}
+        holding: dict[_Key, tuple[Claim, KeptOpen]] = {}
         for key, sight in self._sights():
             held = _held(key[0], sight, locks)
             if held and sight.entry is not None:
                 known[key] = sight.entry
                 value = sight.entry.value(key[0], sight.found)
                 if isinstance(value, Claim):
-                    holding[key] = value, (sight.found.st_dev, sight.found.st_ino)
+                    _, kept = self._held.get(key) or (None, None)
+                    path, may = f"{self.lab}/{key[0]}", len(holding) < MOST_OPEN
+                    holding[key] = value, kept or KeptOpen(path, sight.found, may_open=may)
                 else:
                     tickets.append(value)
                 continue
@@ -196,7 +199,7 @@ class LedgerReader:
         listed = {inode for _, inode in self._there}  # what has a name is another file: an inode is used again
         for key in self._held.keys() - holding.keys():
             # Its holder unlocks a claim before it takes the name away: somebody else took it, and it is held.
-            if key not in self._dead and key[1] not in listed and locks.write_locked(self._held[key][1]):
+            if key not in self._dead and key[1] not in listed and self._held[key][1].write_locked(locks):
                 holding[key] = self._held[key]
         self._held = holding
         claims += [claim for claim, _ in holding.values()]

@@ -81,6 +81,33 @@ class LockList:
         return any(inode in parse_write_locks(_read()) for _ in range(_LOOKS - 1))
 
 
+class KeptOpen:
+    """A file whose lock can be asked for when it has no name any more: of itself, where it could be opened.
+
+    To print the kernel's list stops all locking of the machine, and who prints it may lose the processor meanwhile: not
+    at each end of a claim, by everybody who waits.
+    """
+
+    def __init__(self, path: str, found: os.stat_result, *, may_open: bool) -> None:
+        self.inode: Inode = found.st_dev, found.st_ino
+        self._fd = -1
+        if may_open:
+            with suppress(OSError):
+                self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def write_locked(self, locks: LockList) -> bool:
+        if self._fd < 0:
+            return locks.write_locked(self.inode)
+        found = os.fstat(self._fd)
+        if (found.st_dev, found.st_ino) != self.inode:  # the name had gone to another file by then
+            return locks.write_locked(self.inode)
+        return lock_on(self._fd) == "write"
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
 def flock_holders() -> dict[Inode, list[int]]:
     """Who took a flock: pids by inode."""
     return parse_flocks(_read())

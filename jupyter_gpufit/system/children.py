@@ -176,9 +176,7 @@ def _is_made_again(value: Any, given: tuple[Any, ...]) -> bool:
 
 
 def _take(held: bytes, frame: FrameType, given: tuple[Any, ...]) -> None:
-    unpickler = pickle.Unpickler(io.BytesIO(held))
-    unpickler.persistent_load = given.__getitem__  # type: ignore[method-assign]
-    at, names, states = unpickler.load()
+    at, names, states = _Unpickler(io.BytesIO(held), given).load()
     if at != _place(frame):
         raise CannotTell("it waits at another place")
     frame.f_locals.update(names)
@@ -210,6 +208,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, type | FunctionType) and vars(sys.modules["__main__"]).get(obj.__qualname__) is obj:
             return NotImplemented
         return super().reducer_override(obj)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, given: tuple[Any, ...]) -> None:
+        super().__init__(stream)
+        self._given = given
+
+    def persistent_load(self, place: int) -> Any:
+        return self._given[place]
 
 
 def _is_atom(obj: Any) -> bool:

@@ -100,9 +100,16 @@ def test_tensors_are_found_however_deep() -> None:
     "made",
     [
         "class Owner:\n  def __init__(self): self.inner = Starts(self)\ns = Owner().inner",
+        "class Swaps(Starts):\n  def __init__(self, a, b):\n    a, b = b, a; super().__init__(a, b)\ns = Swaps(3, 4)",
+        "class Keeps(Starts):\n  def __init__(self, n):\n    n += 1; super().__init__(lambda: n)\ns = Keeps(3)",
         "class Twice(Starts):\n  def __init__(self, n):\n    n = n * 2; super().__init__(n)\ns = Twice(3)",
     ],
-    ids=["by its owner, with the owner", "with something else than it was called with"],
+    ids=[
+        "by its owner, with the owner",
+        "swapped",
+        "kept by a function",
+        "with something else than it was called with",
+    ],
 )
 def test_of_which_the_call_is_not_known_or_not_to_be_kept_is_not_made_anew(made: str) -> None:
     namespace = notebook(STARTS + made)

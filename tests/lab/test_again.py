@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from jupyter_gpufit.errors import ClaimGone, LabGone
-from jupyter_gpufit.lab import Granted, Lab, adopt, again, claim, digest, directory, holder, open_lab, queue
+from jupyter_gpufit.lab import Granted, Lab, adopt, again, claim, digest, directory, holder, locks, open_lab, queue
 from jupyter_gpufit.lab.again import nameless_waits
 from jupyter_gpufit.lab.holder import keep
 from jupyter_gpufit.lab.ledger import LedgerReader, publish
@@ -226,6 +226,21 @@ def test_a_file_with_the_inode_of_a_claim_that_has_ended_is_no_claim(tmp_path: P
         pytest.skip("NOT TESTED: this file system gives no inode anew")
     assert reader.read().claims == ()
     waits.drop()
+
+
+def test_the_end_of_a_claim_asks_for_no_list_of_all_locks(own_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, hold = LedgerReader(own_lab.path), Hold(devices=("a",), bytes=1, alone=True)
+    ended, emptied = (publish(own_lab.path, request(), hold) for _ in range(2))
+    assert len(reader.read().claims) == 2
+    monkeypatch.setattr(locks, "_read", lambda: pytest.fail("it stops all locking"))
+
+    ended.drop()
+    emptied.path.unlink()
+
+    for _ in range(2):
+        assert [one.id for one in reader.read().claims] == [emptied.id]
+    emptied.drop()
+    assert reader.read().claims == ()
 
 
 def test_a_look_that_fails_forgets_no_claim(own_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

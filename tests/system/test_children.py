@@ -137,11 +137,11 @@ def test_a_late_answer_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_one_that_has_only_just_begun_takes_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(children, "_PATIENCE", 0.1)
     os.mkfifo(work := tmp_path / "work")
     with begun(serve) as (one, child), begun(serve) as (other, second):
         ask(one, 1)
         held = child.tell()
+        monkeypatch.setattr(children, "_PATIENCE", 0.1)
         other.send(work)
         with open(work, "wb") as ready:
             late = threading.Timer(0.3, ready.close)

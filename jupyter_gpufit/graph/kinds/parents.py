@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import re
 import sys
 import weakref
 from collections import deque
@@ -27,6 +28,7 @@ from ..kind import Kind, Pickler, Reduced
 from . import instances
 from .instances import INSTANCE, attributes, holds_refused, is_plain
 
+_DOES = re.compile(r"(STORE|DELETE|LOAD)_(?:FAST|DEREF)")  # in an instruction's name, for each of its names
 _NOT_THEIRS = frozenset({*sys.stdlib_module_names, "torch", "joblib"})  # pools and loaders have other ways
 
 
@@ -106,8 +108,12 @@ def _note(frame: FrameType | None) -> _Call | None:
 
 
 def _set_in(code: CodeType) -> set[str]:
-    """The names that a function binds or deletes itself."""
-    return {str(one.argval) for one in dis.get_instructions(code) if one.opname in ("STORE_FAST", "DELETE_FAST")}
+    """The names that a function binds or deletes itself. From Python 3.13 on one instruction does so with two names."""
+    names = set()
+    for one in dis.get_instructions(code):
+        given = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        names |= {name for verb, name in zip(_DOES.findall(one.opname), given, strict=False) if verb != "LOAD"}
+    return names
 
 
 def find(cls: type) -> Kind | None:
