@@ -98,7 +98,7 @@ async def test_a_holder_is_back_at_once_however_seldom_it_looks(lab: Lab, monkey
     ear = Ear()
     async with held_and_kept(lab, ear) as granted:
         empty(lab)
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             await ear.until("it is claimed again")
         assert [one.id for one in LedgerReader(lab.path).read().claims] == [granted.claim.id]
 
