@@ -74,7 +74,11 @@ soak: $(VENV)/installed  ## kill and resume at every safe point (table in bench/
 known: $(VENV)/installed  ## prove a version of a library, and add it to the record of what is proven
 	$(BIN)/python -m tests.snapshot.known $(LIBRARY) $(VERSION)
 
-check: $(VENV)/installed lint panel  ## lint, types and the fast tests, of the panel, too
+check: $(VENV)/installed  ## lint, types and the fast tests, of the panel, too; all three at once
+	$(MAKE) --no-print-directory --jobs=3 lint panel fast
+
+.PHONY: fast
+fast: $(VENV)/installed
 	$(PYTEST) -m "not slow and not browser and not gpu and not soak"
 
 .PHONY: lint

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ from jupyter_gpufit.jobs.state import ENDED
 from jupyter_gpufit.jobs.store import all_jobs, find_job
 from jupyter_gpufit.jobs.watch import changes
 from jupyter_gpufit.settings import Settings
+from tests import warm
 from tests.kernels import TIMEOUT
 
 
@@ -33,13 +35,16 @@ def typing(env: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]:
 
 
 def gpufit(env: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command, run to its end."""
-    process = typing(env, *arguments)
-    try:
-        stdout, stderr = process.communicate(timeout=TIMEOUT)
-    finally:
-        process.kill()
-    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+    """A command, run to its end; it begins with its modules imported, and otherwise as one that is typed."""
+    with TemporaryFile("w+") as stdout, TemporaryFile("w+") as stderr:
+        process = warm.command(env, arguments, stdout.fileno(), stderr.fileno())
+        try:
+            code = process.wait(TIMEOUT)
+        finally:
+            process.kill()
+        for stream in (stdout, stderr):
+            stream.seek(0)
+        return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())
 
 
 def jobs(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ import pytest
 from jupyter_gpufit.program.libraries.versions import IN_PLACE
 from jupyter_gpufit.program.values import FRAME
 
-_PATIENCE = 20.0  # for threads that are about to end
+_PATIENCE = 60.0  # for threads that are about to end
 
 
 @pytest.fixture(autouse=True)

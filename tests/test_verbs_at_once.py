@@ -234,7 +234,7 @@ def meant(moment: str, verbs: tuple[str, ...]) -> set[State]:
 
 
 async def settled(life: Life, wanted: set[State]) -> State:
-    with anyio.move_on_after(20):
+    with anyio.move_on_after(TIMEOUT):
         return (await life.until(lambda record: record.state in wanted and record.state != "lost")).state
     return life.record.state
 

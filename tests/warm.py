@@ -1,7 +1,7 @@
-"""Kernels and workers that begin with torch imported: each is a fork of a process that has imported it.
+"""Kernels and workers that begin with torch imported, and commands with theirs: each is a fork of a warm process.
 
-To import torch takes two seconds of a processor, and a run of all tests has hundreds of processes that do. Whoever
-tests how a process begins, or what it imports and when, starts a cold one.
+To import torch takes two seconds of a processor, what a command needs a quarter of one, and a run of all tests has
+hundreds of processes that do. Whoever tests how a process begins, or what it imports and when, starts a cold one.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _WORKER = (
     "jupyter_gpufit.worker.machine",
     "jupyter_gpufit.worker.shell",
 )
+_COMMAND = ("jupyter_gpufit.terminal.cli", "anyio._backends._asyncio")
 cold_start = processes.start
 _forking: list[subprocess.Popen[bytes]] = []
 
@@ -73,6 +74,19 @@ def _kernels(read: frozenset[tuple[str, str]]) -> socket.socket:
 @cache
 def _workers(read: frozenset[tuple[str, str]]) -> Workers:
     return Workers(forking(_WORKER, ["torch._dynamo"], _others() | dict(read)), dict(read), cold_start)
+
+
+@cache
+def _commands(read: frozenset[tuple[str, str]]) -> socket.socket:
+    return forking(_COMMAND, [], _others() | dict(read))
+
+
+def command(env: Mapping[str, str], arguments: Sequence[str], stdout: int, stderr: int) -> Forked:
+    """What a user types into a terminal, with nobody at its keyboard."""
+    with open(os.devnull, "rb") as nothing:
+        descriptors = {0: nothing.fileno(), 1: stdout, 2: stderr}
+        wanted = Wanted("jupyter_gpufit", arguments, dict(env), os.getcwd(), [*descriptors], True)
+        return ask(_commands(frozenset(read_at_import(env).items())), wanted, [*descriptors.values()])
 
 
 def _others() -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Literal, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 from ..errors import BadOption, did_you_mean
 from ..lab.record import MOST_DEVICES
@@ -14,20 +14,10 @@ from ..settings import FITS
 from ..system.version import version
 from . import values
 from .lab_deeds import LAB, add_deeds
+from .places import Place, places_of
 
 ENDED_HINT = "a job's name or id, as `gpufit jobs` lists them"
 
-Place = Literal["cell", "line", "terminal"]
-_PLACES: Mapping[str, Mapping[Place, str]] = {  # of verbs that do not go on a line and in a terminal alike
-    "train": {"cell": "on top of a notebook cell: %%gpufit train"},
-    "estimate": {"cell": "on top of a notebook cell: %%gpufit estimate", "terminal": "in a terminal"},
-    "run": {"terminal": "into a terminal: gpufit run -- python train.py"},
-    "lab": {"terminal": "into a terminal: gpufit lab check"},
-    "serve": {"terminal": "into a terminal: gpufit serve"},
-    "completion": {"terminal": 'into a terminal: eval "$(gpufit completion bash)"'},
-    "kernel": {"line": "into a notebook: %gpufit kernel"},
-    "runs": {"line": "into a notebook: runs = %gpufit runs"},
-}
 DEFAULT_DAYS = 7.0
 _GPUS = values.numbers(MOST_DEVICES)
 _DEVICES = values.number(MOST_DEVICES, "of devices ")
@@ -356,17 +346,6 @@ def _command(command: Sequence[str], unknown: Sequence[str]) -> list[str]:
     return list(command)
 
 
-def check_place(verb: str, place: Place) -> None:
-    """Refuse a verb where it does not belong, and say where it does."""
-    if place not in (places := _places(verb)):
-        raise BadOption(f"{verb} goes {next(iter(places.values()))}")
-
-
-def _places(verb: str) -> Mapping[Place, str]:
-    verb = verb.split()[0]
-    return _PLACES.get(verb, {"line": f"on a line of its own: %gpufit {verb}", "terminal": "in a terminal"})
-
-
 def parse_line(line: str) -> argparse.Namespace:
     """Read the rest of a magic's line."""
     try:
@@ -390,7 +369,7 @@ def completions(
 
 def _candidates(words: Sequence[str], place: Place, devices: Sequence[str], jobs: Sequence[str]) -> Sequence[str]:
     if not words:
-        return [verb for verb in VERBS if place in _places(verb)]
+        return [verb for verb in VERBS if place in places_of(verb)]
     if words == ["help"]:
         return VERBS
     if words == ["completion"]:

@@ -15,8 +15,8 @@ import anyio
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..actions import deploy, resume, run_jobs, table
-from ..actions.commands import check_place
 from ..actions.deeds import ANSWERS, WISHES
+from ..actions.places import check_place
 from ..actions.request import request_for
 from ..actions.status import StatusReader
 from ..devices.here import read_devices_async

@@ -4,7 +4,7 @@ It is the way that works while the kernel is busy, after a reload and without an
 
     load            adds the routes to a Jupyter server
     handlers        REST                  events     the WebSocket
-    wire            what goes over it (pure); schema makes OpenAPI and TypeScript of it
+    wire            what goes over it (pure); contract makes OpenAPI and TypeScript of it
     readings        one reading for all who look, and none when nobody does
     actions         the verbs under way   journals   stretches of a job's journal
     renames         a notebook's jobs go with it, and moved finds it where no server heard

@@ -22,7 +22,7 @@ from ..jobs.picked import MOST, pick
 from ..jobs.verbs import VERBS
 from ..system.background import aside
 from ..system.version import version
-from . import schema, wire
+from . import contract, wire
 from .curves import read_stretch as read_stretch_of_curves
 from .encode import to_json
 from .journals import MOST_ENTRIES, read_stretch
@@ -70,7 +70,7 @@ class Handler(APIHandler):
             number = int(text) if len(text) < 20 else None  # a long one takes long to read
         except ValueError:
             number = None
-        if number is None or abs(number) > schema.LARGEST:
+        if number is None or abs(number) > contract.LARGEST:
             raise Unreadable(f"{name} is {text[:40]!r}; it must be a whole number.")
         return number
 
@@ -201,8 +201,8 @@ class CurvesHandler(Handler):
             raise Unreadable(f"span is {span[:40]!r}; it must be whole or latest.")
         names = self.get_query_arguments("name", strip=False)[:MOST]
         most = self.number("points", MOST_POINTS)
-        if not 10 <= most <= schema.MOST_POINTS:
-            raise Unreadable(f"points is {most}; it must be 10 to {schema.MOST_POINTS}.")
+        if not 10 <= most <= contract.MOST_POINTS:
+            raise Unreadable(f"points is {most}; it must be 10 to {contract.MOST_POINTS}.")
         start, stop = self.number("start", -1), self.number("stop", -1)
 
         def read() -> wire.WireCurves:
@@ -234,7 +234,7 @@ class DescriptionHandler(Handler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.finish(json.dumps(schema.description(version())))
+        self.finish(json.dumps(contract.description(version())))
 
 
 def _body(sent: bytes) -> wire.ActionBody:

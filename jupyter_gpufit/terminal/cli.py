@@ -15,6 +15,7 @@ import anyio
 
 from ..actions import commands, run_jobs, texts
 from ..actions.deeds import ANSWERS, WISHES
+from ..actions.places import check_place
 from ..actions.status import StatusReader
 from ..errors import BadOption, GpufitError, first_of
 from ..examine.findings import Finding, as_json, as_text, healthy
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
-    commands.check_place(options.verb, "terminal")
+    check_place(options.verb, "terminal")
     run_jobs.check(options, settings)
     match options.verb:
         case "run":

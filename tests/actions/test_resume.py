@@ -89,7 +89,7 @@ def test_a_lost_jobs_process_is_not_waited_for(settings: Settings, monkeypatch: 
     write_record(paths, replace(read_record(paths), state="running", worker=ProcessId.of(os.getpid())))
 
     async def prepare() -> None:
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             await resume.prepare(settings, "bert")
 
     anyio.run(prepare)

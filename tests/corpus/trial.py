@@ -11,10 +11,7 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +22,7 @@ from jupyter_gpufit.jobs.state import BEFORE
 from jupyter_gpufit.jobs.state import ENDED as ENDED_STATES
 from jupyter_gpufit.jobs.store import all_jobs
 from jupyter_gpufit.settings import Settings
+from tests.command_line import gpufit
 from tests.corpus.digest import CALL, differences, read_digest
 from tests.corpus.program import Program
 from tests.kernels import Kernel, Ran, environment, running_kernel
@@ -52,11 +50,11 @@ class Trial:
 
     @property
     def ended_first(self) -> bool:
-        """It was over before a checkpoint was asked for."""
+        """It was over before it was killed."""
         return self.resumed == ENDED
 
 
-ENDED = "ended before it could be saved"
+ENDED = "ended before it could be saved and killed"
 SEEDS = """import random, numpy, torch
 random.seed(0); numpy.random.seed(0); torch.manual_seed(0)
 del random, numpy, torch
@@ -282,13 +280,13 @@ def _saved(kernel: Kernel, sent: str, home: Path, trial: Trial) -> str:
         if time.monotonic() > until:
             return "it never began"
     began = time.monotonic()
-    done = _gpufit(_env(home), "checkpoint", NAME)
+    done = gpufit(_env(home), "checkpoint", NAME)
     trial.seconds["saved"] = time.monotonic() - began
     record = _record(home)
     if record is None or record.state in ENDED_STATES:
-        return ENDED if done.returncode else "ended right after it was saved"
+        return ENDED
     if done.returncode:
-        _gpufit(_env(home), "stop", NAME)
+        gpufit(_env(home), "stop", NAME)
         return f"not saved: {(done.stderr or done.stdout).strip()[-300:]}"
     assert record.worker is not None
     os.kill(record.worker.pid, signal.SIGKILL)
@@ -307,11 +305,6 @@ def _record(home: Path) -> Record | None:
             if job.name == NAME:
                 return read_record(paths)
     return None
-
-
-def _gpufit(env: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "jupyter_gpufit.terminal.cli", *arguments]
-    return subprocess.run(command, env=dict(env), capture_output=True, text=True, timeout=PATIENCE)
 
 
 def _run(program: Program, home: Path, magic: str = "", *, ours: bool = False) -> _Seen:

@@ -185,6 +185,7 @@ def together(parts: some.SearchStrategy[Make]) -> some.SearchStrategy[Make]:
 trees = some.recursive(some.sampled_from(LEAVES), together, max_leaves=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(trees, some.data())
 def test_random_trees_under_random_plans(make: Make, data: some.DataObject) -> None:

@@ -242,7 +242,7 @@ def test_a_front_that_comes_while_no_descriptor_is_free_is_heard_later(tmp_path:
                     front.connect(record.socket)
                     await anyio.wait_all_tasks_blocked()  # it could not be let in
                 front.send(WorkerRequest("state").encode())
-                with anyio.fail_after(60):
+                with anyio.fail_after(300):
                     await anyio.wait_readable(front)
                 assert Answer.decode(front.recv(4096)).ok
 

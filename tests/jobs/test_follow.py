@@ -65,7 +65,7 @@ async def followed_on(paths: JobPaths, then: Callable[[], None]) -> tuple[StateC
         await looked.wait()  # and so not before the follower waits, too
         then()
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(300):
         async with anyio.create_task_group() as group:
             group.start_soon(go_on)
             end = await follow(JOB, paths, show, on=True)
@@ -95,7 +95,7 @@ async def test_an_end_that_no_file_could_take_is_heard_from_the_worker(paths: Jo
     worker = Recorded(unwritten=["{", "7", *lines])  # what cannot be read is passed over, as in the journal itself
     shown: list[Event] = []
     lock, followers = take_lock(paths, "j"), Followers()
-    with anyio.fail_after(60):
+    with anyio.fail_after(300):
         async with serving(Path(running.socket), worker, followers):
             assert await follow(JOB, paths, lambda event, when=None: shown.append(event)) == end
             gone = anyio.Event()
@@ -113,7 +113,7 @@ async def test_a_journal_without_an_end_whose_worker_is_gone_ends_as_the_record_
     journal = Journal(paths.journal, 1 << 20)
     journal.append([StateChange("released", epoch=1), StateChange("running", epoch=2)])
     journal.close()
-    with anyio.fail_after(60):
+    with anyio.fail_after(300):
         assert await follow(JOB, paths, lambda event, when=None: None) == StateChange("done", epoch=3)
 
 
@@ -139,7 +139,7 @@ async def test_a_result_that_is_still_being_written_is_waited_for(
         await follow(JOB, paths, lambda event, when=None: shown.set(), take=lambda found, counts: None)
         assert paths.result.exists()
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(300):
         async with anyio.create_task_group() as group:
             group.start_soon(look_on)
             await shown.wait()

@@ -41,7 +41,7 @@ from jupyter_gpufit.jobs import watch
 from jupyter_gpufit.jobs.record import Record, write_record
 
 async def main(paths):
-    with anyio.fail_after(60):
+    with anyio.fail_after(300):
         async with watch.changes(paths) as looks:
             assert (await anext(looks)).state == "released"
             write_record(paths, Record(state="done", since=0.0))
@@ -74,7 +74,7 @@ async def test_a_worker_that_ends_between_two_looks_is_noticed(
     with holder(take_lock(paths, "j")) as worker:
         known = ProcessId.of(worker.pid) if state == "running" else None  # one that starts has not written it yet
         write_record(paths, Record(state=state, since=0.0, worker=known))  # type: ignore[arg-type]
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             async with watch.changes(paths) as looks:
                 assert (await anext(looks)).state == state
                 worker.kill()

@@ -98,7 +98,7 @@ async def test_a_holder_is_back_at_once_however_seldom_it_looks(lab: Lab, monkey
     ear = Ear()
     async with held_and_kept(lab, ear) as granted:
         empty(lab)
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             await ear.until("it is claimed again")
         assert [one.id for one in LedgerReader(lab.path).read().claims] == [granted.claim.id]
 
@@ -181,6 +181,7 @@ async def test_a_lock_that_anybody_keeps_costs_a_user_seconds_once_and_not_each_
     own_lab: Lab, soon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(again, "COMEBACK", 0.1)
+    monkeypatch.setattr(again, "FORGIVEN", 1e9)  # so short a wait would be forgiven by the time of the second job
     with nameless(own_lab):
         async with jobs(own_lab, Machine(slots(4))) as here:
             first = await here.waiting(4, why="trouble")

@@ -164,6 +164,7 @@ def test_a_dead_claim_cannot_be_kept_by_a_reader(shared_lab: Lab, players: list[
         _kill_all_of(EVE)
 
 
+@pytest.mark.slow
 def test_a_dead_claim_cannot_be_kept_by_whoever_gets_its_owners_pid(shared_lab: Lab, players: list[Player]) -> None:
     ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
     ada.hear("holds")

@@ -26,7 +26,7 @@ from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB
 from tests.kernels import Kernel, Ran
 
-PATIENCE = 30.0  # seconds: for what must come; never a measure of speed
+PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 JOB = Job(id="j", name="<b>ert", source="", created=0.0, cwd="/")
 
 

@@ -50,13 +50,13 @@ async def test_until_it_is_woken_or_dismissed(training: Any) -> None:
                 stay.stir(training)
 
             group.start_soon(decide)
-            with anyio.fail_after(60):
+            with anyio.fail_after(300):
                 assert await stay.until_woken(training) is (verb == "resume")
 
 
 async def test_or_for_as_long_as_it_may(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "LONGEST", 0.0)
-    with anyio.fail_after(60):
+    with anyio.fail_after(300):
         assert not await resting().until_woken(training)
     assert training.life.phase == "released"  # whoever would wake it now is refused
 
@@ -71,5 +71,5 @@ async def test_or_until_it_is_in_the_way(what: str, training: Any, monkeypatch: 
             training.paths.epoch.unlink()
         case "memory":
             monkeypatch.setattr(rest, "free_memory", lambda: GiB // 4)
-    with anyio.fail_after(60):
+    with anyio.fail_after(300):
         assert not await resting().until_woken(training)

@@ -30,7 +30,7 @@ THERE = Moved(fake_grant(fake_device("GPU-there", label="1")))
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(300):
         while not reached():  # noqa: ASYNC110 - what another thread does sets no event of ours
             await anyio.sleep(0.001)
 
@@ -106,7 +106,7 @@ class Stage:
         await self.until_told(before + 1)
 
     async def until_told(self, count: int) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(300):
             while len(self.told) < count:
                 self.changed = anyio.Event()
                 await self.changed.wait()

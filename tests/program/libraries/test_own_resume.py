@@ -102,6 +102,7 @@ def test_a_trainer_that_cannot_save_itself_runs_as_it_is() -> None:
     assert ran.notes == [f"{UNREADABLE}: the cell cannot be checkpointed inside train()."]
 
 
+@pytest.mark.slow
 def test_one_whose_text_is_at_hand_is_left_to_the_bit(tmp_path: Path) -> None:
     trainers.write_texts(tmp_path)
     importlib.invalidate_caches()

@@ -13,25 +13,27 @@ import pytest
 from jupyter_gpufit.actions.status import ClaimView, JobView, RoomView, Status, TicketView
 from jupyter_gpufit.jobs import live
 from jupyter_gpufit.jobs.record import LastCheckpoint
-from jupyter_gpufit.server import schema, wire
+from jupyter_gpufit.server import contract, wire
 from jupyter_gpufit.server.encode import to_json
 from jupyter_gpufit.testing import fake_device
 
 
 def test_the_panels_types_are_up_to_date() -> None:
-    assert schema.TARGET.read_text() == schema.typescript(), "run: python -m jupyter_gpufit.server.schema"
+    assert contract.TARGET.read_text() == contract.typescript(), "run: python -m jupyter_gpufit.server.contract"
 
 
 @pytest.mark.slow
 def test_the_program_writes_them(tmp_path: Path) -> None:
     target = tmp_path / "schema.ts"
-    code = f"from pathlib import Path; from jupyter_gpufit.server import schema; schema.write(Path({str(target)!r}))"
+    code = (
+        f"from pathlib import Path; from jupyter_gpufit.server import contract; contract.write(Path({str(target)!r}))"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert target.read_text() == schema.typescript()
+    assert target.read_text() == contract.typescript()
 
 
 def test_types_of_every_kind() -> None:
-    text = schema.typescript()
+    text = contract.typescript()
     for line in (
         "  value: number | null; // null: not a finite number",
         "  history: [number, number | null, number][]; // while somebody looked, oldest first",
@@ -76,13 +78,13 @@ def a_status() -> wire.WireStatus:
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_sent_is_as_described(value: object) -> None:
-    description = schema.description("1.0")
-    reference = {"$ref": f"#/components/schemas/{schema.name_of(type(value))}"}
+    description = contract.description("1.0")
+    reference = {"$ref": f"#/components/schemas/{contract.name_of(type(value))}"}
     jsonschema.Draft202012Validator({**description, **reference}).validate(json.loads(to_json(value)))
 
 
 def test_every_reference_in_the_description_leads_somewhere() -> None:
-    description = schema.description("1.0")
+    description = contract.description("1.0")
     text = json.dumps(description)
     named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert named <= set(description["components"]["schemas"])
