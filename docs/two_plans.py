@@ -69,7 +69,7 @@ def main() -> None:
         with capture_output() as out:
             shell.run_cell(CELL)
     for one in out.outputs:
-        print(one.data["text/plain"])
+        sys.stdout.write(one.data["text/plain"] + "\n")
         if (drawn := one.data.get("image/svg+xml")) is not None:
             (DOCS / "step-by-a-plan.svg").write_text(drawn)
 
