@@ -29,8 +29,8 @@ from fit_time import against_the_bound
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "predictions": predictions,
     "time": against_the_bound,
-    "choices": choices,
     "largest": largest,
+    "choices": choices,
 }
 
 

@@ -32,8 +32,8 @@ SLOT, ROOM, NARROW = 256 * MiB, 128 * MiB, 1024
 Sizes = Mapping[str, Sequence[tuple[int, int]]]  # of each way, the layers that are tried and their width
 MANY: Sizes = {  # layers of 4 MiB
     "as it is": ((12, 1024), (13, 1024)),
-    "spilled": ((13, 1024), (60, 1024), (120, 1024)),
-    "FSDP2": ((13, 1024), (60, 1024), (120, 1024)),
+    "spilled": ((13, 1024), (60, 1024)),
+    "FSDP2": ((13, 1024), (60, 1024)),
 }
 WIDE: Sizes = {  # three layers of 16 to 100 MiB
     "as it is": ((3, 2048), (3, 2560)),

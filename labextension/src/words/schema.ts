@@ -69,7 +69,7 @@ export interface JobMemory {
   peak: number; // bytes, so far
   estimate: number | null; // bytes that were foreseen
   host: number; // bytes of the host's memory that its plan has taken
-  link: number | null; // bytes a second that go there and back
+  link: number | null; // bytes a second that go there and back; null: not known, or no plan
 }
 
 /** The newest durable checkpoint, as its worker noted it; whether it is still whole, a resume looks itself. */
