@@ -63,6 +63,11 @@ def seconds(function: Callable[[], object], repeat: int) -> dict[str, float]:
     return {"min": min(taken), "median": statistics.median(taken), "max": max(taken)}
 
 
+def p(percent: int, values: Sequence[float]) -> float:
+    """The percentile."""
+    return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]
+
+
 def package_root() -> str:
     """The checkout, for children of a benchmark."""
     root = str(Path(__file__).resolve().parents[1])

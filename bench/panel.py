@@ -1,6 +1,6 @@
 """What the panel costs a Jupyter server, beside jupyterlab-nvdashboard and jupyter-resource-usage; and click to effect.
 
-    python bench/panel.py             # about five minutes; --peers: those two as well, three minutes more
+    python bench/panel.py             # under four minutes; --peers: those two as well, two minutes more
 
 It says what it is at. Eight pretended GPUs, ten running jobs that write their state once a second, and one of them its
 journal: a long one, whose page is open in one of the measurements. The peers are asked as their own pages ask:
@@ -17,7 +17,6 @@ messages, the clock would measure this program.
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import random
 import statistics
@@ -25,41 +24,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from common import package_root, show_table, write_results
+from common import p, package_root, show_table, write_results
+from panel_clicks import CLICKS, STOPS, clicks
+from panel_jobs import JOBS, jobs
+from panel_lookers import Look, asking, looking, nobody, nvdashboard, our_panel, our_run_page, resource_usage
 
 package_root()
 
 import psutil  # noqa: E402 - needs the path above
-from lookers import BEFORE, SPAWN, Look, asking, looking, nobody, nvdashboard, our_panel, our_run_page, resource_usage  # noqa: E402
 
-from jupyter_gpufit.jobs.events import DeviceMark, Metrics, ProgressMark, Text  # noqa: E402
-from jupyter_gpufit.jobs.events import Event as Written  # noqa: E402
-from jupyter_gpufit.jobs.job import Job  # noqa: E402
-from jupyter_gpufit.jobs.journal import Journal  # noqa: E402
-from jupyter_gpufit.jobs.live import Live, Loss, Memory, Progress  # noqa: E402
-from jupyter_gpufit.jobs.paths import JobPaths  # noqa: E402
-from jupyter_gpufit.jobs.record import Record, take_lock, write_record  # noqa: E402
-from jupyter_gpufit.jobs.store import create_job_files  # noqa: E402
 from jupyter_gpufit.settings import Settings  # noqa: E402
 from tests.fake_nvml import FakeNvml, Gpu, Holder, build_library  # noqa: E402
-from tests.kernels import environment, running_kernel  # noqa: E402
-from tests.server.running import Client, Server, running_server  # noqa: E402
+from tests.kernels import environment  # noqa: E402
+from tests.server.running import Server, running_server  # noqa: E402
 
-DEVICES, JOBS = 8, 10
+DEVICES = 8
 WATCHED = 20.0  # seconds
-ROUNDS, TURN = 10, 400  # requests in one turn
-REQUESTS_EVERY = 0.005  # seconds between two of the other requests
+ROUNDS, TURN = 8, 400  # requests in one turn
+REQUESTS_EVERY = 0.0025  # seconds between two of the other requests
 RESAMPLES = 1000
-CLICKS, STOPS = 40, 10
 WITHOUT, AGAIN = "no extension", "no extension, again"
 PEERS = ("jupyterlab-nvdashboard", "jupyter-resource-usage")
-JOURNAL = 64 << 20  # bytes
 TARGETS = {"open, %": 1.0, "nobody looks, %": 0.1, "p99 more, ms": 0.3, "click to effect p95, s": 0.5}
 
 # The pretended driver has neither NVLink nor PCIe counters; nvdashboard takes "not supported" for an answer.
@@ -80,54 +70,6 @@ def peers(folder: Path) -> Path | None:
     return folder
 
 
-@contextmanager
-def jobs(settings: Settings) -> Iterator[None]:
-    """Ten jobs that run, as far as their files tell: their locks are ours, their states are written each second."""
-    found = [Job(id=f"job{n:03}", name=f"train-{n}", source="", created=float(n), cwd="/") for n in range(JOBS)]
-    paths = [create_job_files(settings, job) for job in found]
-    locks = [take_lock(one, "bench") for one in paths]
-    for one in paths:
-        write_record(one, running(0))
-    journal = Journal(paths[0].journal, JOURNAL)
-    journal.append([event for step in range(BEFORE) for event in second(step)])
-    journal.close()
-    writer = SPAWN.Process(target=write, args=(paths,), daemon=True)
-    writer.start()
-    try:
-        yield
-    finally:
-        writer.terminate()
-        writer.join()
-        for lock in locks:
-            os.close(lock)
-
-
-def write(paths: Sequence[JobPaths]) -> None:
-    journal = Journal(paths[0].journal, JOURNAL)
-    for step in itertools.count(BEFORE):
-        time.sleep(1.0)
-        journal.append(second(step))
-        for one in paths:
-            write_record(one, running(step))
-
-
-def second(step: int) -> list[Written]:
-    """What a job writes into its journal in a second."""
-    found: list[Written] = [ProgressMark(step, 1 << 30, 1 << 30), Text("stdout", f"step {step}\n")]
-    found += [Metrics(step, {"loss": 1.0 / (step + 1), "lr": 1e-3}), DeviceMark(93, 310.0)] if step % 10 == 0 else []
-    return found
-
-
-def running(step: int) -> Record:
-    live = Live(
-        progress=Progress(step=step, per_second=1.0, total=10_000, left=float(10_000 - step)),
-        loss=Loss(name="loss", value=1.0 / (step + 1)),
-        metrics=("loss", "lr"),
-        memory=Memory(used=1 << 30, peak=1 << 30),
-    )
-    return Record(state="running", since=time.time(), device="0", epoch=1, step=step, live=live)
-
-
 # Cost -----------------------------------------------------------------------------------------------------------------
 
 
@@ -139,15 +81,21 @@ class Seen:
     look: Look
 
 
-def cpu(seen: Seen) -> float:
-    """What the server takes, in percent of a core, while somebody looks."""
-    say(f"the server's CPU, for {WATCHED:.0f} s: {seen.look.__name__}")
-    process = psutil.Process(seen.server.process.pid)
-    with looking(seen.server.port, seen.look):
-        before, start = process.cpu_times(), time.monotonic()
+def cpu(all_seen: Mapping[str, Seen]) -> dict[str, float]:
+    """What each server takes, in percent of a core, while somebody looks at all of them."""
+    say(f"the servers' CPU, for {WATCHED:.0f} s")
+    with ExitStack() as stack:
+        for seen in all_seen.values():
+            stack.enter_context(looking(seen.server.port, seen.look))
+        before, start = {name: taken_by(seen) for name, seen in all_seen.items()}, time.monotonic()
         time.sleep(WATCHED)
-        after, seconds = process.cpu_times(), time.monotonic() - start
-    return 100 * (after.user + after.system - before.user - before.system) / seconds
+        after, seconds = {name: taken_by(seen) for name, seen in all_seen.items()}, time.monotonic() - start
+    return {name: 100 * (after[name] - before[name]) / seconds for name in all_seen}
+
+
+def taken_by(seen: Seen) -> float:
+    times = psutil.Process(seen.server.process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def latencies(all_seen: Mapping[str, Seen]) -> dict[str, list[list[float]]]:
@@ -187,77 +135,6 @@ def compared(taken: Sequence[list[float]], without: Sequence[list[float]]) -> di
 
 def pooled(turns: Sequence[list[float]], rounds: Iterable[int]) -> list[float]:
     return [one for number in rounds for one in turns[number]]
-
-
-def p(percent: int, values: Sequence[float]) -> float:
-    return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]
-
-
-# Click to effect ------------------------------------------------------------------------------------------------------
-
-CELL = """%%gpufit train --name clicked
-import time, torch
-net = torch.nn.Linear(256, 256).to("cuda")
-while True:
-    net(torch.ones(8, 256, device="cuda")).sum().backward()
-    time.sleep(0.01)
-"""
-
-
-def clicks(home: Path) -> dict[str, float]:
-    """From a click on Checkpoint, in the middle of a blocking cell, until the panel shows that it was made."""
-    say(f"{CLICKS} checkpoints and {STOPS} stops of a real training")
-    env = environment(home)
-    with running_kernel(env, home) as kernel, running_server(env, home) as server, server.client() as client:
-        sent = kernel.send(CELL)
-        client.status(lambda status: any(job["state"] == "running" for job in status["jobs"]))
-        id = server.get("status")["jobs"][-1]["id"]
-        answered, shown, last = [], [], 0.0
-        for _ in range(CLICKS):
-            time.sleep(0.3 + 0.037 * len(shown) % 1.0)  # at every phase of what goes on once a second
-            start = time.perf_counter()
-            assert server.post(f"jobs/{id}/checkpoint").status == 202
-            answered.append(time.perf_counter() - start)
-
-            def is_new(status: dict[str, Any], last: float = last) -> bool:
-                saved = status["jobs"][-1]["checkpoint"]
-                return saved is not None and saved["time"] > last
-
-            last = client.status(is_new)["jobs"][-1]["checkpoint"]["time"]
-            shown.append(time.perf_counter() - start)
-        stops = [stop(server, client, id)]
-        kernel.finish(sent)
-        for _ in range(STOPS - 1):
-            sent = kernel.send(CELL)
-            status = client.status(lambda status: status["jobs"][-1]["state"] == "running")
-            stops.append(stop(server, client, status["jobs"][-1]["id"]))
-            kernel.finish(sent)
-    return {
-        "answered p50, s": statistics.median(answered),
-        "answered p95, s": p(95, answered),
-        "effect p50, s": statistics.median(shown[1:]),  # the first starts the process that writes
-        "effect p95, s": p(95, shown[1:]),
-        "effect of the first, s": shown[0],
-        "stop shown p95, s": p(95, [shown for shown, _ in stops]),
-        "stopped p50, s": statistics.median([stopped for _, stopped in stops]),
-        "stopped p95, s": p(95, [stopped for _, stopped in stops]),
-    }
-
-
-def stop(server: Server, client: Client, id: str) -> tuple[float, float]:
-    """From a click on Stop until the panel shows that the job is being stopped, and that it has."""
-    time.sleep(1.0)  # the cell is in its loop
-    start = time.perf_counter()
-    assert server.post(f"jobs/{id}/stop").status == 202
-
-    def state(status: dict[str, Any]) -> str:
-        return str(status["jobs"][-1]["state"])
-
-    found = client.status(lambda status: bool(status["jobs"][-1]["under_way"]) or state(status) == "stopped")
-    shown = time.perf_counter() - start
-    if state(found) != "stopped":  # else nothing is news any more, and the next status comes after ten seconds
-        client.status(lambda status: state(status) == "stopped")
-    return shown, time.perf_counter() - start
 
 
 BEGAN = time.monotonic()
@@ -300,8 +177,9 @@ def main() -> None:
             changes = NO_LINKS if "nvdashboard" in extension else ""
             server = stack.enter_context(running_server(env, home, extension=extension, changes=changes))
             all_seen[name] = Seen(server, look)
-        shares = {name: cpu(seen) for name, seen in all_seen.items()}
+        shares = cpu(all_seen)
         taken = latencies({**all_seen, AGAIN: all_seen[WITHOUT]})
+        say(f"{CLICKS} checkpoints and {STOPS} stops of a real training")
         clicked = clicks(Path(stack.enter_context(tempfile.TemporaryDirectory())))
     results = {
         name: {"cpu, %": shares.get(name, shares[WITHOUT]), **compared(turns, taken[WITHOUT])}

@@ -67,7 +67,7 @@ def test_names_that_were_defined_anew_are_bound_to_what_a_resume_has_trained(
     hold.touch()
     kernel.check("first = net, loader, data\n" + SET_UP + "other = loader, data")
     ran = kernel.check("%gpufit resume anew")
-    assert "net, opt, losses had been defined anew since; they are the trained ones of anew now." in ran.shown
+    assert "net, opt, losses had been defined anew, and are the trained ones of anew again." in ran.shown
     assert kernel.check(DIGEST).stdout == plain
     kernel.check("assert net is first[0] and opt.param_groups[0]['params'][0] is net[0].weight")
     kernel.check("assert loader is other[0] and data is other[1]")  # not changed by the cell: the notebook's count
@@ -84,7 +84,7 @@ def test_names_that_were_defined_anew_beside_a_detached_job_are_said_and_can_be_
     assert "net, losses were defined anew while beside ran" in ran.shown, ran.shown
     kernel.check("assert net is None")
     ran = kernel.check("%gpufit attach --again beside")
-    assert "Of beside, trained, are now: net, losses." in ran.shown, ran.shown
+    assert "These are now the trained ones of beside: net, losses." in ran.shown, ran.shown
     assert kernel.check(DIGEST).stdout == plain
     kernel.check("assert net is first")
 

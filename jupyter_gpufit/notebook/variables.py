@@ -112,7 +112,7 @@ class JobVariables:
             return
         if again and self._aside:
             self._namespace.update(self._aside)
-            self._show(Note(f"Of {name}, trained, are now: {', '.join(self._aside)}."))
+            self._show(Note(f"These are now the trained ones of {name}: {', '.join(self._aside)}."))
             self._aside = {}
         elif self.here and not again:
             self._show(Note(f"The variables of {name} came earlier. To have them again: %gpufit attach --again {name}"))
@@ -121,8 +121,8 @@ class JobVariables:
         elif again and self.here:
             self._show(
                 Note(
-                    f"Nothing of {name} is kept to be brought again: this notebook followed it to its end, and has had"
-                    " its variables then. To have them as they were, run its cell again."
+                    f"The variables of {name} came into this notebook at its end, and are kept nowhere else. To have"
+                    " them as they were, run its cell again."
                 )
             )
 
@@ -197,8 +197,8 @@ class JobVariables:
         job, names, one = self._job.name, ", ".join(parted), len(parted) == 1
         if self._is_resumed:
             self._namespace.update(parted)
-            now = "it is the trained one" if one else "they are the trained ones"
-            self._show(Note(f"{names} had been defined anew since; {now} of {job} now."))
+            now = "is the trained one" if one else "are the trained ones"
+            self._show(Note(f"{names} had been defined anew, and {now} of {job} again."))
             return
         stay, trained = ("was", "the trained one") if one else ("were", "the trained ones")
         self._show(

@@ -46,7 +46,7 @@ class FrameRecord:
     locals: dict[str, Any]
     cells: dict[str, CellType]  # shared with the closures that use them
     callee: Any  # whom it is calling; the innermost activation stands at a loop and calls nobody
-    its: dict[int, Any]  # the iterators of the loops it is in
+    its: dict[int, Any]  # the iterators of the loops it is in; of a `while` a list of one: turns begun
     cms: dict[int, Any]  # the context managers that it has entered
     wholes: dict[int, int | None] | None = None  # items of their ranges when they began, where they forget it
 

@@ -1,7 +1,8 @@
 """How far a cell's loops have come, where no optimizer of torch's counts its steps; pure.
 
 Many notebooks write the update themselves (`p.data -= lr * p.grad`), or only evaluate. Their steps are the iterations
-of the outermost loop of known length. Where one of those takes long (an epoch), they are those of the loop inside.
+of the outermost loop: one of known length, or a `while`. Where one of those takes long (an epoch), they are those of
+the loop inside.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Iterations:
     _resumed: tuple[int, dict[Key, int]] | None = None  # the checkpoint's steps, and where its loops stood
     _items: int = 0  # of the outermost, at the look before
     _range: Any = None  # its iterator, if it is a range's
+    _turns: list[int] | None = None  # if it is a `while`, those begun
     _advances: bool = False  # it has been seen to, or has an inner one that is counted
     _place: tuple[object, ...] = ()  # at which iterations the look before was, and in which loop
     _looks: int = 0  # at this place
@@ -37,10 +39,12 @@ class Iterations:
         """The steps so far: `step`, which the job had at the look before, or more."""
         known: dict[Key, int] = {}  # iterations that each has behind it
         for loop in nest:
-            if loop.left is None or not loop.whole:
+            if loop.turns is None and not loop.whole:
                 break
+            if loop.turns is not None and known:
+                break  # inside of a loop of known length, it is part of an iteration
             known[loop.key] = _behind(loop)
-            self._wholes[loop.key] = loop.whole
+            self._wholes[loop.key] = loop.whole or 0
         if not known:
             return step
         outermost, *_ = keys = tuple(known)
@@ -52,7 +56,7 @@ class Iterations:
             self._advances, self._items = False, known[outermost]
             self._go_on_in_the_middle()
         self._advances = self._advances or known[outermost] > self._items
-        self._items, self._range = known[outermost], nest[0].range
+        self._items, self._range, self._turns = known[outermost], nest[0].range, nest[0].turns
         self._look_inside(known, keys)
         if not known.keys() >= set(self._counted):
             return step  # an inner loop has not begun yet, or has ended: there is no telling which
@@ -81,6 +85,8 @@ class Iterations:
 
     def last(self, step: int) -> int:
         """The steps when the loop is over: between the last look and its end it went on."""
+        if self._turns is not None and len(self._counted) == 1:
+            return max(step, self._before + self._turns[0])
         if self._range is None or not self._counted:
             return step
         left, whole = self._range.__length_hint__(), self._wholes[self._counted[0]]
@@ -91,11 +97,14 @@ class Iterations:
 
     def told(self, progress: Progress, step: int) -> Progress:
         """Of a job without steps of its own: with these instead, of how many."""
-        total = self._before + math.prod(self._wholes[key] for key in self._counted)
-        return replace(progress, step=step, total=total if self._advances and total >= step else None)
+        whole = math.prod(self._wholes[key] for key in self._counted)  # of a `while`, 0
+        total = self._before + whole
+        return replace(progress, step=step, total=total if self._advances and whole and total >= step else None)
 
 
 def _behind(loop: Loop) -> int:
     """The iteration that it is at is not one of them."""
+    if loop.turns is not None:
+        return max(0, loop.turns[0] - 1)
     assert loop.whole is not None and loop.left is not None
     return max(0, loop.whole - loop.left - 1)

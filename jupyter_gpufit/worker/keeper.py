@@ -252,8 +252,8 @@ class Keeper:
 
 def _too_long(long: TooLong) -> tuple[str, str]:
     """Why an automatic checkpoint is left out, and what to do."""
-    why = f"it would stop the training for about {format_duration(long.seconds)}, which an automatic one may not yet"
-    return why, "It is made later. At once: %gpufit checkpoint. More free memory on the host makes it quick."
+    why = f"it would stop the training for about {format_duration(long.seconds)}, too long for an automatic one now"
+    return why, "One is made later. To save now: %gpufit checkpoint. With more free memory on the host it is quick."
 
 
 def _card(device: Device) -> str:

@@ -6,7 +6,6 @@ data loaders and progress bars. Nothing of the user's own is called but `len` of
 
 from __future__ import annotations
 
-import linecache
 import math
 import os
 import sys
@@ -33,6 +32,7 @@ class Loop:
     left: int | None  # items that its iterator has not yet given; None: not known
     whole: int | None  # items of one whole run
     range: Any = field(default=None, compare=False)  # its iterator, if it is a range's: it can be asked afterwards, too
+    turns: list[int] | None = field(default=None, compare=False)  # of a `while`, those begun; afterwards, too
 
 
 Nest = tuple[Loop, ...]  # outermost first
@@ -43,20 +43,21 @@ def nest_of(frames: Sequence[Any]) -> Nest:
     return tuple(loop for frame in frames for loop in _loops(frame))
 
 
+def ended_by_items(nest: Nest) -> Nest:
+    """Less the innermost `while` loops: they are part of an iteration of what is around them."""
+    while nest and nest[-1].turns is not None:
+        nest = nest[:-1]
+    return nest
+
+
 def _loops(frame: Any) -> Iterator[Loop]:
     for number, iterator in list(frame.its.items()):
         key = frame.unit.uid, number
-        inside = frame.unit.paths.get(number, frozenset())
-        for other in sorted(inside - frame.its.keys()):
-            if _is_while(frame.unit, other):
-                yield Loop((frame.unit.uid, other), None, None)
+        if type(iterator) is list:
+            yield Loop(key, None, None, turns=iterator)
+            continue
         left, whole = _extent(iterator, frame.wholes.get(number))
         yield Loop(key, left, whole, iterator if type(iterator) is _RANGE else None)
-
-
-def _is_while(unit: Any, number: int) -> bool:
-    line = unit.lines.get(number)
-    return line is not None and linecache.getline(unit.filename, line).lstrip().startswith("while")
 
 
 def _extent(iterator: Any, ranges: int | None = None) -> tuple[int | None, int | None]:

@@ -22,7 +22,7 @@ from ..lab.ends import Forecast
 from ..system.background import aside
 from .copies import Copies
 from .iterations import Iterations
-from .loops import Course, Laps
+from .loops import Course, Laps, ended_by_items
 from .metrics import SampledCurve, Sampler
 from .points import Points
 
@@ -90,7 +90,8 @@ class Vitals:
         self._fetched = {**self._fetched, **fetched}
         values = {name: finite(value) for name, value in found.items()}
         taken = step if iterations is None else 0
-        progress = self._course.take(now, taken, reading.nest, _rounded(pace.steps_per_second))
+        nest = ended_by_items(reading.nest)
+        progress = self._course.take(now, taken, nest, _rounded(pace.steps_per_second))
         if iterations is not None:
             step = iterations.take(reading.nest, step)
             progress = iterations.told(progress, step)
@@ -101,7 +102,7 @@ class Vitals:
             mfu=_rounded(pace.mfu),
             memory=memory,
         )
-        lap = self._laps.take(step, reading.nest)
+        lap = self._laps.take(step, nest)
         points: list[Metrics | Lap] = [] if lap is None else [lap]
         if values and values != self._told and self._curve.is_due(now):
             self._told = values

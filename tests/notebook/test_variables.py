@@ -38,7 +38,7 @@ def test_wanted_again_although_nothing_is_kept(folder: Path) -> None:
     assert not shown  # they never were here: whoever follows the job says where they are
     variables.here = True
     variables.look_on_disk(again=True)
-    assert isinstance(shown[0], Note) and "Nothing of bert is kept to be brought again" in shown[0].text
+    assert isinstance(shown[0], Note) and "The variables of bert came into this notebook at its end" in shown[0].text
 
 
 @pytest.fixture

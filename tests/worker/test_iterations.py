@@ -83,8 +83,32 @@ def test_when_a_loop_over_a_range_is_over_it_is_known_how_far_it_came() -> None:
     assert counted.take((at(OTHER, 5, 50),), 9) == 1005
 
 
-def test_a_while_is_not_counted() -> None:
-    assert followed([(Loop(EPOCH, None, None), at(BATCH, n, 9)) for n in range(5)]) == [(0, None)] * 5
+def test_of_a_while_its_turns_are_counted() -> None:
+    turns, counted = [1], Iterations()
+
+    def looks(*begun: int) -> Iterable[Nest]:
+        for turns[0] in begun:
+            yield (
+                (Loop(EPOCH, None, None, turns=turns), at(LAYER, 2, 6))
+                if turns[0] % 2
+                else (Loop(EPOCH, None, None, turns=turns),)
+            )
+
+    assert followed(looks(1, 4, 9), counted) == [(0, None), (3, None), (8, None)]
+    turns[0] = 12
+    assert counted.last(8) == 12  # as many had begun when it ended
+    assert followed(looks(501, 506), step=500) == [(500, None), (505, None)]  # from a checkpoint
+
+
+def test_of_slow_turns_of_a_while_the_batches_are_counted() -> None:
+    turns = [3]
+    looks = [(Loop(EPOCH, None, None, turns=turns), at(BATCH, 20 * n, 100)) for n in range(5)]
+    assert followed(looks)[-2:] == [(260, None), (280, None)]
+
+
+def test_a_while_inside_is_part_of_an_iteration() -> None:
+    looks = [(at(EPOCH, n, 10), Loop(BATCH, None, None, turns=[9 * n])) for n in range(5)]
+    assert followed(looks)[-1] == (4, 10)
 
 
 def test_optimizers_count_where_there_are_any() -> None:

@@ -100,7 +100,7 @@ def test_by_itself_it_stands_still_for_a_small_part_of_the_time(keeps: Told, mon
 
     writer.save = saved
     monkeypatch.setattr(keeper, "MOST_OF_TIME", 1e-9)
-    with pytest.raises(NotSaved, match="would stop the training for about .* which an automatic one may not yet"):
+    with pytest.raises(NotSaved, match="would stop the training for about .* too long for an automatic one now"):
         keeps.save("automatic")
     assert keeps.save("asked")[2].done() and len(keeps.notes) == 1  # whoever asks has decided
     monkeypatch.setattr(keeper, "MOST_OF_TIME", 1e9)

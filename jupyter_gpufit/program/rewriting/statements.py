@@ -167,7 +167,12 @@ class Statements(Expressions):
             asked = ast.Attribute(frame("program"), "pending", ast.Load())
             asked_now = ast.BoolOp(ast.And(), [asked, ask("wh", number)])
             test = ast.BoolOp(ast.Or(), [asked_now, test])
-        return self.gate([number, otherwise], [clone(node, test=test, body=body, orelse=orelse)])
+        begin = self.plain(at(node, [do(ask("it", number, ast.List([ast.Constant(0)], ast.Load())))]))
+        turns = ast.Subscript(frame("its"), ast.Constant(number), ast.Load())
+        turn = ast.AugAssign(ast.Subscript(turns, ast.Constant(0), ast.Store()), ast.Add(), ast.Constant(1))
+        loop = clone(node, test=test, body=[*self.plain(at(node, [turn])), *body], orelse=orelse)
+        run = ast.Try(at(node, [loop]), [], [], at(node, [do(ask("dn", number))]))
+        return self.gate([number, otherwise], at(node, [*begin, run]))
 
     def _numbers(self, number: int, node: ast.For | ast.While) -> tuple[int, int | None]:
         return number, self.number(node) if node.orelse else None

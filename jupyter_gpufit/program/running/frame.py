@@ -131,6 +131,7 @@ class Frame(Activation):
     def wh(self, k: int) -> bool:
         """The safe point of a `while`; whether to go into its body without a test."""
         if self.r:
+            self.its.setdefault(k, [0])  # a checkpoint of before its turns were counted has none
             if self.rpc != k:
                 return k in self.p
             self.resumed()

@@ -319,5 +319,5 @@ function saying(text: string): Widget {
 }
 
 export function clock(time: number): string {
-  return new Date(time * 1000).toLocaleTimeString();
+  return new Date(time * 1000).toLocaleTimeString('en-GB');
 }

@@ -1,4 +1,7 @@
-"""Whoever looks at a Jupyter server while bench/panel.py measures it, in processes of their own."""
+"""Who looks at a Jupyter server, for panel.py: nobody, our panel, the page of a run beside it, and two others' pages.
+
+Each is a process of its own: it says when it has begun, and goes on until it is told to stop.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,9 @@ from tests.server.running import BASE, TOKEN  # noqa: E402
 
 Look = Callable[[int, Event, Event], None]  # at this port: say when it has begun, and go on until told to stop
 
-BEFORE = 20_000  # seconds for which the job whose page is open has run
-PAGE = BEFORE / 1000  # seconds between two questions of a run's page, as words/plot.ts has it
+PAGE = 20.0  # seconds between two questions of the page of a run that has gone on for 20,000, as words/plot.ts has it
 POINTS = 1500  # of a line, as it asks for
 LOG = 5000 // 200 + 2  # messages until a log is there
-FAST = {"updateFrequency": 100, "isPaused": False}
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -64,6 +65,9 @@ def nvdashboard(port: int, begun: Event, stop: Event) -> None:
     listen([f"ws://127.0.0.1:{port}{BASE}nvdashboard/{chart}" for chart in charts], begun, stop, FAST)
 
 
+FAST = {"updateFrequency": 100, "isPaused": False}
+
+
 def resource_usage(port: int, begun: Event, stop: Event) -> None:
     with asking(port) as ask:
         while True:
@@ -78,7 +82,7 @@ def listen(urls: Sequence[str], begun: Event, stop: Event, first: object = None,
     connections = []
     with ExitStack() as stack:
         for url in urls:
-            connection = websocket.create_connection(url, header=[f"Authorization: token {TOKEN}"], timeout=5.0)
+            connection = websocket.create_connection(url, header=[f"Authorization: token {TOKEN}"], timeout=60.0)
             stack.callback(connection.close)
             if first is not None:
                 connection.send(json.dumps(first))
