@@ -39,7 +39,7 @@ PACKAGES = {
         "    def __init__(self): self.__dict__['__flags'] = {}; self.__dict__['__parsed'] = False\n"
         "    def define(self, name, value): self.__dict__['__flags'][name] = value\n"
         "    def parse(self): self.__dict__['__parsed'] = True\n"
-        "    def __getattr__(self, name): return self.__dict__['__flags'][name] if self.__dict__['__parsed'] else None\n"
+        "    def __getattr__(self, name): assert self.__dict__['__parsed']; return self.__dict__['__flags'][name]\n"
         "FLAGS = Flags()\n"
     ),
     "shelf_plugin.py": "import shelf\nshelf.register('plugged')\n",
