@@ -78,7 +78,8 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         if is_plain(t):
             state = tensor_state(t)
             if flows:
-                return make_flowing, (type(t), state[1], state[2], stays), state, None, None, fill_tensor
+                made = type(t), state[1], state[2], stays, sides.on_device(state[1])
+                return make_flowing, made, state, None, None, fill_tensor
             if sides.on_device(state[1]):
                 return make_device_tensor, (type(t), state[1], state[2]), state, None, None, fill_tensor
             return make_tensor, (type(t), t.dtype), state, None, None, fill_tensor
@@ -97,10 +98,16 @@ def make_device_tensor(cls: type, storage: torch.UntypedStorage, looks: tuple[An
         return made if cls is torch.Tensor else sides.here.as_class(cls, made)
 
 
-def make_flowing(cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...], stays: bool = False) -> torch.Tensor:
+def make_flowing(
+    cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...], stays: bool = False, on_device: bool = True
+) -> torch.Tensor:
     """Of its size at once, since a gradient has that of what was made."""
+    dtype, *look = looks
     with _untouched():
-        made = sides.here.tensor(storage, *looks)
+        if on_device:
+            made = sides.here.tensor(storage, *looks)
+        else:
+            made = torch.empty(0, dtype=dtype, device="cpu").set_(storage, *look)
         t = flowing(made, stays=stays)
         t.data = made
         return t if cls is torch.Tensor else sides.here.as_class(cls, t)
