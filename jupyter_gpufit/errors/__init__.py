@@ -12,6 +12,7 @@ GpufitError
 │   ├── NoTorch                the kernel's environment has no torch, or an old one
 │   ├── NameNotDefined         a name that neither the notebook nor the cell defines
 │   ├── CannotTravel           a variable that cannot go to the worker
+│   ├── GraphStayed            a gradient that was to flow on into an earlier cell's graph
 │   ├── NoRoomToTravel         the variables need more memory than is free
 │   ├── CellFailedInTrial      an exception of the cell's own, while it was estimated
 │   └── CellFailed             an exception of the cell's own, as its worker showed it
@@ -89,6 +90,7 @@ from .cells import (
     CellError,
     CellFailed,
     CellFailedInTrial,
+    GraphStayed,
     MagicInCell,
     NameNotDefined,
     NoEstimate,
@@ -187,6 +189,7 @@ __all__ = [
     "EndedFirst",
     "ExportFailed",
     "GpufitError",
+    "GraphStayed",
     "HasEnded",
     "HostIsFull",
     "IsACommand",

@@ -85,6 +85,16 @@ class NoRoomToTravel(CellError):
         )
 
 
+class GraphStayed(CellError):
+    """A gradient was to flow on into what an earlier cell computed."""
+
+    def __str__(self) -> str:
+        return (
+            "A backward came to a tensor that an earlier cell computed, and its autograd graph stayed in the notebook."
+            " Compute it inside the cell, or detach it first, with .detach()."
+        )
+
+
 @dataclass(eq=False)
 class CellFailedInTrial(CellError):
     traceback: str

@@ -12,7 +12,7 @@ from operator import is_
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from .holders import Place, at, in_words, own_names
+from .holders import Place, at, in_words, is_of_python, own_names
 
 # Made by Python for each class or module, or a cache of it.
 _OF_PYTHON = frozenset({"_abc_impl", "__dict__", "__weakref__", "__doc__", "__abstractmethods__", "__annotations__"})
@@ -99,7 +99,7 @@ def _of_members(then: set[Any], now: set[Any]) -> Difference | None:
 
 def _of_names(then: dict[Any, Any], now: dict[Any, Any], *, attributes: bool, module: bool) -> Difference | None:
     def counts(name: Any, value: Any) -> bool:
-        if attributes and (name in _OF_PYTHON or str(name).startswith("__")):
+        if attributes and (name in _OF_PYTHON or is_of_python(name)):
             return False
         return not (module and isinstance(value, ModuleType))  # a submodule that was imported
 

@@ -63,8 +63,13 @@ def _inside(steps: tuple[Step, ...], holder: Any, module: str) -> Iterator[tuple
     else:
         found = [((".", name), value) for name, value in list((own_names(holder) or {}).items())]
     for step, value in found:
-        if not (isinstance(step[1], str) and step[1].startswith("__")) and _can_hold(value, module):
+        if not is_of_python(step[1]) and _can_hold(value, module):
             yield (*steps, step), value
+
+
+def is_of_python(name: Any) -> bool:
+    """`__dict__` and its kind; absl keeps its flags in `__flags`, which is its own."""
+    return isinstance(name, str) and name.startswith("__") and name.endswith("__")
 
 
 def _can_hold(value: Any, module: str) -> bool:

@@ -36,6 +36,7 @@ PATIENCE_OF_CLOCK = 60.0  # the same for an automatic checkpoint, for which nobo
 LOOK_AHEAD = 10.0  # seconds of training after which it is tried, once, whether it could be saved
 LOOKS = 5  # at what only a library's function holds, after which it is said
 PATIENCE_IN_LIBRARY = 20.0  # seconds for which a wish waits for such a function to end
+NEXT_POINTS = 16  # that are tried at once after one in such a function; later ones after a while
 LOOK_AGAIN = 2.0  # seconds between two looks at what holds it up
 ROOM = "makes room in the host's memory for the checkpoint, and trains on meanwhile"
 FIRST_RETRY, LAST_RETRY = 0.02, 2.0  # seconds after a safe point that was none
@@ -89,6 +90,7 @@ class SaveWish:
     since: float = field(default_factory=time.monotonic)
     deferred: str = ""  # why the last safe point was none
     refused: float | None = None  # when one first was in a library's function that holds what cannot be saved
+    refusals: int = 0  # in such functions
     retry: float = FIRST_RETRY
     go_on: threading.Event = field(default_factory=threading.Event)  # set where a leaving failed
 
@@ -360,8 +362,8 @@ class Saver:
             if isinstance(error, CannotSave) and error.passing:
                 wish.refused = wish.refused or time.monotonic()
                 if time.monotonic() - wish.refused < PATIENCE_IN_LIBRARY:
-                    path, why = error.problems[0]
-                    return self._put_off(wish, f"{path} is {why}")
+                    wish.refusals += 1
+                    return self._put_off(wish, " is ".join(error.problems[0]), at_once=wish.refusals <= NEXT_POINTS)
             self._loop.call_soon_threadsafe(self._fail, wish, self._reason(error), context=self._context)
             return False
         with self._guard:
@@ -369,9 +371,13 @@ class Saver:
         self._soon(self._finish, wish, step, where, began, time.monotonic() - began, future)
         return True
 
-    def _put_off(self, wish: SaveWish, why: str) -> bool:
+    def _put_off(self, wish: SaveWish, why: str, *, at_once: bool = False) -> bool:
+        """`at_once`: to the very next point; after a while the loop may stand there again, as in a bar's update."""
         wish.deferred = why
-        self._soon(self._try_again, wish)
+        if at_once:
+            self._keeper.want(True)
+        else:
+            self._soon(self._try_again, wish)
         return False
 
 

@@ -68,6 +68,8 @@ VALIDITY = {
         loss = model(x).mean()
         assert torch.allclose(loss, loss)
         assert torch.equal(x, x)
+        if not all(torch.equal(a, b) for a, b in zip([x], [x.clone()], strict=True)):
+            raise RuntimeError("train on the training inputs")
     """,
     "leaving": """
         loss = model(x).mean()

@@ -102,6 +102,32 @@ def test_refuses_a_tensor_with_a_live_graph_only() -> None:
 
 
 @pytest.mark.slow
+def test_takes_what_a_module_keeps_of_its_last_forward_and_refuses_a_gradient_to_it() -> None:
+    namespace = notebook(
+        "import torch\nnet = torch.nn.Linear(2, 2)\nnet.last = [net(torch.ones(1, 2)).pow(2)]\nkept = net.last[0]"
+    )
+    expected, graph = namespace["kept"].tolist(), namespace["kept"].grad_fn
+
+    cross_here(
+        namespace,
+        """
+seen = net.last[0].tolist(), net.last[0].requires_grad
+try:
+    net(net.last[0]).sum().backward()
+except Exception as error:
+    said = str(error)
+else:
+    said = ''""",
+        "net",
+        "torch",
+    )
+
+    assert namespace["seen"] == (expected, True) and "autograd graph stayed in the notebook" in namespace["said"]
+    assert namespace["net"].last[0] is namespace["kept"] and namespace["kept"].grad_fn is graph
+    namespace["kept"].sum().backward()
+
+
+@pytest.mark.slow
 def test_takes_a_tensor_whose_gradient_flows_to_where_nobody_looks() -> None:
     """And refuses it where somebody does, or where a second backward must fail."""
     namespace = notebook(

@@ -34,6 +34,14 @@ PACKAGES = {
         "def register(name): registry[name] = Book(name)\n"
         "def make(name): return registry[name]\n"
     ),
+    "flags_of.py": (
+        "class Flags:\n"
+        "    def __init__(self): self.__dict__['__flags'] = {}; self.__dict__['__parsed'] = False\n"
+        "    def define(self, name, value): self.__dict__['__flags'][name] = value\n"
+        "    def parse(self): self.__dict__['__parsed'] = True\n"
+        "    def __getattr__(self, name): assert self.__dict__['__parsed']; return self.__dict__['__flags'][name]\n"
+        "FLAGS = Flags()\n"
+    ),
     "shelf_plugin.py": "import shelf\nshelf.register('plugged')\n",
     "learner/__init__.py": "class Learner:\n    def __init__(self): self.rate = 1\n",
     "learner_more.py": ("import learner\ndef fit(self): return 'fitted'\nlearner.Learner.fit = fit\n"),
@@ -120,6 +128,13 @@ def test_what_was_registered_in_an_earlier_cell(kernel: Kernel) -> None:
     )
     kernel.check("assert mine == 'mine' and shelf.make('of the cell').name == 'of the cell'")
     kernel.check("assert shelf.make('first') is shelf.books.FIRST is first")
+
+
+def test_what_an_object_of_a_module_keeps_under_names_with_underscores(kernel: Kernel) -> None:
+    """As absl keeps its flags."""
+    kernel.check("from flags_of import FLAGS\nFLAGS.define('rate', 3)\nFLAGS.parse()")
+    kernel.check("%%gpufit train\nfound = FLAGS.rate\nFLAGS.define('late', found + 1)")
+    kernel.check("import flags_of\nassert (found, FLAGS.late, FLAGS is flags_of.FLAGS) == (3, 4, True)")
 
 
 def test_what_a_plug_in_registered_when_an_earlier_cell_imported_it(kernel: Kernel) -> None:

@@ -276,8 +276,10 @@ async def test_what_stands_in_the_way_only_in_a_library_may_pass_and_is_tried_ag
     passing = CannotSave((("wl of init()._lock", "a lock"),), passing=True)
     async with training(Disk(refuses=[passing, passing])) as stage:
         stage.saver.ask("asked")
+        await stage.until_wanted()
         for _ in range(3):
-            await stage.safe_point()
+            assert stage.disk.wanted, "at the very next point"
+            stage.saver.at_safe_point()
         await stage.durable()
         assert isinstance(stage.told[0], Saved) and len(stage.told) == 1
 

@@ -167,7 +167,9 @@ class SlotMode(TorchFunctionMode):
         """Reads the arguments of Module.to(), which moves each tensor by itself."""
         if args and isinstance(args[0], int):
             args = (torch.device(SLOT.type, args[0]), *args[1:])
-        return func(*args, **kwargs)
+        device, *rest = func(*args, **kwargs)
+        like = kwargs.get("tensor", args[0] if args else None)
+        return (SLOT if side_of(like) == "slot" else device), *rest
 
     def _attend(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """`with sdpa_kernel(EFFICIENT_ATTENTION)` chooses how fast, not what; the CPU does not have them all."""

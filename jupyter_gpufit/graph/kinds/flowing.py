@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from ...errors import GraphStayed
+
 
 def flows_nowhere(t: torch.Tensor) -> bool:
     """Whether a backward through the tensor's live graph leaves nothing that anybody could see."""
@@ -53,8 +55,30 @@ def _of_nobody() -> int:
     return _references(t.grad_fn.next_functions[0][0])
 
 
-def flowing(like: torch.Tensor) -> torch.Tensor:
-    """A tensor that looks so, and from which gradients flow on into a leaf of its own; its values are to come."""
+class _Stayed(torch.autograd.Function):
+    """Stands for a graph that stayed in the notebook: until a gradient comes to it, nobody need know."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden.clone(memory_format=torch.preserve_format)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise GraphStayed
+
+
+def graph_stayed(t: torch.Tensor) -> bool:
+    return isinstance(t.grad_fn, _Stayed._backward_cls)
+
+
+def flowing(like: torch.Tensor, *, stays: bool = False) -> torch.Tensor:
+    """A tensor that looks so, and from which gradients flow on into a leaf of its own; its values are to come.
+
+    `stays`: no gradient may, for its graph stayed where it was computed.
+    """
     hidden = like.new_empty(()).expand(like.size()).detach().requires_grad_()
     with torch.enable_grad():
+        if stays:
+            found: torch.Tensor = _Stayed.apply(hidden)  # type: ignore[no-untyped-call]
+            return found
         return hidden.clone(memory_format=torch.preserve_format)

@@ -130,8 +130,15 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
     found = pickler.reduce_as_cloudpickle_does(cls)
     if found is not NotImplemented and "__slots__" in vars(cls) and not issubclass(cls, Enum):
         # cloudpickle makes the class first and names its slots afterwards, when it is too late for it to have any.
-        found[1][3]["__slots__"] = vars(cls)["__slots__"]
+        return _with_slots(cls, *found)
     return found
+
+
+def _with_slots(cls: type, make: Any, args: tuple[Any, ...], *rest: Any) -> Reduced:
+    """With the bases that it came to, too: a `NamedTuple` makes the slots of those that name it as theirs."""
+    metaclass, name, _, body, *others = args
+    given = {key: vars(cls)[key] for key in ("__slots__", "__orig_bases__") if key in vars(cls)}
+    return make, (metaclass, name, cls.__bases__, {**body, **given}, *others), *rest
 
 
 @functools.cache

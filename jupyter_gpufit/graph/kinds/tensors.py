@@ -1,7 +1,8 @@
 """Tensors: what they look like is in the graph, and their bytes are in the memory beside it.
 
-Loaded only where torch is. Autograd graphs do not travel: a tensor with a live one is refused on the way in, and
-everything arrives as a leaf, but for tensors whose graph nobody can tell from another one (see flowing).
+Loaded only where torch is. Autograd graphs do not travel: a variable that is a tensor with a live one is refused on the
+way in, one inside of an object refuses a gradient, and all else arrives as a leaf, but for tensors whose graph nobody
+can tell from another one (see flowing).
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
             )
         to_come = id(t) in pickler.made_anew
         flows = not pickler.back and not to_come and t.grad_fn is not None and has_live_graph(t)
-        if flows and t.grad_fn is not None and not (is_plain(t) and flows_nowhere(t)):
+        stays = flows and not (is_plain(t) and flows_nowhere(t))
+        if stays and t.grad_fn is not None and (not is_plain(t) or pickler.namespace.get(pickler.name) is t):
+            # By its name it is there to be used; what a module keeps of its last forward mostly is not.
             return pickler.refuse(
                 t,
                 f"a tensor that is part of a live autograd graph ({t.grad_fn.name()}), which cannot be copied."
@@ -75,7 +78,8 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         if is_plain(t):
             state = tensor_state(t)
             if flows:
-                return make_flowing, (type(t), state[1], state[2]), state, None, None, fill_tensor
+                made = type(t), state[1], state[2], stays, sides.on_device(state[1])
+                return make_flowing, made, state, None, None, fill_tensor
             if sides.on_device(state[1]):
                 return make_device_tensor, (type(t), state[1], state[2]), state, None, None, fill_tensor
             return make_tensor, (type(t), t.dtype), state, None, None, fill_tensor
@@ -94,11 +98,17 @@ def make_device_tensor(cls: type, storage: torch.UntypedStorage, looks: tuple[An
         return made if cls is torch.Tensor else sides.here.as_class(cls, made)
 
 
-def make_flowing(cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...]) -> torch.Tensor:
+def make_flowing(
+    cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...], stays: bool = False, on_device: bool = True
+) -> torch.Tensor:
     """Of its size at once, since a gradient has that of what was made."""
+    dtype, *look = looks
     with _untouched():
-        made = sides.here.tensor(storage, *looks)
-        t = flowing(made)
+        if on_device:
+            made = sides.here.tensor(storage, *looks)
+        else:
+            made = torch.empty(0, dtype=dtype, device="cpu").set_(storage, *look)
+        t = flowing(made, stays=stays)
         t.data = made
         return t if cls is torch.Tensor else sides.here.as_class(cls, t)
 

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from ...devices import sides
 from ...graph.kind import Kind, Pickler, Reduced
-from ...graph.kinds.flowing import flows_nowhere
+from ...graph.kinds.flowing import flows_nowhere, graph_stayed
 from ...graph.kinds.instances import make_instance, reduce_generic, reduce_instance
 from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta
 from ...graph.opening import Opener
@@ -58,13 +58,14 @@ def reduce_tensor(t: torch.Tensor, pickler: SnapshotPickler) -> Reduced:
         graph, computed_by = graph_of(t)
         if graph == "live":
             if (shown := looked_at(t)) is not None:
-                look = (tuple(t.size()), t.stride(), t.storage_offset())
-                return look_at, (shown, *look), dict(t.__dict__) or None, None, None, fill_attributes
+                shape = (tuple(t.size()), t.stride(), t.storage_offset())
+                return look_at, (shown, *shape), dict(t.__dict__) or None, None, None, fill_attributes
             if (parts := parts_with(t)) is not None:
                 same = pickler.parts.setdefault(t.grad_fn, parts)  # one object for all outputs of one node
                 return operator.getitem, (same, t.output_nr), dict(t.__dict__) or None, None, None, fill_attributes
-            if is_plain(t) and flows_nowhere(t):
-                made = type(t), t.untyped_storage(), (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
+            if is_plain(t) and ((stayed := graph_stayed(t)) or flows_nowhere(t)):
+                look = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
+                made = type(t), t.untyped_storage(), look, stayed
                 return make_flowing, made, dict(t.__dict__) or None, None, None, fill_attributes
             if not (isinstance(pickler.program, Program) and pickler.program.is_unread(t)):
                 raise _live(t, computed_by)
