@@ -33,6 +33,8 @@ def test_every_name_of_the_device_means_the_slot(slot: Budget, device: Any) -> N
     assert x.new_zeros(3, device=device).is_cuda
     assert torch.rand_like(x, device=device).is_cuda
     assert nn.Linear(2, 2).to(device).weight.device == CUDA
+    assert nn.Linear(2, 2).to(x.to(device)).weight.device == nn.Linear(2, 2).to(tensor=x.to(device)).bias.device == CUDA
+    assert nn.Linear(2, 2).to(x).weight.device.type == "cpu"
     assert nn.Linear(2, 2, device=device).weight.device == CUDA
 
 
@@ -302,4 +304,5 @@ class Boxed:
 
 def test_what_is_no_tensor_and_answers_torchs_functions_itself_is_let_alone(slot: Budget) -> None:
     boxed: Any = Boxed()
-    assert torch.empty_like(boxed) == (torch.empty_like, {})
+    found: Any = torch.empty_like(boxed)
+    assert found == (torch.empty_like, {})
