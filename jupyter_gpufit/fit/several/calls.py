@@ -66,7 +66,7 @@ def around(group: Group, *, split: bool = False) -> Iterator[Callable[[], None]]
         for hook in (register_optimizer_step_pre_hook(states.before), register_optimizer_step_post_hook(states.after)):
             stack.callback(hook.remove)
         if group.rank == 0:  # whose state is the job's
-            stack.callback(states.leave)
+            stack.callback(states.leave, ends=True)
         yield states.leave
 
 

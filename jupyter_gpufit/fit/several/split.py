@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import count
@@ -48,14 +49,14 @@ class StateInParts(defaultdict[Any, Any]):
 
     def __init__(self, of: SplitOptimizer) -> None:
         super().__init__(dict)
-        self._of = of
+        self.of = of
 
     def __reduce__(self) -> Any:
         """On the host: it is read while it is saved, and the device has no room for it."""
-        return defaultdict, (dict,), None, None, iter(self._of.read().items())
+        return defaultdict, (dict,), None, None, iter(self.of.read().items())
 
     def __deepcopy__(self, memo: Any) -> Any:
-        self._of.come_home()
+        self.of.come_home()
         return copy.deepcopy(defaultdict(dict, self.items()), memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -67,7 +68,7 @@ def _looking(name: str) -> Callable[..., Any]:
 
     @wraps(real)
     def look(self: StateInParts, *args: Any, **kwargs: Any) -> Any:
-        self._of.come_home()
+        self.of.come_home()
         return real(self, *args, **kwargs)
 
     return look
@@ -97,7 +98,7 @@ class SplitOptimizer:
 
     def __post_init__(self) -> None:
         self.state = StateInParts(self)
-        self._dict = super(StateInParts, self.state)
+        self._dict: Any = super(StateInParts, self.state)  # past what looks
 
     @property
     def optimizer(self) -> Optimizer:
@@ -116,7 +117,7 @@ class SplitOptimizer:
         """Give the optimizer this rank's part of its parameters, in their places."""
         optimizer, whole = self.optimizer, self._taken()
         self._read = None
-        state: dict[Any, Any] = defaultdict(dict)
+        state: defaultdict[Any, Any] = defaultdict(dict)
         for group in optimizer.param_groups:
             given = [self._given(p, whole, state) for p in group["params"]]
             self._lists.append((group, group["params"]))
@@ -198,40 +199,51 @@ class SplitOptimizer:
         """Have all of the state on this device, until the next step."""
         if self.is_home or self._lists:
             return
+        whole = self._all(on_host=False)
         self.is_home = True
-        for p, part in self.own.items():
-            if part.values:
-                self._dict.__setitem__(p, {name: self._whole(p, part, name) for name in part.values})
+        self._dict.clear()
+        for p, values in whole.items():
+            self._dict.__setitem__(p, values)
         self._read = None
 
-    def leave(self) -> None:
-        """Nobody else takes part from now on."""
-        try:
-            self.come_home()
-        except Unreadable:  # with a rank that was lost: as of a new one
-            self._dict.clear()
-        self.optimizer.state = defaultdict(dict, self._dict.items())
+    def leave(self, *, ends: bool) -> None:
+        """Nobody else takes part from now on; `ends`: nor does the device, which may have no room for all of it."""
+        whole: dict[Any, Any] = {}
+        with suppress(Unreadable):  # with a rank that was lost: then it is as of a new one
+            if not ends:
+                self.come_home()
+            whole = self.read()
+        self.optimizer.state = defaultdict(dict, whole)
         self.own.clear()
+        self._dict.clear()
+
+    def kept(self) -> list[dict[str, Any]]:
+        return [*self._dict.values(), *([] if self.is_home else [part.values for part in self.own.values()])]
 
     def read(self) -> dict[Any, Any]:
         """All of it, the parts on the host."""
         if self.is_home:
             return dict(self._dict.items())
         if self._read is None:
-            found = dict(self._dict.items())
-            for p, part in self.own.items():
-                if part.values:
-                    found[p] = {name: self._whole(p, part, name, on_host=True) for name in part.values}
-            self._read = found
+            self._read = self._all(on_host=True)
         return self._read
 
-    def _whole(self, p: torch.Tensor, part: StatePart, name: str, *, on_host: bool = False) -> Any:
+    def _all(self, *, on_host: bool) -> dict[Any, Any]:
+        """In the order that one device would have made it."""
+        found = dict(self._dict.items())
+        for p, part in self.own.items():
+            if part.values:
+                found[p] = {name: self._whole(p, part, name, on_host=on_host) for name in part.values}
+        order = [p for group in self.optimizer.param_groups for p in group["params"] if p in found]
+        return {p: found[p] for p in order} | found
+
+    def _whole(self, p: torch.Tensor, part: StatePart, name: str, *, on_host: bool) -> Any:
         value = part.values[name]
         if not part.is_split(name):
             return value
         with torch.no_grad():
             if isinstance(self.group, ShapesOnly):
-                return torch.empty(p.shape, dtype=value.dtype, device=value.device)
+                return torch.empty(p.shape, dtype=value.dtype, device="cpu" if on_host else value.device)
             with torch._C.DisableTorchFunction():
                 host = torch.empty(p.numel(), dtype=value.dtype, device="cpu")
                 for rank in range(self.group.size):
@@ -247,6 +259,12 @@ class SplitOptimizer:
                 if sides.on_device(value.untyped_storage()):
                     sides.note(made)
                 return made
+
+
+def kept_here(optimizer: Optimizer) -> list[dict[str, Any]]:
+    """What it keeps for each parameter on this device, which is a part where it is split."""
+    state = optimizer.state
+    return state.of.kept() if isinstance(state, StateInParts) else [*state.values()]
 
 
 def _away(host: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -309,13 +327,13 @@ class SplitStates:
         if split is not None and split.steps:
             split.end()
 
-    def leave(self) -> None:
+    def leave(self, *, ends: bool = False) -> None:
         """The run ends here, or goes on alone: everything whole, also where a step was left midway."""
         for split in list(self._known.values()):
             if split is not None:
                 if split.steps:
                     split.end(alone=True)
-                split.leave()
+                split.leave(ends=ends)
         self._known.clear()
 
     def _find(self, number: int, name: str) -> torch.Tensor | None:

@@ -30,7 +30,7 @@ from ..training import Training
 from .forking import ForkedRank, ForkingThread
 from .links import Links, RankGone, RankLate, linked
 from .reading import ReadingEnds, reading_ends
-from .replica import RAN_OUT, READY, WHERE, Replica, forked, wait_for_the_end
+from .replica import RAN_OUT, READY, WHERE, Replica, forked, last_words, wait_for_the_end
 from .shared import RankDiffers, SharedGroup, read_memory, region, tell_memory
 
 START = 10  # times the patience in which the others open the cell's variables, and come to the first sum: some compile
@@ -50,6 +50,7 @@ class RankOfMany:
     reading: ReadingEnds
     group: SharedGroup
     split: bool = False  # what optimizers keep
+    words: int = -1  # descriptor for its last ones
     leave: Callable[[], None] = lambda: None
 
     @contextmanager
@@ -70,8 +71,17 @@ class RankOfMany:
             stack.enter_context(_no_other_ranks())
             self.leave = stack.enter_context(around(self.group, split=self.split))
             yield
-            if self.split and rank:
-                wait_for_the_end()  # the first one still reads what is here alone
+
+    def stays(self, left: BaseException | None) -> None:
+        """At the end of the cell of one beside the first, which still reads what is here alone.
+
+        It hears at once that nothing else will come. What ran out of memory ends, since the job begins again.
+        """
+        if self.split and not isinstance(left, torch.OutOfMemoryError):
+            if left is not None:
+                last_words(self.words, left)
+            self.links.close()
+            wait_for_the_end()
 
     def is_ready(self) -> None:
         """Of one beside the first: its variables are open, and no change of the first one's reaches them."""
@@ -118,12 +128,16 @@ class Ranks:
                 own.mkdir()
                 replica = Replica(rank, links[rank], reading[rank], self._words[rank], cleaner.fileno(), own)
                 group = SharedGroup(links[rank], memory, _wait, reading=reading[rank])
-                run = partial(self._run, replicate, rank, RankOfMany(links[rank], reading[rank], group, split))
+                run = partial(
+                    self._run, replicate, rank, RankOfMany(links[rank], reading[rank], group, split, self._words[rank])
+                )
                 self._forked[rank] = forked(replica, self.training, [*links, *reading], run)
 
         self._forking.run(fork)
-        for theirs in (*links[1:], *reading[1:]):
+        for theirs in links[1:]:
             theirs.close()
+        for others in reading[1:]:
+            others.close()
         patience = self.training.settings.rank_patience or None
         group = SharedGroup(links[0], memory, self._lose, patience, START, reading[0])
         self._mine = RankOfMany(links[0], reading[0], group, split)
@@ -231,7 +245,7 @@ class Ranks:
         if isinstance(gone, RankLate):
             return RankLost(rank, device, f"did not come to where the others waited for {gone.seconds:g} s", said)
         if ended is None:
-            return RankLost(rank, device, "has left, and how is not known", said)
+            return RankLost(rank, device, "failed" if said else "has left, and how is not known", said)
         if ended < 0:
             return RankLost(rank, device, f"was ended by {signal.Signals(-ended).name}", said)
         if ended == 0:

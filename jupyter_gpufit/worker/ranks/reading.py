@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -18,6 +19,7 @@ from ...fit.several.group import Unreadable
 
 _ASKED = struct.Struct("<Q56s")  # a number, and a name
 _BYTES = struct.Struct("<q")  # that follow; less than 0: there is nothing of that name
+GONE = "A part of the optimizer's state is gone with rank {}."
 Find = Callable[[int, str], torch.Tensor | None]
 
 
@@ -54,17 +56,17 @@ class ReadingEnds:
     def read(self, rank: int, number: int, name: str, out: torch.Tensor) -> None:
         """Fill `out`, on the host and contiguous, with what that rank has. Raises Unreadable."""
         if rank in self._midway:
-            raise Unreadable(rank)
+            raise Unreadable(GONE.format(rank))
         end = self._asks[rank]
         self._midway.add(rank)
         try:
             end.sendall(_ASKED.pack(number, name.encode()))
             (count,) = _BYTES.unpack(_exactly(end, memoryview(bytearray(_BYTES.size))))
             if count != out.nbytes:
-                raise Unreadable(rank)
+                raise Unreadable(GONE.format(rank))
             _exactly(end, _bytes_of(out))
         except OSError as error:
-            raise Unreadable(rank) from error
+            raise Unreadable(GONE.format(rank)) from error
         self._midway.discard(rank)
 
     def _serve(self, find: Find) -> None:
@@ -90,7 +92,8 @@ class ReadingEnds:
 
 
 def _bytes_of(t: torch.Tensor) -> memoryview:
-    return memoryview(t.detach().view(-1).view(torch.uint8).numpy())
+    made: Any = t.detach().view(-1).view(torch.uint8).numpy()
+    return memoryview(made)
 
 
 def _exactly(end: socket.socket, into: memoryview) -> memoryview:

@@ -74,7 +74,7 @@ def forked(replica: Replica, training: Training, all_ends: AllEnds, run: Callabl
         run()
         status = 0
     except BaseException as error:
-        status = _last_words(replica.words, error)
+        status = last_words(replica.words, error)
     finally:
         os._exit(status)
 
@@ -128,7 +128,8 @@ def _contain(replica: Replica, training: Training) -> None:
     files.begin(contained)
 
 
-def _last_words(words: int, error: BaseException) -> int:
+def last_words(words: int, error: BaseException) -> int:
+    """Write down what became of it; the exit status that says so."""
     at = error.__traceback__
     while at is not None and at.tb_frame.f_code.co_filename.startswith((OUR_FILES, _SHELL)):
         at = at.tb_next  # what its user can change stands in the others

@@ -30,18 +30,20 @@ def crew(size: int, does: Does, patience: float | None = 20.0) -> list[Any]:
     for rank in range(size):
         if not (pid := os.fork()):
             with suppress(BaseException):
-                for theirs in reading[:rank] + reading[rank + 1 :]:
-                    theirs.close()
+                for others in reading[:rank] + reading[rank + 1 :]:
+                    others.close()
                 group = SharedGroup(links[rank], memory, lost, patience, reading=reading[rank])
                 _be(rank, links, group, does, pipes)
             os._exit(1)
         pids.append(pid)
-    for theirs in (*links, *reading):
-        theirs.close()
+    for one in links:
+        one.close()
+    for ends in reading:
+        ends.close()
     found = []
-    for (reading, writing), pid in zip(pipes, pids, strict=True):
+    for (end, writing), pid in zip(pipes, pids, strict=True):
         os.close(writing)
-        with os.fdopen(reading, "rb") as told:
+        with os.fdopen(end, "rb") as told:
             body = told.read()
         os.waitpid(pid, 0)
         found.append(pickle.loads(body) if body else None)

@@ -14,6 +14,7 @@ from torch import nn
 
 from jupyter_gpufit.fit.several.calls import around
 from jupyter_gpufit.fit.several.elementwise import is_elementwise
+from jupyter_gpufit.fit.several.split import kept_here
 from jupyter_gpufit.worker.ranks.shared import SharedGroup
 from tests.fit.several.ranks import far
 from tests.worker.ranks.crew import crew
@@ -53,12 +54,7 @@ def cell(make: Callable[..., torch.optim.Optimizer]) -> Trained:
 
 def _tensors(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """What it has, past what a cell sees."""
-    split = getattr(optimizer.state, "_of", None)
-    if split is None:
-        states = list(optimizer.state.values())
-    else:
-        states = [*dict.values(optimizer.state), *(part.values for part in split.own.values())]
-    return [t for state in states for t in state.values() if isinstance(t, torch.Tensor) and t.dim()]
+    return [t for state in kept_here(optimizer) for t in state.values() if isinstance(t, torch.Tensor) and t.dim()]
 
 
 @pytest.mark.slow
@@ -110,7 +106,7 @@ class Centred(torch.optim.Optimizer):
         super().__init__(params, {})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             for p in group["params"]:
                 p -= 0.1 * (p.grad - p.grad.mean())

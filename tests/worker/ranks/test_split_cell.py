@@ -25,11 +25,11 @@ x = torch.randn(32, 64); y = x[:, :8].clone(); losses = []
 """
 CELL = """
 net.to('cuda'); x, y = x.to('cuda'), y.to('cuda')
-for step in range(5):
+for step in range(6):
     loss = (net(x) - y).square().mean()
     opt.zero_grad(); loss.backward(); opt.step()
     losses.append(loss.item()); print('step', step)
-    while step == 1 and {stands} and not os.path.exists({hold!r}): time.sleep(0.01)
+    while step == 2 and {stands} and not os.path.exists({hold!r}): time.sleep(0.01)
 """
 WHOLE = (
     "print(json.dumps([losses, [[*one['exp_avg'].shape, one['exp_avg'].norm().item()] for one in opt.state.values()]]))"
@@ -39,7 +39,7 @@ WHOLE = (
 @pytest.fixture(scope="module")
 def env(home: Path) -> dict[str, str]:
     return environment(
-        home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="200", GPUFIT_DEVICES="cpu:2x500MiB", TMPDIR=str(home)
+        home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="120", GPUFIT_DEVICES="cpu:2x500MiB", TMPDIR=str(home)
     )
 
 
@@ -55,7 +55,7 @@ def test_saved_by_one_and_gone_on_with_on_two(kernel: Kernel, env: dict[str, str
     kernel.check(SET_UP)
     hold = home / "go-on"
     sent = kernel.send(f"%%gpufit train --gpus 2 --name split\n{CELL.format(stands=True, hold=str(hold))}")
-    ran = kernel.until(sent, "step 1\n")
+    ran = kernel.until(sent, "step 2\n")
     assert "data parallel with its optimizer's state split over cpu:0 and cpu:1" in ran.shown
     assert gpufit(env, "checkpoint", "split").returncode == 0
     os.kill(jobs(env)["split"]["pid"], signal.SIGKILL)
