@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 
-class Unreadable(Exception):
+class PartGone(Exception):
     """What a rank had alone is gone with it."""
 
 
@@ -42,7 +42,7 @@ class Group(Protocol):
         """Have the others read, at any time, what is found of a number and a name."""
 
     def read(self, rank: int, number: int, name: str, out: torch.Tensor) -> None:
-        """Fill `out`, on the host, with what another rank offers; no call that all make. Raises Unreadable."""
+        """Fill `out`, on the host, with what another rank offers; no call that all make. Raises PartGone."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 
 from ...devices import sides
 from .elementwise import is_elementwise
-from .group import Group, ShapesOnly, Unreadable
+from .group import Group, PartGone, ShapesOnly
 from .passages import BUCKET
 
 LEAST = 4096  # numbers: of a smaller parameter each rank keeps all
@@ -209,7 +209,7 @@ class SplitOptimizer:
     def leave(self, *, ends: bool) -> None:
         """Nobody else takes part from now on; `ends`: nor does the device, which may have no room for all of it."""
         whole: dict[Any, Any] = {}
-        with suppress(Unreadable):  # with a rank that was lost: then it is as of a new one
+        with suppress(PartGone):  # with a rank that was lost: then it is as of a new one
             if not ends:
                 self.come_home()
             whole = self.read()

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...fit.several.group import Unreadable
+from ...fit.several.group import PartGone
 
 _ASKED = struct.Struct("<Q56s")  # a number, and a name
 _BYTES = struct.Struct("<q")  # that follow; less than 0: there is nothing of that name
@@ -54,19 +54,19 @@ class ReadingEnds:
         threading.Thread(target=self._serve, args=(find,), name="gpufit-rank-read", daemon=True).start()
 
     def read(self, rank: int, number: int, name: str, out: torch.Tensor) -> None:
-        """Fill `out`, on the host and contiguous, with what that rank has. Raises Unreadable."""
+        """Fill `out`, on the host and contiguous, with what that rank has. Raises PartGone."""
         if rank in self._midway:
-            raise Unreadable(GONE.format(rank))
+            raise PartGone(GONE.format(rank))
         end = self._asks[rank]
         self._midway.add(rank)
         try:
             end.sendall(_ASKED.pack(number, name.encode()))
             (count,) = _BYTES.unpack(_exactly(end, memoryview(bytearray(_BYTES.size))))
             if count != out.nbytes:
-                raise Unreadable(GONE.format(rank))
+                raise PartGone(GONE.format(rank))
             _exactly(end, _bytes_of(out))
         except OSError as error:
-            raise Unreadable(GONE.format(rank)) from error
+            raise PartGone(GONE.format(rank)) from error
         self._midway.discard(rank)
 
     def _serve(self, find: Find) -> None:
