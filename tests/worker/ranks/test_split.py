@@ -15,6 +15,7 @@ from torch import nn
 from jupyter_gpufit.fit.several.calls import around
 from jupyter_gpufit.fit.several.elementwise import is_elementwise
 from jupyter_gpufit.fit.several.split import kept_here
+from jupyter_gpufit.worker.ranks.links import RankGone
 from jupyter_gpufit.worker.ranks.shared import SharedGroup
 from tests.fit.several.ranks import far
 from tests.worker.ranks.crew import crew
@@ -97,6 +98,35 @@ def test_a_rank_reads_the_others_parts_at_any_time() -> None:
         return far([*found.values()], [*seen.values()])
 
     assert crew(2, ranks) == ["defaultdict", 0.0]
+
+
+@pytest.mark.slow
+def test_who_goes_on_alone_has_all_of_it() -> None:
+    """As the first rank does that is interrupted."""
+
+    def train(group: SharedGroup | None, leave: Callable[[], None]) -> list[float]:
+        model, losses = net(), []
+        optimizer = torch.optim.AdamW(model.parameters())
+        for step in range(6):
+            if step == 3 and group is not None:
+                if group.rank:
+                    group.meet()  # until the first one has ended
+                leave()
+                group.be_alone()
+            loss = model(torch.ones(4, 64, dtype=torch.double)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    def ranks(group: SharedGroup) -> Any:
+        with around(group, split=True) as leave:
+            return train(group, leave)
+
+    found = crew(2, ranks)
+    assert far(found[0], train(None, lambda: None)) < 1e-12
+    assert isinstance(found[1], RankGone)
 
 
 class Centred(torch.optim.Optimizer):
