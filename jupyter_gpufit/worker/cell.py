@@ -90,6 +90,7 @@ class CellInWorker:
             rank.is_ready()
             with rank.around(meter):
                 left = self._run_cell(job)
+                rank.stays(left)
             if left is not None:
                 raise left
 

@@ -103,14 +103,15 @@ class WorkerMachine:
             training.note(needed.reason)
         if isinstance(found, for_job.Estimated):
             known = replace(training.handover, needed=needed.memory, foreseen=found.estimate.need)
+            if found.fit.devices > self._gpus(job)[0]:  # on fewer it would not fit
+                known = replace(known, gpus=(found.fit.devices, self._gpus(job)[1]))
             training.handover = replace(known, fit=found.fit.to_record())
             with suppress(OSError):  # on a full disk, a resume claims a whole device
                 note_start(training.paths, training.handover)
         return needed
 
     def _settings(self, job: Job) -> Settings:
-        several = self._gpus(job)[1] > 1  # each of them has all of the model, and a part of each batch
-        return replace(self.training.settings, fit="no" if several else job.options.fit or self.training.settings.fit)
+        return replace(self.training.settings, fit=job.options.fit or self.training.settings.fit)
 
     def _gpus(self, job: Job) -> tuple[int, int]:
         return self.training.handover.gpus or job.options.gpus

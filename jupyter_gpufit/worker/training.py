@@ -107,7 +107,8 @@ class Training:
     def way(self, labels: str) -> str:
         """How it runs on these devices, in words; empty: as it is."""
         devices = labels.split(", ")
-        several = f"data parallel over {device_words(devices)}" if len(devices) > 1 else ""
+        how = "data parallel with its optimizer's state split" if self.fit.split else "data parallel"
+        several = f"{how} over {device_words(devices)}" if len(devices) > 1 else ""
         return ", ".join(filter(None, (several, self.fit.said)))
 
     def context(self) -> int:

@@ -22,6 +22,7 @@ class Fit:
     lower: tuple[Plan, ...] = ()  # for when it runs out all the same
     key: str = ""  # of its cell, see learned.py
     why: str = ""  # in a sentence; empty: it runs as it is, and fits
+    split: bool = False  # of what its optimizers keep, each of several devices has a part
     devices: int = 1  # for so many, or more, holds what it was estimated to need on each
 
     @property
@@ -36,8 +37,8 @@ class Fit:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Fit:
         lower = tuple(map(Plan.from_record, record["lower"]))
-        devices = record.get("devices", 1)
-        return cls(Plan.from_record(record["plan"]), lower, record["key"], record["why"], devices)
+        of_several = {name: record[name] for name in ("split", "devices") if name in record}
+        return cls(Plan.from_record(record["plan"]), lower, record["key"], record["why"], **of_several)
 
     def lowered(self) -> Fit:
         """One rung further down; to be asked where there is one."""

@@ -127,7 +127,7 @@ def estimate_job(
         target = target_of(settings, device)
         if _may_train(cell, settings.estimate_limit, stop):
             if gpus[1] > 1:
-                return _of_several(cell, target, settings, gpus, len(devices), stop)
+                return _of_several(cell, target, settings, gpus, devices, stop)
             limits = limits_of(devices) if settings.fit != "no" else None
             found = _estimate(cell, target, settings, limits, stop)
             sooner = _sooner(cell, found, target, devices, settings, stop) if limits is not None else None
@@ -194,9 +194,15 @@ def _estimate(
 
 
 def _of_several(
-    cell: Cell, target: EstimateTarget, settings: Settings, gpus: tuple[int, int], there: int, stop: int | None
+    cell: Cell,
+    target: EstimateTarget,
+    settings: Settings,
+    gpus: tuple[int, int],
+    devices: Sequence[Device],
+    stop: int | None,
 ) -> Estimated:
-    """For the least number; what runs on one device took tells nothing of it."""
+    """What runs on one device took tells nothing of it."""
+    limits = limits_of(devices) if settings.fit != "no" else None
     ask = Ask(
         card=target.card,
         kind=target.kind,
@@ -205,8 +211,8 @@ def _of_several(
         fit="no",
         speed=target.speed,
     )
-    each = each_of(ask, gpus, there, lambda one: _answer(cell, one, settings, stop))
-    fit = replace(fit_of(each.answer), devices=gpus[0])
+    each = each_of(ask, gpus, len(devices), limits, lambda one: _answer(cell, one, settings, stop))
+    fit = replace(fit_of(each.answer), devices=each.sharing.devices, split=each.sharing.split)
     return Estimated(each.estimate, target.kind, each.answer.key, fit, each.again, each=each.words)
 
 

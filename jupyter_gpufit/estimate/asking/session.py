@@ -50,7 +50,7 @@ class Told:
 
 
 Show = Callable[[Told], None]
-MOST_COUNTS = 16  # devices, of which each number takes a trial run
+MOST_COUNTS = 8  # devices, of which each number takes two trial runs
 
 
 async def estimate(
@@ -121,7 +121,7 @@ class _Asking:
             speed=target.speed,
         )
         counts = range(max(least, 2), min(most, MOST_COUNTS) + 1)
-        asks = [replace(plain, sharing=Sharing(k)) for k in counts]
+        asks = [replace(plain, sharing=Sharing(k, split)) for k in counts for split in (False, True)]
         return replace(told, several=tuple([(one.sharing, await self.tracer.ask(one)) for one in asks]))
 
     def _limits(self, values: dict[str, int]) -> FitLimits | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ...fit.plan import FitLimits
 from ...fit.sharing import Sharing
 from ...units import format_bytes
 from ..reckoning.on_slot import on_slot
@@ -16,28 +17,37 @@ Answer = Callable[[Ask], tuple[TraceAnswer, bool]]
 
 @dataclass(frozen=True)
 class EachOfSeveral:
-    """What was found for the least number of devices that is asked for; more of them need less each."""
+    """How a cell is shared out, and what each device needs then; with more of them it needs less."""
 
     answer: TraceAnswer
     again: bool  # it was found out for an earlier run
     estimate: Estimate
+    sharing: Sharing
     words: str
 
 
-def counts(gpus: tuple[int, int], there: int) -> list[int]:
-    """The least and the most that a job can get."""
-    return sorted({gpus[0], max(gpus[0], min(gpus[1], there))})
+def each_of(ask: Ask, gpus: tuple[int, int], there: int, limits: FitLimits | None, answer: Answer) -> EachOfSeveral:
+    """The least that is split over the least number of devices, so that it fits; else, as it is for the least number.
+
+    Without `limits`, nothing is split.
+    """
+    least, most = gpus[0], max(gpus[0], min(gpus[1], there))
+    first: EachOfSeveral | None = None
+    for k in range(least, most + 1 if limits else least + 1):
+        for split in (False, True) if limits else (False,):
+            found = _tried(ask, Sharing(k, split), answer)
+            first = first or found
+            need = found.estimate.need
+            if limits is None or need is None or need <= limits.usable or found.estimate.low <= limits.alone:
+                return found if need is not None else first
+    assert first is not None
+    return first
 
 
-def each_of(ask: Ask, gpus: tuple[int, int], there: int, answer: Answer) -> EachOfSeveral:
-    """Trial runs as one rank of so many, the least number first."""
-    tried = [(k, *answer(replace(ask, limits=None, sharing=Sharing(k)))) for k in counts(gpus, there)]
-    told = [(k, on_slot(one.estimate) if ask.kind == "slot" else one.estimate) for k, one, _ in tried]
-    _, first, again = tried[0]
-    words = "; ".join(f"{_needs(one)} on each of {k}" for k, one in told if one.need is not None)
-    return EachOfSeveral(first, again, told[0][1], f"{words}, data parallel" if words else "")
-
-
-def _needs(estimate: Estimate) -> str:
-    assert estimate.need is not None
-    return format_bytes(estimate.need)
+def _tried(ask: Ask, sharing: Sharing, answer: Answer) -> EachOfSeveral:
+    found, again = answer(replace(ask, limits=None, sharing=sharing))
+    estimate = on_slot(found.estimate) if ask.kind == "slot" else found.estimate
+    words = ""
+    if estimate.need is not None:
+        words = f"{format_bytes(estimate.need)} on each of {sharing.devices} devices, {sharing.words}"
+    return EachOfSeveral(found, again, estimate, sharing, words)

@@ -95,7 +95,7 @@ class Child:
                 clock.speed = self.speed
                 self.counted.steps += is_paged()  # what one uses is known from the one before
                 self.books.arrive()
-                with around(ShapesOnly(self.sharing.devices)):
+                with around(ShapesOnly(self.sharing.devices), split=self.sharing.split):
                     self._execute(code)
         except SystemExit as left:
             self._finish("completed" if left.code in (None, 0) else "failed", f"SystemExit: {left.code}")

@@ -22,6 +22,7 @@ from torch.optim.optimizer import (
 from ...cuda.stand_in.device import on_stand_in
 from ...fit.clock import clock
 from ...fit.ladder import is_paged, moved
+from ...fit.several.split import kept_here
 from ...system.objects import but_tuples
 from .books import Books
 from .paths import Paths
@@ -110,7 +111,7 @@ class Steps:
         if hasattr(optimizer, "optimizer"):
             return
         self.books.phase = "forward"
-        for state in optimizer.state.values():
+        for state in kept_here(optimizer):
             for value in state.values() if isinstance(state, dict) else ():
                 for t in value if isinstance(value, (list, tuple)) else (value,):
                     self.books.label(t, "optimizer state")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+
+
+class PartGone(Exception):
+    """What a rank had alone is gone with it."""
 
 
 class Group(Protocol):
@@ -33,6 +38,12 @@ class Group(Protocol):
     def broadcast(self, tensor: torch.Tensor, src: int) -> None:
         """Put one rank's tensor in place of each one's."""
 
+    def offer(self, find: Callable[[int, str], torch.Tensor | None]) -> None:
+        """Have the others read, at any time, what is found of a number and a name."""
+
+    def read(self, rank: int, number: int, name: str, out: torch.Tensor) -> None:
+        """Fill `out`, on the host, with what another rank offers; no call that all make. Raises PartGone."""
+
 
 @dataclass(frozen=True)
 class Alone:
@@ -50,6 +61,12 @@ class Alone:
     def broadcast(self, tensor: torch.Tensor, src: int) -> None:
         """It is there already."""
 
+    def offer(self, find: Callable[[int, str], torch.Tensor | None]) -> None:
+        """Nobody reads."""
+
+    def read(self, rank: int, number: int, name: str, out: torch.Tensor) -> None:
+        """There is no other."""
+
 
 @dataclass(frozen=True)
 class ShapesOnly:
@@ -65,4 +82,10 @@ class ShapesOnly:
         return [tensor.clone() for _ in range(self.size)]
 
     def broadcast(self, tensor: torch.Tensor, src: int) -> None:
+        """It has the same shape."""
+
+    def offer(self, find: Callable[[int, str], torch.Tensor | None]) -> None:
+        """Nobody reads."""
+
+    def read(self, rank: int, number: int, name: str, out: torch.Tensor) -> None:
         """It has the same shape."""

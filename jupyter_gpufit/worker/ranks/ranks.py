@@ -29,7 +29,8 @@ from ..on_device import Meter
 from ..training import Training
 from .forking import ForkedRank, ForkingThread
 from .links import Links, RankGone, RankLate, linked
-from .replica import RAN_OUT, READY, WHERE, Replica, forked, wait_for_the_end
+from .reading import ReadingEnds, reading_ends
+from .replica import RAN_OUT, READY, WHERE, Replica, forked, last_words, wait_for_the_end
 from .shared import RankDiffers, SharedGroup, read_memory, region, tell_memory
 
 START = 10  # times the patience in which the others open the cell's variables, and come to the first sum: some compile
@@ -46,7 +47,11 @@ class RankOfMany:
     """What is put around the cell in each rank."""
 
     links: Links
+    reading: ReadingEnds
     group: SharedGroup
+    split: bool = False  # what optimizers keep
+    words: int = -1  # descriptor for its last ones
+    leave: Callable[[], None] = lambda: None
 
     @contextmanager
     def around(self, meter: Meter) -> Iterator[None]:
@@ -64,8 +69,19 @@ class RankOfMany:
             stack.callback(ended.set)
             stack.enter_context(_sharing_processors(self.group.size))
             stack.enter_context(_no_other_ranks())
-            stack.enter_context(around(self.group))
+            self.leave = stack.enter_context(around(self.group, split=self.split))
             yield
+
+    def stays(self, left: BaseException | None) -> None:
+        """At the end of the cell of one beside the first, which still reads what is here alone.
+
+        It hears at once that nothing else will come. What ran out of memory ends, since the job begins again.
+        """
+        if self.split and not isinstance(left, torch.OutOfMemoryError):
+            if left is not None:
+                last_words(self.words, left)
+            self.links.close()
+            wait_for_the_end()
 
     def is_ready(self) -> None:
         """Of one beside the first: its variables are open, and no change of the first one's reaches them."""
@@ -102,23 +118,29 @@ class Ranks:
             return
         scratch = Path(tempfile.mkdtemp(prefix="gpufit-ranks-"))
         cleaner = self._cleaner = deleted_afterwards(scratch)
-        memory, links = region(self.size), linked(self.size)
+        memory, links, reading = region(self.size), linked(self.size), reading_ends(self.size)
+        split = self.training.fit.split
 
         def fork() -> None:
             for rank in range(1, self.size):
                 self._words[rank] = os.memfd_create(f"gpufit-rank-{rank}", os.MFD_CLOEXEC)
                 own = scratch / str(rank)
                 own.mkdir()
-                replica = Replica(rank, links[rank], self._words[rank], cleaner.fileno(), own)
-                group = SharedGroup(links[rank], memory, _wait)
-                run = partial(self._run, replicate, rank, RankOfMany(links[rank], group))
-                self._forked[rank] = forked(replica, self.training, links, run)
+                replica = Replica(rank, links[rank], reading[rank], self._words[rank], cleaner.fileno(), own)
+                group = SharedGroup(links[rank], memory, _wait, reading=reading[rank])
+                run = partial(
+                    self._run, replicate, rank, RankOfMany(links[rank], reading[rank], group, split, self._words[rank])
+                )
+                self._forked[rank] = forked(replica, self.training, [*links, *reading], run)
 
         self._forking.run(fork)
         for theirs in links[1:]:
             theirs.close()
+        for others in reading[1:]:
+            others.close()
         patience = self.training.settings.rank_patience or None
-        self._mine = RankOfMany(links[0], SharedGroup(links[0], memory, self._lose, patience, START))
+        group = SharedGroup(links[0], memory, self._lose, patience, START, reading[0])
+        self._mine = RankOfMany(links[0], reading[0], group, split)
         os.register_at_fork(after_in_child=self._of_a_child)
         try:
             links[0].hear(list(self._forked), patience and patience * START)
@@ -128,6 +150,7 @@ class Ranks:
     def _run(self, replicate: Replicate, rank: int, mine: RankOfMany) -> None:
         """In a new process."""
         os.register_at_fork(after_in_child=mine.links.close)
+        os.register_at_fork(after_in_child=mine.reading.close)
         replicate(self.own(rank), mine)
 
     @contextmanager
@@ -167,6 +190,7 @@ class Ranks:
     def be_alone(self) -> None:
         """In the main thread, as it is interrupted: from here on this rank computes everything itself."""
         if self._mine is not None and self.lost is None:
+            self._mine.leave()
             self._mine.group.be_alone()
             self._kill()
 
@@ -188,6 +212,7 @@ class Ranks:
         """In a process that this one forks: who has our ends would keep us alive for the others."""
         if self._mine is not None:
             self._mine.links.close()
+            self._mine.reading.close()
         if self._cleaner is not None:
             self._cleaner.close()
         while self._forked:
@@ -220,7 +245,7 @@ class Ranks:
         if isinstance(gone, RankLate):
             return RankLost(rank, device, f"did not come to where the others waited for {gone.seconds:g} s", said)
         if ended is None:
-            return RankLost(rank, device, "has left, and how is not known", said)
+            return RankLost(rank, device, "failed" if said else "has left, and how is not known", said)
         if ended < 0:
             return RankLost(rank, device, f"was ended by {name_of(-ended)}", said)
         if ended == 0:

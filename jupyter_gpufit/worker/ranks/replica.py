@@ -34,6 +34,7 @@ from ..training import Training
 from . import files
 from .forking import ForkedRank
 from .links import Links
+from .reading import ReadingEnds
 
 WHERE = signal.SIGRTMIN + 8  # a signal that no cell handles: it writes down where it is
 RAN_OUT = 3  # its exit status where it had too little memory
@@ -47,12 +48,16 @@ class Replica:
 
     rank: int
     links: Links
+    reading: ReadingEnds
     words: int  # descriptor of a file in memory for its last words
     cleaner: int  # descriptor of a pipe: who waits at its other end deletes the scratch directory
     scratch: Path
 
 
-def forked(replica: Replica, training: Training, all_links: list[Links], run: Callable[[], None]) -> ForkedRank:
+AllEnds = list[Links | ReadingEnds]
+
+
+def forked(replica: Replica, training: Training, all_ends: AllEnds, run: Callable[[], None]) -> ForkedRank:
     """Fork it. In the new process `run` is called, and nothing after it."""
     parent = os.getpid()
     with warnings.catch_warnings():
@@ -65,16 +70,16 @@ def forked(replica: Replica, training: Training, all_links: list[Links], run: Ca
         return child
     status = 1
     try:
-        _leave_parent(replica, training, all_links, parent)
+        _leave_parent(replica, training, all_ends, parent)
         run()
         status = 0
     except BaseException as error:
-        status = _last_words(replica.words, error)
+        status = last_words(replica.words, error)
     finally:
         os._exit(status)
 
 
-def _leave_parent(replica: Replica, training: Training, all_links: list[Links], parent: int) -> None:
+def _leave_parent(replica: Replica, training: Training, all_ends: AllEnds, parent: int) -> None:
     os.setpgid(0, 0)
     die_with_parent()
     if os.getppid() != parent:
@@ -83,9 +88,9 @@ def _leave_parent(replica: Replica, training: Training, all_links: list[Links], 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     faulthandler.enable(replica.words)
     faulthandler.register(WHERE, file=replica.words, all_threads=False)
-    for links in all_links:
-        if links is not replica.links:
-            links.close()
+    for ends in all_ends:
+        if ends is not replica.links and ends is not replica.reading:
+            ends.close()
     part_from_parent(training.memory)
     _be_silent(training)
     _contain(replica, training)
@@ -115,14 +120,16 @@ def _be_silent(training: Training) -> None:
 
 
 def _contain(replica: Replica, training: Training) -> None:
-    kept = [replica.words, replica.cleaner, 2, *replica.links.descriptors, *training.memory.fds, *training.granted.fds]
+    kept = [replica.words, replica.cleaner, 2, *replica.links.descriptors, *replica.reading.descriptors]
+    kept += [*training.memory.fds, *training.granted.fds]
     contained = Contained(replica.scratch, f"rank {replica.rank} of a training", lambda what: None, is_trial=False)
     contained.close_open_ends(kept)
     contained.begin()
     files.begin(contained)
 
 
-def _last_words(words: int, error: BaseException) -> int:
+def last_words(words: int, error: BaseException) -> int:
+    """Write down what became of it; the exit status that says so."""
     at = error.__traceback__
     while at is not None and at.tb_frame.f_code.co_filename.startswith((OUR_FILES, _SHELL)):
         at = at.tb_next  # what its user can change stands in the others

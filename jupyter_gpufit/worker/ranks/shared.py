@@ -17,6 +17,7 @@ import torch
 
 from ...units import MiB
 from .links import Links, RankGone
+from .reading import Find, ReadingEnds
 
 CHUNK = 1 * MiB  # bytes of one rank's part that are on their way at once: more, and they leave the cache
 ALL_ADD = 256 * 1024  # bytes up to which each adds up all of it: a second meeting would cost more
@@ -63,14 +64,20 @@ class SharedGroup:
     """One rank's view of all: see fit/several/group.py."""
 
     def __init__(
-        self, links: Links, memory: mmap.mmap, lost: Lost, patience: float | None = None, at_first: float = 1
+        self,
+        links: Links,
+        memory: mmap.mmap,
+        lost: Lost,
+        patience: float | None = None,
+        at_first: float = 1,
+        reading: ReadingEnds | None = None,
     ) -> None:
         """`lost`: what to do when one does not come, or does something else; it does not return.
 
         `at_first`: so many times the patience until all have met once.
         """
         self._links, self.memory, self._lost, self._patience = links, memory, lost, patience
-        self._at_first = at_first
+        self._at_first, self._reading = at_first, reading
         self._rank, self._size = links.rank, links.size
         self._number = self._turn = 0
 
@@ -137,6 +144,16 @@ class SharedGroup:
                     part.copy_(self._part(src, part.dtype, part.numel()))
             if flat.data_ptr() != tensor.data_ptr():
                 tensor.detach().copy_(flat.view(tensor.shape))
+
+    def offer(self, find: Find) -> None:
+        """Have the others read what is found."""
+        if self._reading is not None:
+            self._reading.offer(find)
+
+    def read(self, rank: int, number: int, name: str, out: torch.Tensor) -> None:
+        """Fill `out` with what another rank offers."""
+        assert self._reading is not None
+        self._reading.read(rank, number, name, out)
 
     def meet(self) -> None:
         """Wait until all are here."""

@@ -81,6 +81,9 @@ def test_an_estimate_for_each_of_several_is_what_a_formula_says() -> None:
     whole = 4 * 4096 * 256  # bytes of the outputs, which the cell sees for all samples
     for k in (2, 4):
         assert kept[1] / k <= kept[k] <= 1.03 * (kept[1] / k + whole)
+    split = [estimated(SETUP, CELL, sharing=Sharing(k, split=True)).estimate for k in (2, 4)]
+    assert [one.closed_form / parameters for one in split] == pytest.approx([3.0, 2.5], rel=0.03)
+    assert all(one.peak_allocated < told[k].peak_allocated for k, one in zip((2, 4), split, strict=True))
     text = several(told[1], [(Sharing(k), told[k], "") for k in (2, 4)])
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["1", "2", "4"]
     assert f"{format_bytes(told[4].need or 0)}" in text.splitlines()[-1]

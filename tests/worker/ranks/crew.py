@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from jupyter_gpufit.worker.ranks.links import Links, RankGone, linked
+from jupyter_gpufit.worker.ranks.reading import reading_ends
 from jupyter_gpufit.worker.ranks.shared import RankDiffers, SharedGroup, region
 
 Does = Callable[[SharedGroup], Any]
@@ -23,21 +24,26 @@ def lost(why: RankGone | RankDiffers) -> NoReturn:
 
 def crew(size: int, does: Does, patience: float | None = 20.0) -> list[Any]:
     """What each rank comes to, an exception being one result among others."""
-    links, memory = linked(size), region(size)
+    links, memory, reading = linked(size), region(size), reading_ends(size)
     pipes = [os.pipe() for _ in range(size)]
     pids = []
     for rank in range(size):
         if not (pid := os.fork()):
             with suppress(BaseException):
-                _be(rank, links, SharedGroup(links[rank], memory, lost, patience), does, pipes)
+                for others in reading[:rank] + reading[rank + 1 :]:
+                    others.close()
+                group = SharedGroup(links[rank], memory, lost, patience, reading=reading[rank])
+                _be(rank, links, group, does, pipes)
             os._exit(1)
         pids.append(pid)
-    for theirs in links:
-        theirs.close()
+    for one in links:
+        one.close()
+    for ends in reading:
+        ends.close()
     found = []
-    for (reading, writing), pid in zip(pipes, pids, strict=True):
+    for (end, writing), pid in zip(pipes, pids, strict=True):
         os.close(writing)
-        with os.fdopen(reading, "rb") as told:
+        with os.fdopen(end, "rb") as told:
             body = told.read()
         os.waitpid(pid, 0)
         found.append(pickle.loads(body) if body else None)

@@ -46,5 +46,5 @@ def test_killed_on_two_on_one_and_on_four(kernel: Kernel, env: dict[str, str], h
     ran = kernel.finish(sent)
     assert ran.ok, ran.traceback
     near(losses(kernel), plain)
-    assert "on each of 2, data parallel; estimate: " in estimated
+    assert "on each of 2 devices, data parallel; estimate: " in estimated
     nothing_is_held(env)

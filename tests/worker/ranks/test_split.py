@@ -1,0 +1,153 @@
+"""What optimizers keep is split over the ranks, and a cell sees nothing of that but in its bytes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from jupyter_gpufit.fit.several.calls import around
+from jupyter_gpufit.fit.several.elementwise import is_elementwise
+from jupyter_gpufit.fit.several.split import kept_here
+from jupyter_gpufit.worker.ranks.links import RankGone
+from jupyter_gpufit.worker.ranks.shared import SharedGroup
+from tests.fit.several.ranks import far
+from tests.worker.ranks.crew import crew
+
+Trained = tuple[list[float], dict[str, Any], dict[str, torch.Tensor], float]
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 129), nn.Tanh(), nn.Linear(129, 64), nn.Tanh(), nn.Linear(64, 3)).double()
+
+
+def cell(make: Callable[..., torch.optim.Optimizer]) -> Trained:
+    """Trains, with a schedule, clipping, a state that is kept and loaded again, and one that is read in mid-loop."""
+    model, losses = net(), []
+    optimizer = make(model.parameters())
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
+    for step in range(10):
+        x = torch.randn(6, 64, dtype=torch.double)
+        loss = (model(x) - x[:, :3]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        schedule.step()
+        if step == 4:
+            kept = copy.deepcopy(optimizer.state_dict())
+        if step == 6:
+            optimizer.load_state_dict(kept)
+        losses.append(loss.item())
+    held = sum(t.nbytes for t in _tensors(optimizer)) / sum(p.nbytes for p in model.parameters())
+    buffer = io.BytesIO()
+    torch.save(optimizer.state_dict(), buffer)
+    buffer.seek(0)
+    return losses, torch.load(buffer), {n: t.clone() for n, t in model.state_dict().items()}, held
+
+
+def _tensors(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """What it has, past what a cell sees."""
+    return [t for state in kept_here(optimizer) for t in state.values() if isinstance(t, torch.Tensor) and t.dim()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_cell_comes_to_the_same_with_a_part_of_the_state_each(size: int) -> None:
+    def ranks(group: SharedGroup) -> Any:
+        with around(group, split=True):
+            found = cell(torch.optim.AdamW)
+            group.meet()
+        return found
+
+    losses, state, model, held = cell(torch.optim.AdamW)
+    assert held == pytest.approx(2, rel=0.03)
+    for found in crew(size, ranks):
+        assert not isinstance(found, (str, BaseException)), found
+        assert 2 + found[3] == pytest.approx(2 + 2 / size, rel=0.03)  # with parameters and gradients: 3 and 2.5 of 4
+        assert far(found[0], losses) < 1e-12
+        assert far(found[2], model) < 1e-12
+        assert far(found[1], state) < 1e-10
+
+
+@pytest.mark.slow
+def test_a_rank_reads_the_others_parts_at_any_time() -> None:
+    """As a checkpoint does, of which no other rank knows."""
+
+    def ranks(group: SharedGroup) -> Any:
+        with around(group, split=True):
+            model = net()
+            optimizer = torch.optim.AdamW(model.parameters())
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.ones(4, 64, dtype=torch.double)).square().mean().backward()
+                optimizer.step()
+            found = pickle.loads(pickle.dumps(optimizer.state)) if group.rank == 1 else None
+            group.meet()
+            seen = dict(optimizer.state)
+            group.meet()
+        if found is None:
+            return type(optimizer.state).__name__
+        return far([*found.values()], [*seen.values()])
+
+    assert crew(2, ranks) == ["defaultdict", 0.0]
+
+
+@pytest.mark.slow
+def test_who_goes_on_alone_has_all_of_it() -> None:
+    """As the first rank does that is interrupted."""
+
+    def train(group: SharedGroup | None, leave: Callable[[], None]) -> list[float]:
+        model, losses = net(), []
+        optimizer = torch.optim.AdamW(model.parameters())
+        for step in range(6):
+            if step == 3 and group is not None:
+                if group.rank:
+                    group.meet()  # until the first one has ended
+                leave()
+                group.be_alone()
+            loss = model(torch.ones(4, 64, dtype=torch.double)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    def ranks(group: SharedGroup) -> Any:
+        with around(group, split=True) as leave:
+            return train(group, leave)
+
+    found = crew(2, ranks)
+    assert far(found[0], train(None, lambda: None)) < 1e-12
+    assert isinstance(found[1], RankGone)
+
+
+class Centred(torch.optim.Optimizer):
+    """It looks at whole parameters."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for p in group["params"]:
+                p -= 0.1 * (p.grad - p.grad.mean())
+
+
+def test_which_optimizers_take_each_number_by_itself() -> None:
+    parameters = list(net().parameters())
+    before = torch.get_rng_state()
+    for kind in (torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad):
+        assert is_elementwise(kind(parameters, lr=0.1))
+    for other in (torch.optim.LBFGS(parameters), torch.optim.Adafactor(parameters), Centred(parameters)):
+        assert not is_elementwise(other)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(p.grad is None for p in parameters)
