@@ -155,6 +155,7 @@ class LedgerReader:
     """Reads a lab again and again, and remembers what cannot change."""
 
     lab: Path
+    keeps_open: bool = False  # claims, for who waits: many wake up at each end of one. No mount can go meanwhile.
     _dead: set[_Key] = field(default_factory=set)  # what is dead stays dead
     _known: dict[_Key, _Entry] = field(default_factory=dict)
     _gone: bool = False  # a claim ended between the listing and the look at it
@@ -184,7 +185,7 @@ class LedgerReader:
                 value = sight.entry.value(key[0], sight.found)
                 if isinstance(value, Claim):
                     _, kept = self._held.get(key) or (None, None)
-                    path, may = f"{self.lab}/{key[0]}", len(holding) < MOST_OPEN
+                    path, may = f"{self.lab}/{key[0]}", self.keeps_open and len(holding) < MOST_OPEN
                     holding[key] = value, kept or KeptOpen(path, sight.found, may_open=may)
                 else:
                     tickets.append(value)

@@ -134,7 +134,7 @@ class _Queueing:
     patience: float = field(default_factory=lambda: MUTEX_PATIENCE)  # with whoever has the mutex
 
     def __post_init__(self) -> None:
-        self.reader, self.debts = LabReader(self.lab), DebtMemory(self.lab.path)
+        self.reader, self.debts = LabReader(self.lab, waits=True), DebtMemory(self.lab.path)
         self.comeback = Comeback(self.lab.path)
 
     async def win(self, devices: Sequence[Device] | None) -> Held:

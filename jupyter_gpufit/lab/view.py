@@ -50,12 +50,13 @@ class LabReader:
     """Reads a lab again and again; what does not change is read once."""
 
     lab: Lab
+    waits: bool = False
     _files: LedgerReader = field(init=False)
     _usage: UsageReader = field(init=False)
     _foreseen: tuple[object, tuple[Foreseen | None, ...]] = (None, ())  # of what, and what
 
     def __post_init__(self) -> None:
-        self._files, self._usage = LedgerReader(self.lab.path), UsageReader(self.lab.path)
+        self._files, self._usage = LedgerReader(self.lab.path, self.waits), UsageReader(self.lab.path)
 
     def snapshot(self) -> LedgerLook:
         return self._files.read()

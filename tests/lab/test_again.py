@@ -230,7 +230,7 @@ def test_a_file_with_the_inode_of_a_claim_that_has_ended_is_no_claim(tmp_path: P
 
 
 def test_the_end_of_a_claim_asks_for_no_list_of_all_locks(own_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, hold = LedgerReader(own_lab.path), Hold(devices=("a",), bytes=1, alone=True)
+    reader, hold = LedgerReader(own_lab.path, keeps_open=True), Hold(devices=("a",), bytes=1, alone=True)
     ended, emptied = (publish(own_lab.path, request(), hold) for _ in range(2))
     assert len(reader.read().claims) == 2
     monkeypatch.setattr(locks, "_read", lambda: pytest.fail("it stops all locking"))
@@ -242,6 +242,15 @@ def test_the_end_of_a_claim_asks_for_no_list_of_all_locks(own_lab: Lab, monkeypa
         assert [one.id for one in reader.read().claims] == [emptied.id]
     emptied.drop()
     assert reader.read().claims == ()
+
+
+def test_who_only_looks_keeps_nothing_open(own_lab: Lab) -> None:
+    """A panel does for weeks, and the lab's mount could not be taken away."""
+    claim = publish(own_lab.path, request(), Hold(devices=("a",), bytes=1, alone=True))
+    reader, before = LedgerReader(own_lab.path), set(os.listdir("/proc/self/fd"))
+    assert len(reader.read().claims) == 1
+    assert set(os.listdir("/proc/self/fd")) == before
+    claim.drop()
 
 
 def test_a_look_that_fails_forgets_no_claim(own_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
