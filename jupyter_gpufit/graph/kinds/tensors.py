@@ -7,6 +7,7 @@ can tell from another one (see flowing).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         to_come = id(t) in pickler.made_anew
         flows = not pickler.back and not to_come and t.grad_fn is not None and has_live_graph(t)
         stays = flows and not (is_plain(t) and flows_nowhere(t))
-        if stays and t.grad_fn is not None and (not is_plain(t) or pickler.namespace.get(pickler.name) is t):
+        if stays and t.grad_fn is not None and (_cannot_stay(t) or _is_named(t, pickler.namespace)):
             # By its name it is there to be used; what a module keeps of its last forward mostly is not.
             return pickler.refuse(
                 t,
@@ -84,6 +85,16 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
                 return make_device_tensor, (type(t), state[1], state[2]), state, None, None, fill_tensor
             return make_tensor, (type(t), t.dtype), state, None, None, fill_tensor
         return reduce_generic(t.detach() if t.grad_fn is not None else t, pickler)
+
+
+def _cannot_stay(t: torch.Tensor) -> bool:
+    """Where a leaf would arrive, so that its gradients went nowhere in silence, or one without what hangs on it."""
+    return type(t) is not torch.Tensor or not is_plain(t) or t.retains_grad or bool(t._backward_hooks)
+
+
+def _is_named(t: torch.Tensor, namespace: Mapping[str, Any]) -> bool:
+    """By any name: it may be met first as a part of what another one names."""
+    return any(value is t for value in list(namespace.values()))
 
 
 def make_tensor(cls: type, dtype: torch.dtype) -> torch.Tensor:
