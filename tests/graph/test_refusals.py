@@ -128,6 +128,28 @@ else:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("names", [["net", "kept"], ["kept", "net"]])
+def test_refuses_it_by_its_own_name_in_whichever_order(names: list[str]) -> None:
+    namespace = notebook(
+        "import torch\nnet = torch.nn.Linear(2, 2)\nnet.last = [net(torch.ones(1, 2)).pow(2)]\nkept = net.last[0]"
+    )
+    ship(["net"], namespace)
+    with pytest.raises(CannotTravel, match="live autograd graph"):
+        ship(names, namespace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", ["as_subclass(Own)", "retain_grad()", "register_hook(print)"])
+def test_refuses_of_a_last_forward_what_would_lose_its_gradients_or_hooks(more: str) -> None:
+    namespace = notebook(
+        "import torch\nclass Own(torch.Tensor): pass\nnet = torch.nn.Linear(2, 2)\nlast = net(torch.ones(1, 2)).pow(2)\n"
+        f"made = last.{more}\nnet.last = [made if isinstance(made, Own) else last]"
+    )
+    with pytest.raises(CannotTravel, match="live autograd graph"):
+        ship(["net"], namespace)
+
+
+@pytest.mark.slow
 def test_takes_a_tensor_whose_gradient_flows_to_where_nobody_looks() -> None:
     """And refuses it where somebody does, or where a second backward must fail."""
     namespace = notebook(

@@ -7,7 +7,6 @@ can tell from another one (see flowing).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -67,13 +66,15 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         to_come = id(t) in pickler.made_anew
         flows = not pickler.back and not to_come and t.grad_fn is not None and has_live_graph(t)
         stays = flows and not (is_plain(t) and flows_nowhere(t))
-        if stays and t.grad_fn is not None and (_cannot_stay(t) or _is_named(t, pickler.namespace)):
-            # By its name it is there to be used; what a module keeps of its last forward mostly is not.
-            return pickler.refuse(
-                t,
+        if stays and t.grad_fn is not None:
+            why = (
                 f"a tensor that is part of a live autograd graph ({t.grad_fn.name()}), which cannot be copied."
-                " Detach it first, with .detach(), or compute it inside the cell.",
+                " Detach it first, with .detach(), or compute it inside the cell."
             )
+            # By its name it is there to be used; what a module keeps of its last forward mostly is not.
+            if _cannot_stay(t) or pickler.namespace.get(pickler.name) is t:
+                return pickler.refuse(t, why)
+            pickler.not_by_name[id(t)] = why
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
             return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
         if is_plain(t):
@@ -90,11 +91,6 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
 def _cannot_stay(t: torch.Tensor) -> bool:
     """Where a leaf would arrive, so that its gradients went nowhere in silence, or one without what hangs on it."""
     return type(t) is not torch.Tensor or not is_plain(t) or t.retains_grad or bool(t._backward_hooks)
-
-
-def _is_named(t: torch.Tensor, namespace: Mapping[str, Any]) -> bool:
-    """By any name: it may be met first as a part of what another one names."""
-    return any(value is t for value in list(namespace.values()))
 
 
 def make_tensor(cls: type, dtype: torch.dtype) -> torch.Tensor:
