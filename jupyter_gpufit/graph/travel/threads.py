@@ -66,7 +66,7 @@ def _used(frame: FrameType | None) -> Iterator[Any]:
 def _locals(frame: FrameType) -> list[Any]:
     own = frame.f_locals
     found = list(own.values())
-    # Before 3.13 a function's frame keeps this copy, and with it what the thread lets go of later. A debugger's is used.
+    # Before 3.13 a function's frame keeps this copy, and with it what the thread lets go of later; a debugger uses it.
     if type(own) is dict and frame.f_code.co_flags & CO_OPTIMIZED and frame.f_trace is None:
         own.clear()
     return found
