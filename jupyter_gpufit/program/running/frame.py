@@ -133,7 +133,7 @@ class Frame(Activation):
         if self.r:
             if k in self.p and k not in self.its:  # in a checkpoint of before its turns were counted
                 found, paths = self.its | {k: [0]}, self.unit.paths
-                self.its = {one: found[one] for one in sorted(found, key=lambda one: len(paths[one]))}  # outermost first
+                self.its = dict(sorted(found.items(), key=lambda one: len(paths[one[0]])))  # outermost first
             if self.rpc != k:
                 return k in self.p
             self.resumed()
