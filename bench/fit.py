@@ -36,7 +36,10 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
 
 def main() -> None:
     began, quick = time.monotonic(), "--quick" in sys.argv
-    chosen = [name for name in PARTS if name in sys.argv] or list(PARTS)
+    asked = [word for word in sys.argv[1:] if word != "--quick"]
+    if unknown := [word for word in asked if word not in PARTS]:
+        raise SystemExit(f"There is no part {', '.join(unknown)}; there are {', '.join(PARTS)}.")
+    chosen = [name for name in PARTS if name in asked] or list(PARTS)
 
     def say(what: str) -> None:
         print(f"{time.monotonic() - began:6.0f} s  {what}", file=sys.stderr, flush=True)

@@ -161,11 +161,7 @@ def choices(say: Say, *, quick: bool) -> dict[str, Any]:
         [
             (
                 *(row["model"], row["link"], f"{row['room']:.0%}", row["plan"] or "none fits"),
-                *(
-                    (f"{row['takes']:.0%}", f"{row['slower']:.2f}x", f"{row['regret']:.1%}")
-                    if row["plan"]
-                    else 3 * ("",)
-                ),
+                *(_figures(row) if row["plan"] else 3 * ("",)),
             )
             for row in rows
         ],

@@ -65,13 +65,17 @@ def main() -> None:
         options.HistoryManager.enabled = False  # its file would be gone before the shell
         shell = InteractiveShell.instance(config=options)
         for cell in ("%load_ext jupyter_gpufit", MAKES):
-            shell.run_cell(cell)
+            shell.run_cell(cell).raise_error()
         with capture_output() as out:
-            shell.run_cell(CELL)
+            ran = shell.run_cell(CELL)
+        ran.raise_error()
+    drawn = None
     for one in out.outputs:
         sys.stdout.write(one.data["text/plain"] + "\n")
-        if (drawn := one.data.get("image/svg+xml")) is not None:
-            (DOCS / "step-by-a-plan.svg").write_text(drawn)
+        drawn = one.data.get("image/svg+xml", drawn)
+    if drawn is None:
+        sys.exit("No picture was drawn: is matplotlib there?")
+    (DOCS / "step-by-a-plan.svg").write_text(drawn)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def test_names_that_were_defined_anew_are_bound_to_what_a_resume_has_trained(
     hold.touch()
     kernel.check("first = net, loader, data\n" + SET_UP + "other = loader, data")
     ran = kernel.check("%gpufit resume anew")
-    assert "net, opt, losses had been defined anew, and are the trained ones of anew again." in ran.shown
+    assert "net, opt, losses: the trained ones of job anew replaced those that you had defined since." in ran.shown
     assert kernel.check(DIGEST).stdout == plain
     kernel.check("assert net is first[0] and opt.param_groups[0]['params'][0] is net[0].weight")
     kernel.check("assert loader is other[0] and data is other[1]")  # not changed by the cell: the notebook's count

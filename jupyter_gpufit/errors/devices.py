@@ -72,10 +72,17 @@ class NeverFits(DeviceError):
 class HostIsFull(DeviceError):
     needed: int  # bytes of the host's memory
     spare: int  # bytes that are left of it for plans
+    allowed: bool = False  # these are all that the lab's policy ever gives to plans
 
     def __str__(self) -> str:
         from ..units import format_bytes
 
+        if self.allowed:
+            return (
+                f"The plan keeps {format_bytes(self.needed)} in the host's memory, of which the lab's policy gives all"
+                f" plans together {format_bytes(self.spare)} (`host`; gpufit lab policy). Try a smaller model or a"
+                " larger device, or ask the administrator; --fit no runs the cell as it is."
+            )
         return (
             f"The plan keeps {format_bytes(self.needed)} more in the host's memory, which has"
             f" {format_bytes(self.spare)} to spare. Try again when other jobs have ended, or a smaller model; --fit no"

@@ -28,6 +28,7 @@ class Pickler(Protocol):
     is_snapshot: bool  # for a process that goes on elsewhere; then it is `back`, too
     on_device: bool  # whether anything was met that is of the notebook's own `cuda`
     clean: set[int]  # ids of objects that lead to nothing that cannot travel
+    not_by_name: dict[int, str]  # why what goes as a part of something cannot as a variable, by id
     made_anew: set[int]  # ids of tensors that a module computes again before anybody needs their graph
 
     @property

@@ -93,6 +93,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.sources: dict[str, Source] = {}
         self.kinds: dict[type, Kind] = {}
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel
+        self.not_by_name: dict[int, str] = {}  # why what went as a part of something cannot as a variable, by id
         self.made_anew: set[int] = set()  # ids of tensors that a module computes again before each forward
         self._globals: dict[str, dict[int, str]] = {}
 

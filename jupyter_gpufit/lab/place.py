@@ -181,8 +181,12 @@ def refuse_impossible(request: Request, devices: Sequence[Device], policy: Polic
     if len(possible) < request.count:
         here = ", ".join(space.device.label for space in possible)
         raise BadOption(f"The job asks for {request.count} devices, and only {here} can serve it. Ask for fewer.")
+    refuse_too_much_host(request, policy)
+
+
+def refuse_too_much_host(request: Request, policy: Policy) -> None:
     if request.host > policy.for_plans:
-        raise HostIsFull(request.host, policy.for_plans)
+        raise HostIsFull(request.host, policy.for_plans, allowed=True)
 
 
 def place(

@@ -32,7 +32,7 @@ from .foreseen import Foreseen
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
 from .ledger import MOST_TICKETS, LedgerLook, Published, is_exhausted, publish, sweep
 from .mutex import clock_moved, lab_mutex
-from .place import Space, refuse_impossible, rooms
+from .place import Space, refuse_impossible, refuse_too_much_host, rooms
 from .policy import Policy, UserState, exceeded
 from .policy_file import load_policy
 from .reasons import Waiting, explain
@@ -327,6 +327,7 @@ class _Queueing:
         # With nothing held it would exceed it, too.
         if why := exceeded(policy.of(mine.uid), UserState(), mine.request.count, mine.request.needed):
             raise BadOption(f"The job can never start: {why}.")
+        refuse_too_much_host(mine.request, policy)  # an administrator may have lowered it
         claims = [claim for claim in snapshot.claims if claim.id != self.leaving]
         if queue[0].uid != mine.uid:
             self.debts.load(self.passing)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..devices.device import Device
 from ..errors import GpufitError
 from ..settings import Settings
-from ..system.memory import spare_memory
+from ..system.memory import spare_at_last
 from .directory import Lab, open_lab
 from .foresee import foresee
 from .foreseen import Foreseen
@@ -53,10 +53,10 @@ def prospect(lab: Lab, devices: Sequence[Device], request: Request) -> Prospect 
 
 def host_ahead(settings: Settings) -> int:
     """Bytes of the host's memory that a plan can have, now or when the plans of others have ended."""
-    held, spare, most = 0, spare_memory(), load_policy().for_plans
+    held = 0
     with suppress(OSError, GpufitError):  # which is said where it queues
         held = sum(claim.request.host for claim in LabReader(open_lab(settings)).snapshot().claims)
-    return min(spare + held, most, settings.fit_host or most)
+    return min(spare_at_last(held), load_policy().for_plans)
 
 
 def _part(request: Request, room: Room) -> Request:

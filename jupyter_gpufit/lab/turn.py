@@ -7,6 +7,7 @@ all other room that a waiting job could use stays free for it. So a wait never d
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -97,10 +98,12 @@ class _Hall:
         if not ticket.request.host:
             return ""
         why = no_room_on_host(ticket.request, (*self.claims, *self.starting), self.policy)
-        if why or self.for_host not in ("", ticket.id):
-            self.for_host = self.for_host or ticket.id
-            return why or "a job that came first waits for the host's memory"
-        return ""
+        if not why and self.for_host in ("", ticket.id):
+            return ""
+        # Others wait for one who needs nothing but that memory: not for a device that is taken, and not for ever.
+        if not self.for_host and ticket.request.host <= self.policy.for_plans and self._admit(ticket) is not None:
+            self.for_host = ticket.id
+        return why or "a job that came first waits for the host's memory"
 
     def go_on(self, ticket: Ticket, placement: Placement | None) -> None:
         """The same, for one of whom it is known what it is about to take; None: it waits."""
@@ -245,7 +248,10 @@ def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> 
 
 def no_room_on_host(request: Request, beside: Sequence[Ticket], policy: Policy) -> str:
     """Why what its plan takes of the host's memory is not to be had now; empty: it is."""
-    held = sum(ticket.request.host for ticket in beside)
+    of_users: Counter[int] = Counter()
+    for ticket in beside:
+        of_users[ticket.uid] += ticket.request.host
+    held = sum(min(of_user, policy.for_plans) for of_user in of_users.values())  # a record may say anything
     if not request.host or held + request.host <= policy.for_plans:
         return ""
     return (

@@ -23,7 +23,7 @@ from ..jobs.events import (
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.state import OVER
-from ..jobs.words import StatusLine, told
+from ..jobs.words import BROKEN, StatusLine, told
 from .saved import html_of, publish_widget
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
@@ -205,6 +205,7 @@ class WidgetShow:
         self._job = job
         self._status = StatusLine(job)
         self._places: dict[str, int] = {}  # of displays that may change, among the outputs
+        self._failed = False
         self._name = f"gpufit-output-{job.id}-{time.monotonic_ns()}"
         self._publish(update=False)
 
@@ -222,10 +223,12 @@ class WidgetShow:
             case Clear():
                 self._clear()
             case Failure(_, _, traceback):
+                self._failed = True  # told here: the line need not tell it again
                 self._output.append_stderr("\n".join(traceback) + "\n")
-            case StateChange():
+            case StateChange(state):
+                self._failed = self._failed and state in BROKEN  # else it was resumed
                 if not self._has_card:
-                    self._display(_quiet(self._status.line()), {}, STATUS)
+                    self._display(_quiet(self._status.line(errors=not self._failed)), {}, STATUS)
                 self._publish(update=True)
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
                 self._display(_quiet(words), {}, None)

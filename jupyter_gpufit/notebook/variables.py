@@ -197,8 +197,8 @@ class JobVariables:
         job, names, one = self._job.name, ", ".join(parted), len(parted) == 1
         if self._is_resumed:
             self._namespace.update(parted)
-            now = "is the trained one" if one else "are the trained ones"
-            self._show(Note(f"{names} had been defined anew, and {now} of {job} again."))
+            trained, those = ("the trained one", "that") if one else ("the trained ones", "those")
+            self._show(Note(f"{names}: {trained} of job {job} replaced {those} that you had defined since."))
             return
         stay, trained = ("was", "the trained one") if one else ("were", "the trained ones")
         self._show(

@@ -33,13 +33,36 @@ def most_for_plans() -> int:
 
 def spare_memory() -> int:
     """Bytes that plans may still take of the host for what is a device's: some of it is left to all others."""
-    spare = max(0, free_memory() - round(_RESERVE * all_memory()))
+    return _for_plans(free_memory())
+
+
+def spare_at_last(held: int) -> int:
+    """The same when plans that hold so much have ended: no more than what this process may ever have."""
+    import psutil
+
+    return _for_plans(min([psutil.virtual_memory().available + held, *limits_of_groups()]))
+
+
+def _for_plans(left: int) -> int:
+    spare = max(0, left - round(_RESERVE * all_memory()))
     most = load_settings().fit_host
     return min(spare, most) if most else spare
 
 
-def left_in_groups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:
+ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def left_in_groups(root: Path = ROOT, own: Path = OWN) -> list[int]:
     """What each control group (version 2) around this process leaves; nothing where there is no limit."""
+    return [max(0, limit - used) for limit, used in _groups(root, own)]
+
+
+def limits_of_groups(root: Path = ROOT, own: Path = OWN) -> list[int]:
+    return [limit for limit, _ in _groups(root, own)]
+
+
+def _groups(root: Path, own: Path) -> list[tuple[int, int]]:
+    """The limit of each that has one, and what is used of it."""
     try:
         named = re.search(r"^0::/(.*)$", own.read_text(), re.MULTILINE)
     except OSError:
@@ -53,5 +76,5 @@ def left_in_groups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/
             limit = int((place / "memory.max").read_text())
             stat = dict(line.split() for line in (place / "memory.stat").read_text().splitlines())
             used = int((place / "memory.current").read_text()) - int(stat["inactive_file"])
-            found.append(max(0, limit - used))
+            found.append((limit, used))
     return found

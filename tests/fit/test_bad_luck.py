@@ -197,17 +197,19 @@ def lengths(steps: int) -> dict[str, tuple[int, int]]:
     over, taken, peaks = [], [], []
     with Ledger() as ledger, Guard() as guard, paged(paging):
         watchers.append(ledger.follow)
-        for step in range(steps):
-            words = torch.cat([batch() for _ in range(6 if step == 2 else chance.randint(1, 6))])
-            optimizer.zero_grad()
-            loss_of(model(words), words).backward()
-            optimizer.step()
-            found = paging.residency
-            over.append(found._now + found._leaving)
-            taken.append(paging.told().taken)
-            peaks.append(ledger.peak)
-            assert len(found._named) < 3000 and len(paging._pages) < 1500, "nothing is kept of what is gone"
-    watchers.remove(ledger.follow)
+        try:
+            for step in range(steps):
+                words = torch.cat([batch() for _ in range(6 if step == 2 else chance.randint(1, 6))])
+                optimizer.zero_grad()
+                loss_of(model(words), words).backward()
+                optimizer.step()
+                found = paging.residency
+                over.append(found._now + found._leaving)
+                taken.append(paging.told().taken)
+                peaks.append(ledger.peak)
+                assert len(found._named) < 3000 and len(paging._pages) < 1500, "nothing is kept of what is gone"
+        finally:
+            watchers.remove(ledger.follow)
     assert max(over) <= 40_000 and guard.flagged == []
     assert peaks[-1] <= 1.05 * peaks[2], "the third batch is as long as any"
     assert taken[-1] <= 1.6 * taken[len(taken) // 4], "freed memory of the host is used again"

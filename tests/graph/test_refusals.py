@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import CoroutineType
 from typing import Any
@@ -125,6 +126,29 @@ else:
     assert namespace["seen"] == (expected, True) and "autograd graph stayed in the notebook" in namespace["said"]
     assert namespace["net"].last[0] is namespace["kept"] and namespace["kept"].grad_fn is graph
     namespace["kept"].sum().backward()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [["net", "kept"], ["kept", "net"]])
+def test_refuses_it_by_its_own_name_in_whichever_order(names: list[str]) -> None:
+    namespace = notebook(
+        "import torch\nnet = torch.nn.Linear(2, 2)\nnet.last = [net(torch.ones(1, 2)).pow(2)]\nkept = net.last[0]"
+    )
+    ship(["net"], namespace)
+    with pytest.raises(CannotTravel, match="live autograd graph"):
+        ship(names, namespace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", ["as_subclass(Own)", "retain_grad()", "register_hook(print)"])
+def test_refuses_of_a_last_forward_what_would_lose_its_gradients_or_hooks(more: str) -> None:
+    namespace = notebook(
+        "import torch\nclass Own(torch.Tensor): pass\nnet = torch.nn.Linear(2, 2)\n"
+        "last = net(torch.ones(1, 2)).pow(2)\n"
+        f"made = last.{more}\nnet.last = [made if isinstance(made, Own) else last]"
+    )
+    with pytest.raises(CannotTravel, match="live autograd graph"):
+        ship(["net"], namespace)
 
 
 @pytest.mark.slow
@@ -315,14 +339,22 @@ def _close(namespace: dict[str, Any]) -> None:
 
 def test_a_queue_that_a_thread_of_the_notebook_fills_is_told() -> None:
     namespace = notebook(
-        "import queue, threading\nbox = [queue.Queue(1)]; idle = queue.Queue(); begun = threading.Event()\n"
-        "def fill():\n    begun.set()\n    while box[0].get() is None: pass\n"
-        "thread = threading.Thread(target=fill, daemon=True)"
+        "import queue, threading\nbox = [queue.Queue()]; get = queue.Queue(); begun = threading.Event()\n"
+        "ready = threading.Event(); dropped = threading.Event()\n"
+        "class Own: pass\n"
+        "own = [Own()]\n"
+        "def fill(ready):\n    held = own.pop(); begun.set(); box[0].get(); del held; dropped.set()\n"
+        "    while box[0].get() is None: pass\n    ready.set()\n"
+        "thread = threading.Thread(target=fill, args=(ready,), daemon=True)"
     )
+    held = weakref.ref(namespace["own"][0])
     namespace["thread"].start()
     namespace["begun"].wait()
     try:
-        (remark,) = ship(["idle", "begun"], namespace).remarks
-        assert remark.startswith("begun is shared with the thread 'Thread-") and "waits for ever" in remark
+        (remark,) = ship(["get", "begun", "ready"], namespace).remarks
+        assert remark.startswith("ready is shared with the thread 'Thread-") and "if the cell waits for it" in remark
+        namespace["box"][0].put(0)
+        namespace["dropped"].wait()
+        assert held() is None, "to look at the thread keeps nothing alive"
     finally:
         namespace["box"][0].put(0)

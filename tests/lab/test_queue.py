@@ -350,6 +350,6 @@ async def test_two_whose_plans_take_of_the_host_wait_for_each_other(lab: Lab) ->
         assert "of the host's memory" in second.waits[-1].remark
         first.ending.set()
         await second.until_it_started()
-    with pytest.raises(HostIsFull):
+    with pytest.raises(HostIsFull, match="`host`; gpufit lab policy"):
         async with claim(lab, request(4 * GiB, host=most + 1), Machine(slots(8)).look):
             pass

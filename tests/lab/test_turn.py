@@ -97,6 +97,26 @@ def test_who_waits_for_the_hosts_memory_keeps_no_device_and_nobody_who_takes_of_
     assert isinstance(waiting, Wait) and "plans may have 10.0 GiB and jobs hold 7.0 GiB" in waiting.limit
 
 
+def test_who_can_never_have_so_much_of_the_hosts_memory_holds_nobody_up() -> None:
+    policy, here = Policy(host=10 * GiB, drained=("cpu:1",)), spaces(slots(8, 8))
+    drained = replace(here[1], closed=policy.closed(here[1].device))
+    small, forged = need(2, host=2 * GiB), need(2, host=1 << 60)
+    elsewhere = need(2, host=9 * GiB, gpu="cpu:1")
+    held = [claim(["cpu:0"], GiB, host=7 * GiB)]
+
+    assert turns([forged, small], here, [], policy) == "- cpu:0"
+    assert turns([elsewhere, small], [here[0], drained], held, policy) == "- cpu:0"
+    taken = claim(["cpu:1"], 8 * GiB)
+    assert turns([elsewhere, small], here, [*held, taken], policy) == "- cpu:0"
+
+
+def test_a_user_holds_no_more_of_the_hosts_memory_than_there_is_for_plans() -> None:
+    held = [claim(["cpu:0"], GiB, host=1 << 60), claim(["cpu:0"], GiB, host=1 << 60)]
+    mine = need(2, host=GiB)
+    waiting = whose_turn(mine, [mine], spaces(slots(8)), held, Policy(host=10 * GiB))
+    assert isinstance(waiting, Wait) and "jobs hold 10.0 GiB" in waiting.limit
+
+
 def test_memory_can_be_limited_too() -> None:
     policy = Policy(users={str(ADA): {"memory": 6 * GiB}})
     held = [claim(["cpu:0"], 4 * GiB, uid=ADA)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ipywidgets import Output
 
-from jupyter_gpufit.jobs.events import Clear, Display, Event, Note, StateChange, Text
+from jupyter_gpufit.jobs.events import Clear, Display, Event, Failure, Note, StateChange, Text
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.notebook.saved import MOST, html_of
@@ -46,6 +46,13 @@ def test_how_it_is_stands_in_one_line_that_changes() -> None:
     began, ran = StateChange("queued"), StateChange("running", device="cpu:0")
     assert shown(began, Text("stdout", "loss 1\n"), ran) == ["▶ x: running on cpu:0", "loss 1\n"]
     assert shown(began, Text("stdout", "loss 1\n"), Clear(), Note("said"), ran) == ["▶ x: running on cpu:0", "said"]
+
+
+def test_an_error_is_told_once() -> None:
+    failed = Failure("ValueError", "no", ("ValueError: no",))
+    assert "ValueError" not in shown(failed, StateChange("failed", "ValueError: no"))[-1]
+    lost = StateChange("lost", "its worker is gone")
+    assert shown(lost) == ["✗ x: lost · its worker is gone"]
 
 
 def test_what_a_saved_file_has_of_it_is_what_was_left_on_the_screen() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from jupyter_gpufit.errors import NotHere
 from jupyter_gpufit.program import Program, hidden
+from jupyter_gpufit.program.running.frame import Frame
+from jupyter_gpufit.program.values import FrameRecord, Unit
 
 from .crossing import FILE, World, at_points, plain, rewritten
 
@@ -218,3 +220,13 @@ for once in range(1):
     f(1)
 """
     assert rewritten(text).log == [0]
+
+
+def test_a_while_of_a_checkpoint_without_its_turns_is_around_the_loop_inside() -> None:
+    paths = {0: frozenset({0}), 1: frozenset({0, 1}), 2: frozenset({2})}
+    program: Any = None
+    frame = Frame(program, Unit("cell", "cell", "the cell", FILE, paths, {}))
+    frame.load(FrameRecord("cell", 1, {}, {}, None, {1: iter([])}, {}), [])
+
+    assert frame.wh(0) and not frame.wh(2)
+    assert list(frame.its) == [0, 1]

@@ -16,6 +16,7 @@ import pytest
 
 from jupyter_gpufit.system import children
 from jupyter_gpufit.system.children import CannotTell, ServedChild, prepare
+from tests.kernels import TIMEOUT
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
@@ -89,7 +90,7 @@ def test_another_goes_on_as_the_one_that_told(method: str) -> None:
 def test_what_is_on_its_way_would_be_lost() -> None:
     with begun(serve) as (one, child):
         one.send("fill")
-        assert one.poll(20)
+        assert one.poll(TIMEOUT)
         with pytest.raises(CannotTell, match="on its way"):
             child.tell()
         assert one.recv() == "unread"
@@ -126,11 +127,11 @@ def test_a_late_answer_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch, tmp_pa
                     with pytest.raises(CannotTell, match="at work"):
                         child.tell()
                 ready.write(b"x")
-        assert child._link.poll(20)
+        assert child._link.poll(TIMEOUT)
 
         one.send(1)
 
-        assert one.poll(20), "it writes what it holds, and nobody reads it"
+        assert one.poll(TIMEOUT), "it writes what it holds, and nobody reads it"
         first = one.recv()
         second.take(child.tell())
         assert ask(one, 2)[:3] == ask(other, 2)[:3] == (3, 2, 7) and first[0] == 1

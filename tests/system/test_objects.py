@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sized
 
 import pytest
@@ -34,12 +35,14 @@ def test_a_tuple_that_another_thread_makes_meanwhile_is_made(look: Callable[[], 
             except SystemError as error:
                 broken.append(error)
 
-    maker = threading.Thread(target=make)
+    maker = threading.Thread(target=make, daemon=True)
     maker.start()
-    for _ in range(TIMES):
-        assert look()
-    stopped.set()
-    maker.join()
+    try:
+        for _ in range(TIMES):
+            assert look()
+    finally:
+        stopped.set()
+        maker.join()
 
     assert broken == []
     assert made[0] and many
@@ -53,3 +56,22 @@ def test_what_is_found() -> None:
 
     assert Found in kinds()
     assert any(one is found for one in but_tuples())
+
+
+@pytest.mark.parametrize("look", [kinds, but_tuples])
+def test_no_object_is_asked_what_it_is(look: Callable[[], Sized]) -> None:
+    asked = []
+
+    class Own:
+        @property  # type: ignore[misc]  # as a proxy of the cell has it
+        def __class__(self) -> type:
+            asked.append(self)
+            raise RuntimeError("code of the cell")
+
+    own, gone = Own(), Own()
+    proxy = weakref.proxy(gone)
+    del gone
+
+    assert look()
+    assert asked == []
+    del own, proxy

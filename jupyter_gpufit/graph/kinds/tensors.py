@@ -66,13 +66,15 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         to_come = id(t) in pickler.made_anew
         flows = not pickler.back and not to_come and t.grad_fn is not None and has_live_graph(t)
         stays = flows and not (is_plain(t) and flows_nowhere(t))
-        if stays and t.grad_fn is not None and (not is_plain(t) or pickler.namespace.get(pickler.name) is t):
-            # By its name it is there to be used; what a module keeps of its last forward mostly is not.
-            return pickler.refuse(
-                t,
+        if stays and t.grad_fn is not None:
+            why = (
                 f"a tensor that is part of a live autograd graph ({t.grad_fn.name()}), which cannot be copied."
-                " Detach it first, with .detach(), or compute it inside the cell.",
+                " Detach it first, with .detach(), or compute it inside the cell."
             )
+            # By its name it is there to be used; what a module keeps of its last forward mostly is not.
+            if _cannot_stay(t) or pickler.namespace.get(pickler.name) is t:
+                return pickler.refuse(t, why)
+            pickler.not_by_name[id(t)] = why
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
             return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
         if is_plain(t):
@@ -84,6 +86,11 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
                 return make_device_tensor, (type(t), state[1], state[2]), state, None, None, fill_tensor
             return make_tensor, (type(t), t.dtype), state, None, None, fill_tensor
         return reduce_generic(t.detach() if t.grad_fn is not None else t, pickler)
+
+
+def _cannot_stay(t: torch.Tensor) -> bool:
+    """Where a leaf would arrive, so that its gradients went nowhere in silence, or one without what hangs on it."""
+    return type(t) is not torch.Tensor or not is_plain(t) or t.retains_grad or bool(t._backward_hooks)
 
 
 def make_tensor(cls: type, dtype: torch.dtype) -> torch.Tensor:

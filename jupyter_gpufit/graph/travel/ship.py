@@ -140,6 +140,8 @@ def _write_names(pickler: GraphPickler, names: list[str], written: dict[str, int
             continue
         begin = pickler.stream.tell()
         before = begin + pickler.recorder.nbytes
+        if (why := pickler.not_by_name.get(id(pickler.namespace[name]))) is not None:
+            pickler.refuse(pickler.namespace[name], why)  # it was met as a part of another variable
         try:
             pickler.dump(pickler.namespace[name])
         except (RecursionError, MemoryError):

@@ -9,23 +9,33 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dis import get_instructions
+from inspect import CO_OPTIMIZED
 from types import FrameType
 from typing import Any
 
 from ..kinds.instances import attributes
 from ..refusals import LOCKS
 
+_OF_NAMES = ("LOAD_GLOBAL", "LOAD_NAME")
+
 
 def shared_with_threads(shipped: Iterable[Any], called: Callable[[Any], str]) -> list[str]:
     """Remarks on each shipped thing that a living thread uses; `called`: what the user calls it."""
-    shipped = list(shipped)
+    try:
+        return list(_remarks(list(shipped), called))
+    except Exception:  # the threads go on meanwhile, and a remark is worth no cell
+        return []
+
+
+def _remarks(shipped: list[Any], called: Callable[[Any], str]) -> list[str]:
     if not any(type(one) in LOCKS for one in shipped):
         return []
-    awaited = {id(one): one for one in shipped if _has_a_lock(one)}
+    awaited = {id(one): one for one in shipped if _has_a_lock(one) and not _is_set(one)}
     frames = sys._current_frames()
     return [
         f"{called(awaited[found])} is shared with the thread {thread.name!r}, which stays in the notebook: what it does"
-        " there does not reach the cell, and a cell that waits for it waits for ever. Start the thread in the cell."
+        " there does not reach the cell: if the cell waits for it, it waits for ever. Start it in the cell then."
         for thread in threading.enumerate()
         if thread is not threading.main_thread() and thread is not threading.current_thread()
         for found in dict.fromkeys(id(one) for one in _used(frames.get(thread.ident or 0)))
@@ -39,9 +49,24 @@ def _has_a_lock(obj: Any) -> bool:
     return any(isinstance(part, (*LOCKS, threading.Condition)) for part in (attributes(obj)[0] or {}).values())
 
 
+def _is_set(obj: Any) -> bool:
+    """An event that nobody need wait for."""
+    return issubclass(type(obj), threading.Event) and obj._flag
+
+
 def _used(frame: FrameType | None) -> Iterator[Any]:
     """What the calls in which a thread stands hold, and what they name of their module or notebook."""
     while frame is not None:
-        yield from frame.f_locals.values()
-        yield from (frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals)
+        yield from _locals(frame)
+        used = {one.argval for one in get_instructions(frame.f_code) if one.opname in _OF_NAMES}
+        yield from (frame.f_globals.get(name) for name in used)
         frame = frame.f_back
+
+
+def _locals(frame: FrameType) -> list[Any]:
+    own = frame.f_locals
+    found = list(own.values())
+    # Before 3.13 a function's frame keeps this copy, and with it what the thread lets go of later; a debugger uses it.
+    if type(own) is dict and frame.f_code.co_flags & CO_OPTIMIZED and frame.f_trace is None:
+        own.clear()
+    return found

@@ -131,7 +131,9 @@ class Frame(Activation):
     def wh(self, k: int) -> bool:
         """The safe point of a `while`; whether to go into its body without a test."""
         if self.r:
-            self.its.setdefault(k, [0])  # a checkpoint of before its turns were counted has none
+            if k in self.p and k not in self.its:  # in a checkpoint of before its turns were counted
+                found, paths = self.its | {k: [0]}, self.unit.paths
+                self.its = dict(sorted(found.items(), key=lambda one: len(paths[one[0]])))  # outermost first
             if self.rpc != k:
                 return k in self.p
             self.resumed()

@@ -199,7 +199,7 @@ def reduce_scaler(scaler: GradScaler, pickler: Pickler) -> Reduced:
     known = own.pop("_per_optimizer_states", None)  # a disabled one has none
     if known is None:
         return make_instance, (type(scaler),), own, None, None, fill_attributes
-    owners = {id(one): one for one in but_tuples() if isinstance(one, Optimizer)} if known else {}
+    owners = {id(one): one for one in but_tuples() if issubclass(type(one), Optimizer)} if known else {}
     states = [(owners[number], state) for number, state in known.items() if number in owners]
     return make_instance, (type(scaler),), (own, known.default_factory, states), None, None, fill_scaler
 

@@ -14,6 +14,7 @@ import torch
 from jupyter_gpufit.worker.ranks.links import Links, RankGone, linked
 from jupyter_gpufit.worker.ranks.reading import reading_ends
 from jupyter_gpufit.worker.ranks.shared import RankDiffers, SharedGroup, region
+from tests.kernels import TIMEOUT
 
 Does = Callable[[SharedGroup], Any]
 
@@ -22,7 +23,7 @@ def lost(why: RankGone | RankDiffers) -> NoReturn:
     raise why
 
 
-def crew(size: int, does: Does, patience: float | None = 20.0) -> list[Any]:
+def crew(size: int, does: Does, patience: float | None = TIMEOUT) -> list[Any]:
     """What each rank comes to, an exception being one result among others."""
     links, memory, reading = linked(size), region(size), reading_ends(size)
     pipes = [os.pipe() for _ in range(size)]

@@ -40,7 +40,7 @@ def test_killed_on_two_on_one_and_on_four(kernel: Kernel, env: dict[str, str], h
         assert gpufit(env, "checkpoint", "elastic").returncode == 0
         os.kill(jobs(env)["elastic"]["pid"], signal.SIGKILL)
         kernel.finish(sent)
-        until(lambda: not scratch(home), 20.0)
+        until(lambda: not scratch(home))
         Path(f"{hold}-{step}").touch()
         sent = kernel.send(f"%gpufit resume --gpus {gpus} elastic")
     ran = kernel.finish(sent)

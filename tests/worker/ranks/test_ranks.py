@@ -59,7 +59,7 @@ def plain(kernel: Kernel) -> list[float]:
 @pytest.fixture(autouse=True)
 def _nothing_stays(home: Path) -> Iterator[None]:
     yield
-    until(lambda: not scratch(home), 20.0)
+    until(lambda: not scratch(home))
 
 
 def nothing_is_held(env: dict[str, str]) -> None:

@@ -60,7 +60,7 @@ def test_saved_by_one_and_gone_on_with_on_two(kernel: Kernel, env: dict[str, str
     assert gpufit(env, "checkpoint", "split").returncode == 0
     os.kill(jobs(env)["split"]["pid"], signal.SIGKILL)
     kernel.finish(sent)
-    until(lambda: not scratch(home), 20.0)
+    until(lambda: not scratch(home))
     hold.touch()
     ran = kernel.run("%gpufit resume split")
     assert ran.ok, ran.traceback
