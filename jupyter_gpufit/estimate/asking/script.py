@@ -34,7 +34,9 @@ def wish_of(
     """What the options ask for."""
     least, most = max(gpus[0], 2), gpus[1]
     if most > 1 and (sweep or max_batch):
-        raise BadOption("--sweep and --max-batch ask about one device, and do not go with --gpus. Leave out one of them.")
+        raise BadOption(
+            "--sweep and --max-batch ask about one device, and do not go with --gpus. Leave out one of them."
+        )
     if (counts := most - least + 1) > MOST_COUNTS:
         raise BadOption(
             f"--gpus {gpus[0]}-{most} would take two trial runs for each of {counts} numbers of devices. Ask for"

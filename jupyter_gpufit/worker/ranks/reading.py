@@ -66,6 +66,8 @@ class ReadingEnds:
         try:
             end.sendall(_ASKED.pack(number, name.encode()))
             (count,) = _BYTES.unpack(_exactly(end, memoryview(bytearray(_BYTES.size))))
+            if count < 0:
+                self._midway.discard(rank)
             if count != out.nbytes:
                 raise PartGone(rank)
             _exactly(end, _bytes_of(out))
