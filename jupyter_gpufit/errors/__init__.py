@@ -50,6 +50,7 @@ GpufitError
 │   ├── PathTooLong            the control socket's path exceeds the system's limit
 │   └── RanksError             a training on several devices cannot go on with all of them
 │       ├── RankLost               a process of it died, hangs or failed
+│       ├── PartGone               a part of an optimizer's state went with it
 │       ├── RanksDisagree          its processes do not do the same
 │       └── HasItsOwnRanks         its cell uses torch.distributed itself
 ├── CheckpointError
@@ -151,6 +152,7 @@ from .workers import (
     CannotArrive,
     CannotSuspend,
     HasItsOwnRanks,
+    PartGone,
     PathTooLong,
     RankLost,
     RanksDisagree,
@@ -226,6 +228,7 @@ __all__ = [
     "NotUnderPlan",
     "NotYourJob",
     "NotYours",
+    "PartGone",
     "PathTooLong",
     "RankLost",
     "RanksDisagree",

@@ -97,6 +97,17 @@ class RanksDisagree(RanksError):
 
 
 @dataclass(eq=False)
+class PartGone(RanksError):
+    rank: int
+
+    def __str__(self) -> str:
+        return (
+            f"A part of what an optimizer of this training keeps was on rank {self.rank} alone, and cannot be had from"
+            " it any more. Run the cell again; or go on from a checkpoint, if it has one, with %gpufit resume."
+        )
+
+
+@dataclass(eq=False)
 class HasItsOwnRanks(RanksError):
     def __str__(self) -> str:
         return (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...errors import BadOption
 from .ask import EstimatedProgram
-from .session import EstimateWish
+from .session import MOST_COUNTS, EstimateWish
 from .sweep import parse_sweep
 
 
@@ -32,5 +32,15 @@ def wish_of(
     on: str, steps: int, sweep: str | None, max_batch: str | None, gpus: tuple[int, int] = (1, 1)
 ) -> EstimateWish:
     """What the options ask for."""
+    least, most = max(gpus[0], 2), gpus[1]
+    if most > 1 and (sweep or max_batch):
+        raise BadOption(
+            "--sweep and --max-batch ask about one device, and do not go with --gpus. Leave out one of them."
+        )
+    if (counts := most - least + 1) > MOST_COUNTS:
+        raise BadOption(
+            f"--gpus {gpus[0]}-{most} would take two trial runs for each of {counts} numbers of devices. Ask for"
+            f" {MOST_COUNTS} at once: --gpus {least}-{least + MOST_COUNTS - 1}."
+        )
     of = parse_sweep(sweep) if sweep else None
     return EstimateWish(on=on, steps=steps, sweep=of, max_batch=max_batch or "", gpus=gpus)

@@ -120,7 +120,7 @@ class _Asking:
             fit="no",
             speed=target.speed,
         )
-        counts = range(max(least, 2), min(most, MOST_COUNTS) + 1)
+        counts = range(max(least, 2), most + 1)
         asks = [replace(plain, sharing=Sharing(k, split)) for k in counts for split in (False, True)]
         return replace(told, several=tuple([(one.sharing, await self.tracer.ask(one)) for one in asks]))
 

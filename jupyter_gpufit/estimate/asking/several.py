@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -29,12 +30,15 @@ class EachOfSeveral:
 def each_of(ask: Ask, gpus: tuple[int, int], there: int, limits: FitLimits | None, answer: Answer) -> EachOfSeveral:
     """The least that is split over the least number of devices, so that it fits; else, as it is for the least number.
 
-    Without `limits`, nothing is split.
+    Without `limits`, nothing is split. No trial run begins once all together have taken the time of one.
     """
     least, most = gpus[0], max(gpus[0], min(gpus[1], there))
     first: EachOfSeveral | None = None
+    until = time.monotonic() + ask.limit
     for k in range(least, most + 1 if limits else least + 1):
-        for split in (False, True) if limits else (False,):
+        for split in (False, True) if limits and k > 1 else (False,):
+            if first is not None and time.monotonic() >= until:
+                return first
             found = _tried(ask, Sharing(k, split), answer)
             first = first or found
             need = found.estimate.need

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ...errors import CannotPart
@@ -33,9 +33,9 @@ from .drawn import Unlike
 from .given import BatchGiven, batch_of, fits, given_to, guesses, shapes_beside
 from .group import Group
 from .learning import Runs, learned
+from .optimizers import states_split
 from .script import Script
 from .sight import AsItIs, Sight, with_whole
-from .split import SplitStates
 from .state import StateBefore
 
 _NUMBERS = 32  # numbers among the arguments, as a step's, of which each may go another way
@@ -43,13 +43,16 @@ _TRIES = 8  # scripts of one kind of call; a model that needs more does somethin
 
 
 @contextmanager
-def around(group: Group, *, split: bool = False) -> Iterator[Callable[[], None]]:
+def around(
+    group: Group, *, split: bool = False, say: Callable[[str], None] = lambda text: None
+) -> Iterator[Callable[..., None]]:
     """Have what is run here mean the same on all ranks as on one device.
 
-    `split`: what optimizers keep, too. Who goes on alone calls what is given here first.
+    `split`: what optimizers keep, too; `say`: what becomes of it that the user should know. Who goes on alone calls
+    what is given here first.
     """
     if group.size == 1:
-        yield lambda: None
+        yield _nothing
         return
     sight = Sight(group)
     names = WeakIdKeyDictionary()  # of parameters
@@ -59,15 +62,14 @@ def around(group: Group, *, split: bool = False) -> Iterator[Callable[[], None]]
         stack.enter_context(calls_through(lambda real: _Models(group, sight, real, names).function()))
         hook = register_optimizer_step_pre_hook(StepsAlike(group, names))
         stack.callback(hook.remove)
-        if not split:
-            yield lambda: None
-            return
-        states = SplitStates(group)
-        for hook in (register_optimizer_step_pre_hook(states.before), register_optimizer_step_post_hook(states.after)):
-            stack.callback(hook.remove)
-        if group.rank == 0:  # whose state is the job's
-            stack.callback(states.leave, ends=True)
-        yield states.leave
+        if split:
+            yield stack.enter_context(states_split(group, say))
+        else:
+            yield _nothing
+
+
+def _nothing(**_: bool) -> None:
+    """There is nothing to leave."""
 
 
 class _Models:

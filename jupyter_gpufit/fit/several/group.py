@@ -9,10 +9,6 @@ from typing import Protocol
 import torch
 
 
-class PartGone(Exception):
-    """What a rank had alone is gone with it."""
-
-
 class Group(Protocol):
     """The ranks of one job. Each of them makes the same calls in the same order, with tensors of the same looks.
 

@@ -11,19 +11,17 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
-from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 import torch
 from torch.optim import Optimizer
 
 from ...devices import sides
-from .elementwise import is_elementwise
-from .group import Group, PartGone, ShapesOnly
+from ...errors import PartGone
+from .elementwise import can_be_cut, has_step_hooks
+from .group import Group, ShapesOnly
 from .passages import BUCKET
 
 LEAST = 4096  # numbers: of a smaller parameter each rank keeps all
@@ -95,6 +93,7 @@ class SplitOptimizer:
     _lists: list[tuple[dict[str, Any], list[torch.Tensor]]] = field(default_factory=list)  # in a step
     _views: dict[torch.Tensor, torch.Tensor] = field(default_factory=dict)
     _read: dict[Any, Any] | None = None
+    _left: bool = False  # what was read is all there is
 
     def __post_init__(self) -> None:
         self.state = StateInParts(self)
@@ -115,13 +114,26 @@ class SplitOptimizer:
 
     def begin(self) -> None:
         """Give the optimizer this rank's part of its parameters, in their places."""
-        optimizer, whole = self.optimizer, self._taken()
-        self._read = None
+        optimizer = self.optimizer
+        groups = [(group, group["params"]) for group in optimizer.param_groups]
+        now, was_loaded = optimizer.state, optimizer.state is not self.state
+        whole = dict(now) if was_loaded else dict(self._dict.items())
+        own = {} if was_loaded else self.own
+        given = {p: self._part(p, own) for _, params in groups for p in params if self._can_part(p, whole.get(p))}
+        views = {p: _view(p, part) for p, part in given.items()}
+        # Nothing was changed until here, where memory may have run out.
+        if was_loaded or self.is_home:  # what the cell has taken away is not there any more
+            for part in own.values():
+                part.values = {}
+        self.own, self._views, self._read = own | given, views, None
+        self._dict.clear()
         state: defaultdict[Any, Any] = defaultdict(dict)
-        for group in optimizer.param_groups:
-            given = [self._given(p, whole, state) for p in group["params"]]
-            self._lists.append((group, group["params"]))
-            group["params"] = given
+        for _, params in groups:
+            for p in params:
+                self._give(p, whole, state)
+        for group, params in groups:
+            group["params"] = [views.get(p, p) for p in params]
+        self._lists = groups
         state.update(whole)  # of parameters that are not in its groups any more
         optimizer.state = state
 
@@ -132,52 +144,53 @@ class SplitOptimizer:
             group["params"] = params
         self._lists = []
         for p, view in self._views.items():
-            if view in state:
-                self.own[p].values = state.pop(view)
+            self.own[p].values = state.pop(view, {})
         for p, values in state.items():
             self._dict.__setitem__(p, values)
         self.is_home = False
         optimizer.state = self.state
+        views, self._views = self._views, {}
         if not alone:
-            self._hand_round([*self._views])
-        self._views = {}
+            self._hand_round([p for p, view in views.items() if view.grad is not None])
 
-    def _taken(self) -> dict[Any, Any]:
-        """What is whole: what the cell has looked at or put there, or what was too small to be split."""
-        now = self.optimizer.state
-        found = dict(self._dict.items()) if now is self.state else dict(now)
-        if now is not self.state:  # the cell has loaded another one
-            self.own.clear()
-        self._dict.clear()
-        return found
+    def _can_part(self, p: torch.Tensor, values: Any) -> bool:
+        """Decided by what all ranks have alike."""
+        return _can_split(p) and (values is None or can_be_cut(p, values))
 
-    def _given(self, p: torch.Tensor, whole: dict[Any, Any], state: dict[Any, Any]) -> torch.Tensor:
-        if not _can_split(p) or (p.grad is not None and p.grad.is_sparse):
-            if p in whole:
-                state[p] = whole.pop(p)
-            return p
-        part = self.own.get(p) or self._new(p)
-        if (values := whole.pop(p, None)) is not None:
+    def must_come_home(self) -> bool:
+        """Whether what it has in parts is wanted whole in the next step."""
+        if self.is_home or self.optimizer.state is not self.state:
+            return False
+        return has_step_hooks(self.optimizer) or any(
+            part.values and not self._can_part(p, None) for p, part in self.own.items()
+        )
+
+    def _give(self, p: torch.Tensor, whole: dict[Any, Any], state: defaultdict[Any, Any]) -> None:
+        values = whole.pop(p, None)
+        view = self._views.get(p)
+        if view is None:
+            if values is not None:
+                state[p] = values
+            return
+        part = self.own[p]
+        if values is not None:
             part.values = {name: _cut(p, part, value) for name, value in values.items()}
-        with torch.no_grad():
-            view = p.detach().view(-1)[part.own]
-            view.grad = None if p.grad is None else p.grad.detach().contiguous().view(-1)[part.own]
         if part.values:
             state[view] = part.values
-        self._views[p] = view
-        return view
 
-    def _new(self, p: torch.Tensor) -> StatePart:
+    def _part(self, p: torch.Tensor, own: dict[torch.Tensor, StatePart]) -> StatePart:
+        if p in own:
+            return own[p]
         each, n = -(-p.numel() // self.group.size), p.numel()
         first = min(self.group.rank * each, n)
         part = StatePart(next(self.numbers), p, slice(first, min(first + each, n)), each, {})
-        self.parts[part.number] = self.own[p] = part
+        self.parts[part.number] = part
         return part
 
     def _hand_round(self, params: list[torch.Tensor]) -> None:
         """Each rank's part of each parameter, so many bytes at once."""
         with torch.no_grad():
-            for bucket in _buckets([p for p in params if p.grad is not None]):
+            for bucket in _buckets(params):
                 sent = torch.cat([self._padded(p) for p in bucket])
                 for rank, found in enumerate(self.group.all_gather(sent)):
                     at = 0
@@ -199,23 +212,39 @@ class SplitOptimizer:
         """Have all of the state on this device, until the next step."""
         if self.is_home or self._lists:
             return
-        whole = self._all(on_host=False)
+        kept = self._read if self._left else None
+        whole = self._all(on_host=False) if kept is None else {p: _back(values) for p, values in kept.items()}
         self.is_home = True
         self._dict.clear()
         for p, values in whole.items():
             self._dict.__setitem__(p, values)
         self._read = None
 
-    def leave(self, *, ends: bool) -> None:
-        """Nobody else takes part from now on; `ends`: nor does the device, which may have no room for all of it."""
-        whole: dict[Any, Any] = {}
-        with suppress(PartGone):  # with a rank that was lost: then it is as of a new one
-            if not ends:
-                self.come_home()
-            whole = self.read()
-        self.optimizer.state = defaultdict(dict, whole)
-        self.own.clear()
+    def leave(self, *, ends: bool) -> int:
+        """Nobody else takes part from now on; of how many parameters the state was lost with a rank.
+
+        All is on the host, since the device may have no room for it. Where the cell goes on, it comes to the device
+        when it is looked at.
+        """
+        lost = 0
+        if self.optimizer.state is self.state:  # else the cell has loaded another one
+            try:
+                whole = self.read()
+            except PartGone:
+                whole = self._of_this_rank()
+                lost = sum(bool(part.values) and p not in whole for p, part in self.own.items())
+            if ends or self.is_home:
+                self.optimizer.state = defaultdict(dict, whole)
+            else:
+                self._read, self._left = whole, True
+        self.own = {}
         self._dict.clear()
+        return lost
+
+    def _of_this_rank(self) -> dict[Any, Any]:
+        """What is whole without the others."""
+        own = {p: part for p, part in self.own.items() if not any(map(part.is_split, part.values))}
+        return dict(self._dict.items()) | {p: part.values for p, part in own.items() if part.values}
 
     def kept(self) -> list[dict[str, Any]]:
         return [*self._dict.values(), *([] if self.is_home else [part.values for part in self.own.values()])]
@@ -276,8 +305,32 @@ def _away(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     return made
 
 
+def _back(values: dict[str, Any]) -> dict[str, Any]:
+    """On the device whose tensors they are."""
+    return {name: _here(value) if isinstance(value, torch.Tensor) else value for name, value in values.items()}
+
+
+def _here(t: torch.Tensor) -> torch.Tensor:
+    away = getattr(t.untyped_storage(), sides.AWAY, None)
+    if away is None:
+        return t
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        host = torch.empty(0, dtype=t.dtype, device="cpu").set_(away(), 0, t.shape, t.stride())
+        made: torch.Tensor = host.to(t.device)
+        return made
+
+
 def _can_split(p: torch.Tensor) -> bool:
+    if p.grad is not None and p.grad.is_sparse:
+        return False
     return p.numel() >= LEAST and p.is_contiguous() and p.layout is torch.strided and p.requires_grad
+
+
+def _view(p: torch.Tensor, part: StatePart) -> torch.Tensor:
+    with torch.no_grad():
+        view = p.detach().view(-1)[part.own]
+        view.grad = None if p.grad is None else p.grad.detach().contiguous().view(-1)[part.own]
+    return view
 
 
 def _cut(p: torch.Tensor, part: StatePart, value: Any) -> Any:
@@ -298,44 +351,3 @@ def _buckets(params: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
         bucket.append(p)
     if bucket:
         yield bucket
-
-
-class SplitStates:
-    """Of all optimizers of a run; its `before` and `after` are called around each step."""
-
-    def __init__(self, group: Group) -> None:
-        self._group = group
-        self._parts: WeakValueDictionary[int, StatePart] = WeakValueDictionary()
-        self._numbers = count()
-        self._known: WeakKeyDictionary[Optimizer, SplitOptimizer | None] = WeakKeyDictionary()
-        group.offer(self._find)
-
-    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if self._group.size == 1 or any(map(callable, (*args, *kwargs.values()))):
-            return
-        if optimizer not in self._known:
-            splits = is_elementwise(optimizer)
-            made = SplitOptimizer(self._group, ref(optimizer), self._parts, self._numbers)
-            self._known[optimizer] = made if splits else None
-        split = self._known[optimizer]
-        if split is not None:
-            self._group.all_reduce(torch.zeros(1))  # whoever reads of the last step has done so
-            split.begin()
-
-    def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        split = self._known.get(optimizer)
-        if split is not None and split.steps:
-            split.end()
-
-    def leave(self, *, ends: bool = False) -> None:
-        """The run ends here, or goes on alone: everything whole, also where a step was left midway."""
-        for split in list(self._known.values()):
-            if split is not None:
-                if split.steps:
-                    split.end(alone=True)
-                split.leave(ends=ends)
-        self._known.clear()
-
-    def _find(self, number: int, name: str) -> torch.Tensor | None:
-        part = self._parts.get(number)
-        return part.values.get(name) if part is not None else None

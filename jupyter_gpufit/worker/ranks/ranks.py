@@ -30,7 +30,7 @@ from ..training import Training
 from .forking import ForkedRank, ForkingThread
 from .links import Links, RankGone, RankLate, linked
 from .reading import ReadingEnds, reading_ends
-from .replica import RAN_OUT, READY, WHERE, Replica, forked, last_words, wait_for_the_end
+from .replica import ENDED, RAN_OUT, READY, WHERE, Replica, forked, last_words, wait_for_the_end
 from .shared import RankDiffers, SharedGroup, read_memory, region, tell_memory
 
 START = 10  # times the patience in which the others open the cell's variables, and come to the first sum: some compile
@@ -47,11 +47,12 @@ class RankOfMany:
     """What is put around the cell in each rank."""
 
     links: Links
-    reading: ReadingEnds
+    reading: ReadingEnds | None
     group: SharedGroup
     split: bool = False  # what optimizers keep
     words: int = -1  # descriptor for its last ones
-    leave: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = lambda text: None
+    leave: Callable[..., None] = lambda **_: None
 
     @contextmanager
     def around(self, meter: Meter) -> Iterator[None]:
@@ -69,7 +70,7 @@ class RankOfMany:
             stack.callback(ended.set)
             stack.enter_context(_sharing_processors(self.group.size))
             stack.enter_context(_no_other_ranks())
-            self.leave = stack.enter_context(around(self.group, split=self.split))
+            self.leave = stack.enter_context(around(self.group, split=self.split, say=self.say))
             yield
 
     def stays(self, left: BaseException | None) -> None:
@@ -80,8 +81,16 @@ class RankOfMany:
         if self.split and not isinstance(left, torch.OutOfMemoryError):
             if left is not None:
                 last_words(self.words, left)
+            else:
+                os.write(self.words, ENDED.encode())
             self.links.close()
             wait_for_the_end()
+
+    def close(self) -> None:
+        """In a process that this rank forks."""
+        self.links.close()
+        if self.reading is not None:
+            self.reading.close()
 
     def is_ready(self) -> None:
         """Of one beside the first: its variables are open, and no change of the first one's reaches them."""
@@ -118,8 +127,10 @@ class Ranks:
             return
         scratch = Path(tempfile.mkdtemp(prefix="gpufit-ranks-"))
         cleaner = self._cleaner = deleted_afterwards(scratch)
-        memory, links, reading = region(self.size), linked(self.size), reading_ends(self.size)
-        split = self.training.fit.split
+        patience, split = self.training.settings.rank_patience or None, self.training.fit.split
+        memory, links = region(self.size), linked(self.size)
+        reads = reading_ends(self.size, patience) if split else []
+        reading: list[ReadingEnds | None] = [*reads] or [None] * self.size
 
         def fork() -> None:
             for rank in range(1, self.size):
@@ -131,16 +142,15 @@ class Ranks:
                 run = partial(
                     self._run, replicate, rank, RankOfMany(links[rank], reading[rank], group, split, self._words[rank])
                 )
-                self._forked[rank] = forked(replica, self.training, [*links, *reading], run)
+                self._forked[rank] = forked(replica, self.training, [*links, *reads], run)
 
         self._forking.run(fork)
         for theirs in links[1:]:
             theirs.close()
-        for others in reading[1:]:
+        for others in reads[1:]:
             others.close()
-        patience = self.training.settings.rank_patience or None
         group = SharedGroup(links[0], memory, self._lose, patience, START, reading[0])
-        self._mine = RankOfMany(links[0], reading[0], group, split)
+        self._mine = RankOfMany(links[0], reading[0], group, split, say=self.training.note)
         os.register_at_fork(after_in_child=self._of_a_child)
         try:
             links[0].hear(list(self._forked), patience and patience * START)
@@ -149,8 +159,7 @@ class Ranks:
 
     def _run(self, replicate: Replicate, rank: int, mine: RankOfMany) -> None:
         """In a new process."""
-        os.register_at_fork(after_in_child=mine.links.close)
-        os.register_at_fork(after_in_child=mine.reading.close)
+        os.register_at_fork(after_in_child=mine.close)
         replicate(self.own(rank), mine)
 
     @contextmanager
@@ -190,9 +199,11 @@ class Ranks:
     def be_alone(self) -> None:
         """In the main thread, as it is interrupted: from here on this rank computes everything itself."""
         if self._mine is not None and self.lost is None:
-            self._mine.leave()
-            self._mine.group.be_alone()
-            self._kill()
+            try:
+                self._mine.leave()
+            finally:
+                self._mine.group.be_alone()
+                self._kill()
 
     def end(self) -> None:
         """End the others, in whatever they are; nothing of them stays."""
@@ -211,8 +222,7 @@ class Ranks:
     def _of_a_child(self) -> None:
         """In a process that this one forks: who has our ends would keep us alive for the others."""
         if self._mine is not None:
-            self._mine.links.close()
-            self._mine.reading.close()
+            self._mine.close()
         if self._cleaner is not None:
             self._cleaner.close()
         while self._forked:
@@ -244,12 +254,12 @@ class Ranks:
         said = os.pread(self._words[rank], MOST_WORDS, 0).decode(errors="replace").strip()
         if isinstance(gone, RankLate):
             return RankLost(rank, device, f"did not come to where the others waited for {gone.seconds:g} s", said)
+        if ended == 0 or said == ENDED:
+            return RanksDisagree(rank, device, "a computation of all", "the end of its cell")
         if ended is None:
             return RankLost(rank, device, "failed" if said else "has left, and how is not known", said)
         if ended < 0:
             return RankLost(rank, device, f"was ended by {name_of(-ended)}", said)
-        if ended == 0:
-            return RanksDisagree(rank, device, "a computation of all", "the end of its cell")
         self._ran_out = ended == RAN_OUT
         return RankLost(rank, device, "ran out of memory" if self._ran_out else "failed", said)
 

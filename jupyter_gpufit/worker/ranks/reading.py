@@ -11,34 +11,38 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
 
-from ...fit.several.group import PartGone
+from ...errors import PartGone
 
 _ASKED = struct.Struct("<Q56s")  # a number, and a name
 _BYTES = struct.Struct("<q")  # that follow; less than 0: there is nothing of that name
-GONE = "A part of the optimizer's state is gone with rank {}."
 Find = Callable[[int, str], torch.Tensor | None]
 
 
-def reading_ends(size: int) -> list[ReadingEnds]:
-    """The ends of each rank; to be made before they part."""
+def reading_ends(size: int, patience: float | None = None) -> list[ReadingEnds]:
+    """The ends of each rank, which waits so many seconds; to be made before they part."""
     asks: list[dict[int, socket.socket]] = [{} for _ in range(size)]
     answers: list[dict[int, socket.socket]] = [{} for _ in range(size)]
     for one in range(size):
         for other in range(size):
             if one != other:
                 asks[one][other], answers[other][one] = socket.socketpair()
-    return [ReadingEnds(mine, theirs) for mine, theirs in zip(asks, answers, strict=True)]
+    return [ReadingEnds(mine, theirs, patience) for mine, theirs in zip(asks, answers, strict=True)]
 
 
 class ReadingEnds:
     """One rank's."""
 
-    def __init__(self, asks: dict[int, socket.socket], answers: dict[int, socket.socket]) -> None:
+    def __init__(
+        self, asks: dict[int, socket.socket], answers: dict[int, socket.socket], patience: float | None = None
+    ) -> None:
         self._asks, self._answers = asks, answers
+        for end in asks.values():
+            end.settimeout(patience)  # for each piece
         self._midway: set[int] = set()  # ranks of whom an answer was not read to its end
 
     @property
@@ -56,17 +60,19 @@ class ReadingEnds:
     def read(self, rank: int, number: int, name: str, out: torch.Tensor) -> None:
         """Fill `out`, on the host and contiguous, with what that rank has. Raises PartGone."""
         if rank in self._midway:
-            raise PartGone(GONE.format(rank))
+            raise PartGone(rank)
         end = self._asks[rank]
         self._midway.add(rank)
         try:
             end.sendall(_ASKED.pack(number, name.encode()))
             (count,) = _BYTES.unpack(_exactly(end, memoryview(bytearray(_BYTES.size))))
+            if count < 0:
+                self._midway.discard(rank)
             if count != out.nbytes:
-                raise PartGone(GONE.format(rank))
+                raise PartGone(rank)
             _exactly(end, _bytes_of(out))
         except OSError as error:
-            raise PartGone(GONE.format(rank)) from error
+            raise PartGone(rank) from error
         self._midway.discard(rank)
 
     def _serve(self, find: Find) -> None:
@@ -83,9 +89,11 @@ class ReadingEnds:
 
     def _answer(self, end: socket.socket, find: Find) -> None:
         number, name = _ASKED.unpack(_exactly(end, memoryview(bytearray(_ASKED.size))))
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            found = find(number, name.rstrip(b"\0").decode())
-            there = None if found is None else found.detach().cpu().contiguous()
+        there: torch.Tensor | None = None
+        with suppress(Exception):  # it has none of it; who asks shall hear so, whatever the reason
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                found = find(number, name.rstrip(b"\0").decode())
+                there = None if found is None else found.detach().cpu().contiguous()
         end.sendall(_BYTES.pack(-1 if there is None else there.nbytes))
         if there is not None:
             end.sendall(_bytes_of(there))

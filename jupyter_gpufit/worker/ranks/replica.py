@@ -39,6 +39,7 @@ from .reading import ReadingEnds
 WHERE = signal.SIGRTMIN + 8  # a signal that no cell handles: it writes down where it is
 RAN_OUT = 3  # its exit status where it had too little memory
 READY = b"ready"
+ENDED = "It came to the end of its cell."
 _SHELL = str(Path(IPython.__file__).parent)
 
 
@@ -48,7 +49,7 @@ class Replica:
 
     rank: int
     links: Links
-    reading: ReadingEnds
+    reading: ReadingEnds | None  # of a state that is split
     words: int  # descriptor of a file in memory for its last words
     cleaner: int  # descriptor of a pipe: who waits at its other end deletes the scratch directory
     scratch: Path
@@ -120,7 +121,8 @@ def _be_silent(training: Training) -> None:
 
 
 def _contain(replica: Replica, training: Training) -> None:
-    kept = [replica.words, replica.cleaner, 2, *replica.links.descriptors, *replica.reading.descriptors]
+    kept = [replica.words, replica.cleaner, 2, *replica.links.descriptors]
+    kept += [] if replica.reading is None else replica.reading.descriptors
     kept += [*training.memory.fds, *training.granted.fds]
     contained = Contained(replica.scratch, f"rank {replica.rank} of a training", lambda what: None, is_trial=False)
     contained.close_open_ends(kept)

@@ -129,25 +129,121 @@ def test_who_goes_on_alone_has_all_of_it() -> None:
     assert isinstance(found[1], RankGone)
 
 
-class Centred(torch.optim.Optimizer):
-    """It looks at whole parameters."""
+class Own(torch.optim.Optimizer):
+    """A cell's own kind."""
 
-    def __init__(self, params: Any) -> None:
-        super().__init__(params, {})
+    def __init__(self, params: Any, **settings: Any) -> None:
+        super().__init__(params, {"lr": 0.1, **settings})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             for p in group["params"]:
-                p -= 0.1 * (p.grad - p.grad.mean())
+                self.move(group, p, p.grad)
+
+    def move(self, group: dict[str, Any], p: torch.Tensor, grad: Any) -> None:
+        p -= group["lr"] * grad
+
+
+class Centred(Own):
+    """It looks at whole parameters."""
+
+    def move(self, group: dict[str, Any], p: torch.Tensor, grad: Any) -> None:
+        p -= group["lr"] * (grad - grad.mean())
+
+
+class OfAllNorm(Own):
+    """It goes over all parameters."""
+
+    def step(self, closure: Any = None) -> Any:
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        torch._foreach_mul_(grads, 1 / max(1.0, torch.nn.utils.get_total_norm(grads).item()))
+        return super().step()
+
+
+class Estimates(Own):
+    """As Prodigy does: what all parameters come to is a number in their group, which first counts much later."""
+
+    def move(self, group: dict[str, Any], p: torch.Tensor, grad: Any) -> None:
+        super().move(group, p, grad)
+        group["d"] = group.get("d", 0.0) + grad.square().sum().item()
+
+
+class OfLarge(Own):
+    """It takes large matrices in another way, as Muon and Shampoo do."""
+
+    def move(self, group: dict[str, Any], p: torch.Tensor, grad: Any) -> None:
+        p -= group["lr"] * (grad / grad.norm() if p.dim() == 2 and min(p.shape) >= 16 else grad)
+
+
+class Projects(Own):
+    """As AdamP does, where a gradient has no part along the weights."""
+
+    def move(self, group: dict[str, Any], p: torch.Tensor, grad: Any) -> None:
+        flat = p.flatten()
+        if torch.cosine_similarity(flat, grad.flatten(), dim=0).abs() < 1e-6:
+            grad = grad - flat.mean()
+        p -= group["lr"] * grad
+
+
+class Draws(Own):
+    """It rounds as chance has it."""
+
+    def move(self, group: dict[str, Any], p: torch.Tensor, grad: Any) -> None:
+        noise = torch.rand_like(p) - 0.5 if p.dtype is torch.bfloat16 else 0
+        p -= group["lr"] * grad + 0.01 * noise
+
+
+class KeepsOther(Own):
+    """What it keeps is no number for each number."""
+
+    def move(self, group: dict[str, Any], p: torch.Tensor, grad: Any) -> None:
+        super().move(group, p, grad)
+        self.state[p]["steps"] = [1]
+
+
+class Wraps(Own):
+    """Another one steps, for it."""
+
+    def __init__(self, params: Any) -> None:
+        params = [*params]
+        super().__init__(params)
+        self.inner = {"by": [torch.optim.SGD(params, lr=0.1)]}
+
+    def step(self, closure: Any = None) -> Any:
+        self.inner["by"][0].step()
+
+
+class Counts(Own):
+    """It changes a list of its own."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params)
+        self.counted = [0]
+
+    def step(self, closure: Any = None) -> Any:
+        self.counted[0] += 1
+        return super().step()
 
 
 def test_which_optimizers_take_each_number_by_itself() -> None:
     parameters = list(net().parameters())
-    before = torch.get_rng_state()
+    before, were = torch.get_rng_state(), [p.detach().bfloat16() for p in parameters]
+    counts = Counts(parameters)
     for kind in (torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad):
         assert is_elementwise(kind(parameters, lr=0.1))
-    for other in (torch.optim.LBFGS(parameters), torch.optim.Adafactor(parameters), Centred(parameters)):
-        assert not is_elementwise(other)
+        assert is_elementwise(kind(parameters, lr=0.0)), "as a warm-up begins"
+    halves = [p.detach().bfloat16().requires_grad_() for p in parameters]
+    assert is_elementwise(torch.optim.SGD(halves)) and is_elementwise(torch.optim.AdamW(halves))
+    assert is_elementwise(counts) and counts.counted == [0]
+    hooked = torch.optim.SGD(parameters)
+    hooked.register_step_pre_hook(lambda *_: None)
+    others: list[torch.optim.Optimizer] = [torch.optim.LBFGS(parameters), torch.optim.Adafactor(parameters), hooked]
+    others += [kind(parameters) for kind in (Centred, OfAllNorm, Estimates, OfLarge, Projects, KeepsOther)]
+    for p in halves:
+        p.grad = torch.ones_like(p)
+    for other in (*others, Draws(halves), Wraps(halves)):
+        assert not is_elementwise(other), type(other)
     assert torch.equal(torch.get_rng_state(), before)
     assert all(p.grad is None for p in parameters)
+    assert all(torch.equal(p, was) for p, was in zip(halves, were, strict=True))
