@@ -14,7 +14,7 @@ from jupyter_gpufit.fit.plan import FitLimits
 from jupyter_gpufit.fit.sharing import Sharing
 from tests.estimate.traced import A100
 
-TOO_MUCH = Estimate(card="A100", card_total=1, confidence="high", low=9, high=9)
+TOO_MUCH = Estimate(card="A100", card_total=1, need=9, low=9, high=9)
 
 
 def tried(gpus: tuple[int, int], limit: float) -> list[Sharing]:
