@@ -13,7 +13,8 @@ GIB = 1 << 30
 STRETCH = 200  # entries in one message
 NOW = 1_800_000_000.0
 API = "**/jupyter-gpufit/api/"
-NO_DIALOG = "document.querySelectorAll('.jp-Dialog').forEach(one => one.querySelector('.jp-mod-accept')?.click())"
+# JupyterLab's own, of a server that does not answer: it may come at any time after it was so, and lie over the panel.
+NO_DIALOG = "() => { jupyterapp.serviceManager._connectionFailure.emit = () => {}; }"
 ROOM = {"free": 72 * GIB, "foreign": 0, "held_for": "", "reserve": 8 * GIB, "strangers": []}
 CAN = {"checkpoint": "", "release": "", "resume": "It is running.", "stop": "", "move": []}
 
@@ -135,7 +136,7 @@ class Stage:
     def reset(self) -> None:
         """As at the beginning: nothing is there, and nothing was asked."""
         self._silent, self._held, self.answer = False, None, (202, {"said": "heard"})
-        self.page.evaluate(NO_DIALOG)  # JupyterLab's own of a server that does not answer, which may come late
+        self.page.evaluate(NO_DIALOG)
         self.page.evaluate("jupyterapp.commands.execute('application:close-all')")
         self.status = {"time": self.status["time"]}
         self.journal.clear()
