@@ -41,7 +41,7 @@ def is_elementwise(optimizer: Optimizer) -> bool:
     if has_step_hooks(optimizer) or _has_more(optimizer):
         return False
     groups = _kinds(optimizer)
-    with no_dispatch(), torch._C.DisableTorchFunction(), torch.random.fork_rng(devices=[]), _nobody_hears():
+    with no_dispatch(), torch._C.DisableTorchFunction(), torch.random.fork_rng(devices=[]), _nobody_hears(), _alone():
         try:
             dtypes = {p.dtype for group in optimizer.param_groups for p in group["params"]}
             return bool(groups) and all(_in(dtype, optimizer, groups) for dtype in (torch.double, *dtypes))
@@ -96,6 +96,17 @@ def _reaches(value: Any, seen: set[int], depth: int, *, numbers: bool = False) -
     if not depth:
         return bool(inside)
     return any(_reaches(one, seen, depth - 1, numbers=numbers) for one in inside)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """In one thread: a trial run is a fork, in which torch's others are missing and would be waited for."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -49,7 +49,6 @@ def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
         yield kernel
 
 
-@pytest.mark.soak  # open: its trial run goes on to its limit, and then nothing is split
 def test_saved_by_one_and_gone_on_with_on_two(kernel: Kernel, env: dict[str, str], home: Path) -> None:
     kernel.check(SET_UP + CELL.format(stands=False, hold="").replace("'cuda'", "'cpu'"))
     losses, states = json.loads(kernel.check(WHOLE).stdout)
