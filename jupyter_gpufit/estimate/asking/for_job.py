@@ -166,16 +166,7 @@ def _estimate(
     cell: Cell, target: EstimateTarget, settings: Settings, limits: FitLimits | None, stop: int | None
 ) -> Estimated:
     """As the cell is, or under the plan by which it fits."""
-    card, context = target.card, target.context
-    ask = Ask(
-        card=card,
-        kind=target.kind,
-        context=context,
-        limit=settings.estimate_limit,
-        limits=limits,
-        fit=settings.fit,
-        speed=target.speed,
-    )
+    ask = target.ask(settings.estimate_limit, limits=limits, fit=settings.fit)
     answer, again = _answer(cell, ask, settings, stop)
     if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
         answer, again = _answer(cell, ask := replace(ask, ran_out=ran_out), settings, stop)
@@ -203,14 +194,7 @@ def _of_several(
 ) -> Estimated:
     """What runs on one device took tells nothing of it."""
     limits = limits_of(devices) if settings.fit != "no" else None
-    ask = Ask(
-        card=target.card,
-        kind=target.kind,
-        context=target.context,
-        limit=settings.estimate_limit,
-        fit="no",
-        speed=target.speed,
-    )
+    ask = target.ask(settings.estimate_limit, fit="no")
     each = each_of(ask, gpus, len(devices), limits, lambda one: _answer(cell, one, settings, stop))
     fit = replace(fit_of(each.answer), devices=each.sharing.devices, split=each.sharing.split)
     return Estimated(each.estimate, target.kind, each.answer.key, fit, each.again, each=each.words)

@@ -14,7 +14,7 @@ from ..reckoning.learned import corrected, lessons, lessons_of, ran_out_under
 from ..reckoning.verdict import Verdict, usable_alone, verdict_on, verdicts
 from ..showing.text import where_it_fits
 from . import sweep
-from .ask import Ask, EstimatedProgram, TraceAnswer
+from .ask import EstimatedProgram, TraceAnswer
 from .target import EstimateTarget, choose_target
 from .timed import known_better
 from .tracer import Tracer, tracing
@@ -80,17 +80,8 @@ class _Asking:
 
     async def ask(self, values: dict[str, int]) -> Told:
         target, wish = self.target, self.wish
-        ask = Ask(
-            card=target.card,
-            kind=target.kind,
-            context=target.context,
-            steps=wish.steps,
-            limit=wish.limit,
-            values=values,
-            limits=self._limits(values),
-            fit=self.settings.fit,
-            speed=target.speed,
-        )
+        fit = {"limits": self._limits(values), "fit": self.settings.fit}
+        ask = target.ask(wish.limit, steps=wish.steps, values=values, **fit)
         answer = await self.tracer.ask(ask)
         if ask.limits and (ran_out := ran_out_under(self.settings, answer.key, target.kind, ask.limits.usable)):
             answer = await self.tracer.ask(ask := replace(ask, ran_out=ran_out))
@@ -110,16 +101,7 @@ class _Asking:
     async def with_several(self, told: Told) -> Told:
         """With what each needs of so many devices as are asked for."""
         least, most = self.wish.gpus
-        target, wish = self.target, self.wish
-        plain = Ask(
-            card=target.card,
-            kind=target.kind,
-            context=target.context,
-            steps=wish.steps,
-            limit=wish.limit,
-            fit="no",
-            speed=target.speed,
-        )
+        plain = self.target.ask(self.wish.limit, steps=self.wish.steps, fit="no")
         counts = range(max(least, 2), most + 1)
         asks = [replace(plain, sharing=Sharing(k, split)) for k in counts for split in (False, True)]
         return replace(told, several=tuple([(one.sharing, await self.tracer.ask(one)) for one in asks]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...devices.card import Card
 from ...devices.cards import DEFAULT, Context, Sheet, context_of, find_card, sheet_of
@@ -15,6 +16,7 @@ from ...lab import open_lab
 from ...lab.place import Room
 from ...lab.view import LabReader
 from ...settings import Settings
+from .ask import Ask
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class EstimateTarget:
         """Bytes for a job when the device is idle."""
         same = [room.space.usable for room in self.rooms if room.device.name == self.card.name]
         return max(same, default=self.card.total * 9 // 10)
+
+    def ask(self, limit: float, **more: Any) -> Ask:
+        """The question for it; `limit`: seconds of a trial run."""
+        ours = {"card": self.card, "kind": self.kind, "context": self.context, "speed": self.speed}
+        return Ask(**{**ours, **more, "limit": limit})
 
 
 def choose_target(settings: Settings, named: str = "") -> EstimateTarget:
