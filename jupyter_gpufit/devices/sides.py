@@ -14,7 +14,7 @@ import torch
 
 Side = Literal["slot", "host"]
 NOTE = "_gpufit_side"
-AWAY = "_gpufit_away"  # on a storage whose bytes a plan has put on the host: a function that tells where they are
+AWAY = "_gpufit_away"  # on a storage whose bytes are not on this device: a function that tells where the host has them
 
 
 def on_device(storage: torch.UntypedStorage) -> bool:

@@ -1,14 +1,16 @@
-"""How fast a device and its link are, measured once for each type of device and kept.
+"""How fast a device and its link are, and an exchange between several: measured once for each type of device, and kept.
 
 Where nothing was measured yet, a card's data sheet and a typical link stand in, and a CPU slot is measured on the spot.
+An exchange is measured by the first training on so many devices.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..settings import Settings
@@ -28,6 +30,8 @@ class DeviceSpeed:
     link: float  # bytes a second to the host; as many come back at the same time
     operation: float = 1e-5  # seconds that the smallest takes
     measured: bool = False  # on a device of this type; else assumed
+    exchange: float = 1.4e9  # bytes a second, of a sum over two devices
+    meeting: float = 1e-4  # seconds that the smallest one takes
 
     @property
     def words(self) -> str:
@@ -65,10 +69,43 @@ def keep_speed(settings: Settings, kind: str, name: str, speed: DeviceSpeed) -> 
         write_whole(_path(settings), text)
 
 
+def keep_exchange(settings: Settings, kind: str, name: str, devices: int, exchange: float, meeting: float) -> None:
+    """What was measured of so many devices of this type."""
+    speed = replace(TYPICAL, exchange=exchange, meeting=meeting, measured=True)
+    keep_speed(settings, _of_several(kind, devices), name, speed)
+
+
+def knows_exchange(settings: Settings, kind: str, name: str, devices: int) -> bool:
+    return kept_speed(settings, _of_several(kind, devices), name) is not None
+
+
+def among(settings: Settings, speed: DeviceSpeed, kind: str, name: str, devices: int) -> DeviceSpeed:
+    """Of each of several devices. CPU slots share the processors, and what they gain is only what these leave idle."""
+    if devices == 1:
+        return speed
+    known = kept_speed(settings, _of_several(kind, devices), name)
+    far = devices / 2  # as much for each as for the second
+    exchange, meeting = (known.exchange, known.meeting) if known else (speed.exchange / far, speed.meeting * far)
+    share = _share_of_processors(devices) if kind == "slot" else 1.0
+    return replace(speed, exchange=exchange, meeting=meeting, flops=speed.flops * share, memory=speed.memory * share)
+
+
+def _share_of_processors(devices: int) -> float:
+    """Of the speed that was measured with all of this process's threads."""
+    there = len(os.sched_getaffinity(0))
+    threads = min(int(os.environ.get("OMP_NUM_THREADS") or there), there)
+    return min(max(1, threads // devices), there / devices) / threads
+
+
+def _of_several(kind: str, devices: int) -> str:
+    return f"{devices} {kind}"
+
+
 def _path(settings: Settings) -> Path:
     return data_dir(settings) / "speeds.json"
 
 
 def _key(kind: str, name: str) -> str:
     """All slots are this host's processor."""
-    return "slot" if kind == "slot" else name
+    many, _, one = kind.rpartition(" ")
+    return f"{many} {'slot' if one == 'slot' else name}".strip()

@@ -124,10 +124,11 @@ def sort_out(devices: Sequence[Device], claims: Sequence[Claim]) -> tuple[Space,
     return measure(devices, claims, ours, load_policy())
 
 
-async def memory_is_there(held: Held, look: Look, report: Report) -> bool:
+async def memory_is_there(held: Held, look: Look, report: Report, leaving: str = "") -> bool:
     """Wait, bounded, until the driver shows the granted bytes as free: a holder before us may be dead and not yet gone.
 
     Between our look at the devices and our claim, a claim can have ended whose memory the driver has not freed yet.
+    `leaving`: the claim that this one comes in the place of, whose memory is ours.
     """
     if all(device.kind == "slot" for device in held.granted.devices):
         return True
@@ -135,7 +136,7 @@ async def memory_is_there(held: Held, look: Look, report: Report) -> bool:
     reader, told = LedgerReader(held.granted.lab.path), None
     while True:
         try:
-            short = await _short(held.granted, reader, look)
+            short = await _short(held.granted, reader, look, leaving)
             if not short:
                 return True
             waiting = _memory_missing(short)
@@ -150,12 +151,12 @@ async def memory_is_there(held: Held, look: Look, report: Report) -> bool:
         pause = min(2.0, pause * 1.5)
 
 
-async def _short(granted: Granted, reader: LedgerReader, look: Look) -> list[Room]:
+async def _short(granted: Granted, reader: LedgerReader, look: Look, leaving: str) -> list[Room]:
     """The granted devices on which the bytes are not there."""
     devices = await look()
     claims = reader.read().claims  # now and not before: whoever ended meanwhile may still have its memory
     spaces = sort_out(devices, claims)
-    left = rooms(spaces, [claim for claim in claims if claim.id != granted.claim.id])
+    left = rooms(spaces, [claim for claim in claims if claim.id not in (granted.claim.id, leaving)])
     ours = [left.get(device.uuid, Room(Space(device, foreign=device.total))) for device in granted.devices]
     return [room for room in ours if room.free < least(granted.claim.request, room.space)]
 

@@ -32,7 +32,7 @@ from .foreseen import Foreseen
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
 from .ledger import MOST_TICKETS, LedgerLook, Published, is_exhausted, publish, sweep
 from .mutex import clock_moved, lab_mutex
-from .place import Space, refuse_impossible, refuse_too_much_host, rooms
+from .place import Placement, Space, refuse_impossible, refuse_too_much_host, rooms
 from .policy import Policy, UserState, exceeded
 from .policy_file import load_policy
 from .reasons import Waiting, explain
@@ -87,7 +87,7 @@ async def claim_now(lab: Lab, request: Request, look: Look, leaving: Granted) ->
     devices = await look()
     refuse_impossible(request, devices, load_policy())
     sweep(lab.path)
-    queueing = _Queueing(lab, request, look, ignore, leaving=leaving.claim.id)
+    queueing = _Queueing(lab, request, look, ignore, leaving=leaving.claim)
     try:
         held = await queueing.win_now(devices)
     except OSError as error:
@@ -95,9 +95,13 @@ async def claim_now(lab: Lab, request: Request, look: Look, leaving: Granted) ->
     if held is None:
         return queueing.reason or Waiting(0, 0, "turn", remark="somebody was faster")
     waits: list[Waiting] = []
-    with anyio.move_on_after(AT_ONCE):
-        if await memory_is_there(held, look, waits.append):
-            return held
+    try:
+        with anyio.move_on_after(AT_ONCE):
+            if await memory_is_there(held, look, waits.append, leaving.claim.id):
+                return held
+    except BaseException:  # whoever wanted it has ended, or the driver fails
+        held.give_back()
+        raise
     held.give_back()
     return waits[-1] if waits else Waiting(0, 0, "memory", remark="the driver takes long to answer")
 
@@ -120,7 +124,7 @@ class _Queueing:
     request: Request
     look: Look
     report: Report
-    leaving: str = ""  # the claim that this one replaces
+    leaving: Claim | None = None  # that this one replaces
     spaces: tuple[Space, ...] | None = None  # None: the driver is to be asked
     reason: Waiting | None = None
     told: Waiting | None = None
@@ -290,14 +294,25 @@ class _Queueing:
             bytes=placement.bytes,
             alone=placement.alone,
             share=placement.share,
+            began=self._began(placement),
         )
         return publish(self.lab.path, self.request, self.taken)
+
+    def _began(self, placement: Placement) -> int:
+        """On a device that was held already, a turn goes on."""
+        was = self.leaving
+        stays = was is not None and was.hold.among([device.uuid for device in placement.devices])
+        return was.began if was is not None and stays else 0
+
+    def _others(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Those that stay while this one comes."""
+        return [claim for claim in claims if self.leaving is None or claim.id != self.leaving.id]
 
     def _is_first(self, file: Published, *, before: int) -> bool:
         """Do the claims of before that time leave what this one takes? Else it is given back."""
         assert self.spaces is not None
         try:
-            claims = [c for c in self.reader.snapshot().claims if c.id not in (file.id, self.leaving)]
+            claims = [claim for claim in self._others(self.reader.snapshot().claims) if claim.id != file.id]
             earlier = [claim for claim in claims if claim.since < before]
             left, full = rooms(self.spaces, earlier), no_room_on_host(self.request, earlier, load_policy())
             if not full and all(left[device.uuid].admits(self.placement) for device in self.placement.devices):
@@ -328,7 +343,7 @@ class _Queueing:
         if why := exceeded(policy.of(mine.uid), UserState(), mine.request.count, mine.request.needed):
             raise BadOption(f"The job can never start: {why}.")
         refuse_too_much_host(mine.request, policy)  # an administrator may have lowered it
-        claims = [claim for claim in snapshot.claims if claim.id != self.leaving]
+        claims = self._others(snapshot.claims)
         if queue[0].uid != mine.uid:
             self.debts.load(self.passing)
         passed, barred = self.passing.update(queue, now, claims), self.reader.barred(snapshot, policy)

@@ -32,6 +32,7 @@ class Standing:
     yields: bool = True  # it can be saved, as far as is known, and gives its devices back when its turn is over
     leaves: float | None = None  # when it will
     idle: float | None = None  # since when it has computed nothing
+    gives: bool = False  # devices above its least to who waits, see surplus
 
 
 @dataclass
@@ -102,7 +103,8 @@ def _read(lab: Path, name: str, claim: Claim) -> tuple[int, Standing] | None:
         return None
     try:
         record = json.loads(written[0])
-        word = Standing(record["yields"] is True, _time(record["leaves"]), _time(record["idle"]))
+        times = _time(record["leaves"]), _time(record["idle"])
+        word = Standing(record["yields"] is True, *times, gives=record.get("gives") is True)
         return (written[1].st_ctime_ns, word) if record["claim"] == claim.id else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None

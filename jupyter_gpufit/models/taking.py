@@ -144,7 +144,7 @@ def _slot(info: ValueInfoProto, name: str, does: str) -> Slot:
     kind = TensorProto.DataType.Name(tensor.elem_type).lower() if tensor.elem_type else "undefined"
     if kind == "undefined" or kind.startswith(OTHER_ENGINES):
         raise ModelRefused(
-            name, f"it {does} {info.name!r} of the type {kind}, which numpy has not. Cast it inside of the model."
+            name, f"it {does} {info.name!r} of the type {kind}, which numpy does not have. Cast it inside of the model."
         )
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name
     return Slot(info.name, dtype, _shape(tensor))
@@ -196,12 +196,12 @@ def not_supported(text: str, model: ModelProto, runtime: str) -> str:
     if found := re.search(r"Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'", text):
         operator, version, node = found.groups()
         return (
-            f"it uses the operator {operator} of opset {version} (node {node!r}), which {runtime} has not for these"
-            " types on a CPU. Export it with another type or opset."
+            f"it uses the operator {operator} of opset {version} (node {node!r}), which {runtime} does not have for"
+            " these types on a CPU. Export it with another type or opset."
         )
     if found := re.search(r"Opset (\d+) is under development", text):
         return (
-            f"it is of opset {found[1]}, and {runtime} knows no released one of that number. Export it with an older."
+            f"it is of opset {found[1]}, and {runtime} has released none of that number. Export it with an older one."
         )
     if found := re.search(r"(\S+) is not a registered function/op|No Op registered for (\S+)", text):
         operator = (found[1] or found[2]).partition("(")[0]  # without its version

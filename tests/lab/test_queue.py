@@ -328,6 +328,24 @@ async def test_a_move_claims_a_free_device_beside_its_own_or_is_told_who_has_it(
         assert len(left(lab)) == 1  # no ticket stays behind
 
 
+async def test_a_move_that_is_cancelled_while_it_waits_for_memory_holds_nothing(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(slots(4, 4))
+    async with jobs(lab, machine) as here:
+        leaving = await (await here.running(None, gpu="cpu:0")).until_it_started()
+        with anyio.CancelScope() as moving:
+
+            async def never(*_: object) -> bool:
+                moving.cancel()
+                await anyio.sleep_forever()
+                return True
+
+            monkeypatch.setattr(queue, "memory_is_there", never)
+            await claim_now(lab, request(None, gpu="cpu:1"), machine.look, leaving)
+        assert len(left(lab)) == 1
+
+
 async def test_what_a_move_leaves_does_not_count_against_its_users_limit(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,7 +107,7 @@ def test_an_operator_that_onnx_runtime_has_not_for_a_type_is_named(tmp_path: Pat
 def test_a_type_that_numpy_has_not_is_named(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     save(path, [helper.make_node("Identity", ["x"], ["y"])], [("x", [1])], [("y", [1])], dtype=TensorProto.BFLOAT16)
-    assert "it takes 'x' of the type bfloat16, which numpy has not" in refused(path)
+    assert "it takes 'x' of the type bfloat16, which numpy does not have" in refused(path)
 
 
 def test_a_dimension_of_unknown_size_is_asked_for(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ...errors import CannotPart
 from ..rungs.again import calls_through
+from ..sharing import GRADIENTS, PARAMETERS
 from .again import functions_seen
 from .alike import StepsAlike, same_call
 from .drawn import Unlike
@@ -35,6 +36,7 @@ from .group import Group
 from .learning import Runs, learned
 from .optimizers import states_split
 from .script import Script
+from .shards import Shards, in_parts
 from .sight import AsItIs, Sight, with_whole
 from .state import StateBefore
 
@@ -44,26 +46,29 @@ _TRIES = 8  # scripts of one kind of call; a model that needs more does somethin
 
 @contextmanager
 def around(
-    group: Group, *, split: bool = False, say: Callable[[str], None] = lambda text: None
+    group: Group, *, split: int = 0, say: Callable[[str], None] = lambda text: None
 ) -> Iterator[Callable[..., None]]:
     """Have what is run here mean the same on all ranks as on one device.
 
-    `split`: what optimizers keep, too; `say`: what becomes of it that the user should know. Who goes on alone calls
-    what is given here first.
+    `split`: what of the training is in parts, see fit/sharing.py; `say`: what becomes of it that the user should know.
+    Who goes on alone calls what is given here first.
     """
     if group.size == 1:
         yield _nothing
         return
     sight = Sight(group)
     names = WeakIdKeyDictionary()  # of parameters
+    shards = Shards(group, parameters=split >= PARAMETERS) if split >= GRADIENTS else None
     with ExitStack() as stack:
         stack.enter_context(sight)
         stack.enter_context(functions_seen(sight))
-        stack.enter_context(calls_through(lambda real: _Models(group, sight, real, names).function()))
+        stack.enter_context(calls_through(lambda real: _Models(group, sight, real, names, shards).function()))
         hook = register_optimizer_step_pre_hook(StepsAlike(group, names))
         stack.callback(hook.remove)
+        if shards is not None:
+            stack.enter_context(in_parts(shards))
         if split:
-            yield stack.enter_context(states_split(group, say))
+            yield stack.enter_context(states_split(group, say, shards))
         else:
             yield _nothing
 
@@ -75,8 +80,8 @@ def _nothing(**_: bool) -> None:
 class _Models:
     """All calls of modules."""
 
-    def __init__(self, group: Group, sight: Sight, real: Callable[..., Any], names: Any) -> None:
-        self._group, self._sight, self._real, self._names = group, sight, real, names
+    def __init__(self, group: Group, sight: Sight, real: Callable[..., Any], names: Any, shards: Shards | None) -> None:
+        self._group, self._sight, self._real, self._names, self._shards = group, sight, real, names, shards
         self._thread = threading.get_ident()
         self._inside = False
         self._known: WeakKeyDictionary[nn.Module, dict[Any, dict[Any, _Kind]]] = WeakKeyDictionary()
@@ -104,6 +109,8 @@ class _Models:
         for name, p in module.named_parameters():
             self._names[p] = name
         same_call(self._group, type(module).__name__, given.names, [t for _, t in given.tensors])
+        if self._shards is not None:
+            self._shards.begin_forward(module.parameters())
         kind = self._kind(module, given)
         if kind is None:
             return self._real(module, *args, **kwargs)

@@ -60,7 +60,7 @@ def can_be_cut(p: torch.Tensor, values: Any) -> bool:
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and len(name.encode(errors="replace")) <= LONGEST_NAME
+    return isinstance(name, str) and 0 < len(name.encode(errors="replace")) <= LONGEST_NAME
 
 
 def _fits(p: torch.Tensor, value: object) -> bool:

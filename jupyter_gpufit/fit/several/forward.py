@@ -73,10 +73,7 @@ class WithRows:
         self._at, self._learns = at[0], learns
         self._drawing = OfRows(script.draws, share, group, at=at[1], learns=learns) if script.draws.made else None
         self._met: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by the whole one's id, with it
-        if torch.is_grad_enabled():
-            for bucket in buckets([p for p in parameters if p.requires_grad]):
-                for p, met in zip(bucket, meet(group, bucket), strict=True):
-                    self._met[id(p)] = p, met
+        self._buckets = {id(p): one for one in buckets([p for p in parameters if p.requires_grad]) for p in one}
 
     @property
     def at(self) -> tuple[int, int]:
@@ -154,10 +151,12 @@ class WithRows:
     def _meets(self, t: torch.Tensor) -> torch.Tensor:
         if not grads_needed(t) or rows_of(t) is not None:
             return t
-        found = self._met.get(id(t))
-        if found is None:
-            found = self._met[id(t)] = t, meet(self.group, [t])[0]
-        return found[1]
+        if id(t) not in self._met:
+            # Not sooner: autograd goes back by the order of making, and all gradients would wait for its end.
+            bucket = self._buckets.get(id(t), [t])
+            for one, met in zip(bucket, meet(self.group, bucket), strict=True):
+                self._met[id(one)] = one, met
+        return self._met[id(t)][1]
 
     def _mark(self, line: ScriptLine, made: Sequence[torch.Tensor], given: Any) -> None:
         if len(made) != len(line.along):

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import torch
 
+from ..clock import clock
+
 
 class Group(Protocol):
     """The ranks of one job. Each of them makes the same calls in the same order, with tensors of the same looks.
@@ -66,19 +68,22 @@ class Alone:
 
 @dataclass(frozen=True)
 class ShapesOnly:
-    """One rank of many of which the others are not there: for a trial run, where shapes count and values do not."""
+    """One rank of many of which the others are not there: for a trial run, where values do not count."""
 
     size: int
     rank: int = 0
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """The sum has the same shape."""
+        clock.meet(tensor.nbytes)
 
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        clock.meet(self.size * tensor.nbytes // 2)
         return [tensor.clone() for _ in range(self.size)]
 
     def broadcast(self, tensor: torch.Tensor, src: int) -> None:
         """It has the same shape."""
+        clock.meet(tensor.nbytes)
 
     def offer(self, find: Callable[[int, str], torch.Tensor | None]) -> None:
         """Nobody reads."""

@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from .elementwise import has_step_hooks, is_elementwise
 from .group import Group
+from .shards import Shards
 from .split import SplitOptimizer, StatePart
 
 LOST = (
@@ -21,11 +22,15 @@ LOST = (
     " What they kept for others is as it was."
 )
 
+LOST_GRADIENTS = "The gradients of {} parameters are gone with another device's process: they are None now."
+
 
 @contextmanager
-def states_split(group: Group, say: Callable[[str], None]) -> Iterator[Callable[..., None]]:
+def states_split(
+    group: Group, say: Callable[[str], None], shards: Shards | None = None
+) -> Iterator[Callable[..., None]]:
     """Split what optimizers keep; who goes on alone calls what is given here first."""
-    states = SplitStates(group, say)
+    states = SplitStates(group, say, shards)
     before = register_optimizer_step_pre_hook(states.before)
     after = register_optimizer_step_post_hook(states.after)
     real = torch.autograd.profiler.record_function
@@ -52,8 +57,8 @@ def states_split(group: Group, say: Callable[[str], None]) -> Iterator[Callable[
 class SplitStates:
     """Of all optimizers of a run; its `before` and `after` are called around each step."""
 
-    def __init__(self, group: Group, say: Callable[[str], None] = lambda text: None) -> None:
-        self._group, self._say = group, say
+    def __init__(self, group: Group, say: Callable[[str], None], shards: Shards | None = None) -> None:
+        self._group, self._say, self._shards = group, say, shards
         self._parts: WeakValueDictionary[int, StatePart] = WeakValueDictionary()
         self._numbers = count()
         self._known: WeakKeyDictionary[Optimizer, SplitOptimizer | None] = WeakKeyDictionary()
@@ -64,7 +69,7 @@ class SplitStates:
             return
         if optimizer not in self._known:
             splits = is_elementwise(optimizer)
-            made = SplitOptimizer(self._group, ref(optimizer), self._parts, self._numbers)
+            made = SplitOptimizer(self._group, ref(optimizer), self._parts, self._numbers, self._shards)
             self._known[optimizer] = made if splits else None
         split = self._known[optimizer]
         if split is None:
@@ -106,7 +111,11 @@ class SplitStates:
         self._known.clear()
         if lost:
             self._say(LOST.format(lost))
+        if self._shards is not None and (gone := self._shards.leave()):
+            self._say(LOST_GRADIENTS.format(gone))
 
     def _find(self, number: int, name: str) -> torch.Tensor | None:
+        if not name:
+            return self._shards.find(number) if self._shards is not None else None
         part = self._parts.get(number)
         return part.values.get(name) if part is not None else None

@@ -14,7 +14,7 @@ After Megatron-LM's `f` and `g` (core/tensor_parallel/mappings.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,9 @@ from torch.autograd import Function
 from .group import Group, ShapesOnly
 
 BUCKET = 25 << 20  # bytes of gradients that are summed at once, as torch's DDP does
+BUCKET_OF_PARTS = 1 << 20  # where each is cut at once: all of a bucket are whole until its last one is there
+
+summed: list[Callable[[Sequence[torch.Tensor]], None]] = []  # told of tensors whose gradients have just been summed
 
 
 def meet(group: Group, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -57,12 +60,16 @@ class _Meet(Function):
     @staticmethod
     def forward(ctx: Any, group: Group, *tensors: torch.Tensor) -> Any:
         ctx.group, ctx.looks = group, tuple(map(_looks, tensors))
+        ctx.leaves = [t for t in tensors if t.is_leaf]
         ctx.set_materialize_grads(False)
         return tuple(t.view_as(t) for t in tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
-        return None, *_Add.apply(ctx.group, ctx.looks, *grads)  # type: ignore[no-untyped-call]
+        found = _Add.apply(ctx.group, ctx.looks, *grads)  # type: ignore[no-untyped-call]
+        for told in summed:
+            told(ctx.leaves)
+        return None, *found
 
 
 class _Add(Function):
@@ -74,12 +81,15 @@ class _Add(Function):
         ctx.set_materialize_grads(False)
         if len(parts) == 1 and parts[0] is not None and parts[0].is_sparse:
             return (_sparse_sum(group, parts[0]),)
+        if len(parts) == 1:
+            one = _flat(parts[0], looks[0]).clone()
+            group.all_reduce(one)
+            return (one.view(looks[0][0]),)
         shapes, (_, dtype, device) = [shape for shape, _, _ in looks], looks[0]
         there = torch.tensor([0 if lacks else 1 for lacks in ctx.lacks], dtype=dtype, device=device)
         flat = torch.cat([*(_flat(part, look) for part, look in zip(parts, looks, strict=True)), there])
         group.all_reduce(flat)
-        sure = len(parts) == 1 or isinstance(group, ShapesOnly)
-        found = [True] * len(parts) if sure else (flat[-len(parts) :] > 0).tolist()
+        found = [True] * len(parts) if isinstance(group, ShapesOnly) else (flat[-len(parts) :] > 0).tolist()
         sizes = [shape.numel() for shape in shapes]
         sums = flat[: -len(parts)].split(sizes)
         return tuple(
@@ -160,11 +170,12 @@ def counts(group: Group, own: int, device: torch.device) -> tuple[int, ...]:
 def buckets(tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
     """Neighbours of one dtype and device, so many bytes together; an embedding's may come sparse, and stand alone."""
     found: list[list[torch.Tensor]] = []
+    most = BUCKET_OF_PARTS if summed else BUCKET
     open_ones: dict[Any, list[torch.Tensor]] = {}
     for t in tensors:
         key = (t.dtype, t.device)
         bucket = open_ones.get(key)
-        if bucket is None or sum(one.nbytes for one in bucket) + t.nbytes > BUCKET:
+        if bucket is None or sum(one.nbytes for one in bucket) + t.nbytes > most:
             bucket = open_ones[key] = []
             found.append(bucket)
         bucket.append(t)

@@ -1,9 +1,10 @@
 """What optimizers keep, split over the ranks: each has an equal part of every large tensor of it, and steps that part.
 
 The user's own optimizer steps, on views of its parameters; then the ranks hand each other what they have stepped, and
-all have whole parameters again. What the cell sees of `optimizer.state` is whole: where it looks, the parts are put
-together, and they part again at the next step. A checkpoint reads the others' parts onto the host (see Group.read), so
-it is that of one device. Only for optimizers that take each number by itself (elementwise.py); others keep all.
+all have whole parameters again, but for those that are in parts themselves (shards.py). What the cell sees of
+`optimizer.state` is whole: where it looks, the parts are put together, and they part again at the next step. A
+checkpoint reads the others' parts onto the host (see Group.read), so it is that of one device. Only for optimizers that
+take each number by itself (elementwise.py); others keep all.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from ...errors import PartGone
 from .elementwise import can_be_cut, has_step_hooks
 from .group import Group, ShapesOnly
 from .passages import BUCKET
-
-LEAST = 4096  # numbers: of a smaller parameter each rank keeps all
+from .shard import LEAST, part_of
+from .shards import Shards
 
 
 @dataclass(eq=False)
@@ -87,6 +88,7 @@ class SplitOptimizer:
     ref: Callable[[], Optimizer | None]  # weak
     parts: MutableMapping[int, StatePart]  # of all optimizers of this run
     numbers: Iterator[int]
+    shards: Shards | None = None
     own: dict[torch.Tensor, StatePart] = field(default_factory=dict)
     state: StateInParts = field(init=False)
     is_home: bool = True
@@ -120,7 +122,7 @@ class SplitOptimizer:
         whole = dict(now) if was_loaded else dict(self._dict.items())
         own = {} if was_loaded else self.own
         given = {p: self._part(p, own) for _, params in groups for p in params if self._can_part(p, whole.get(p))}
-        views = {p: _view(p, part) for p, part in given.items()}
+        views = {p: _view(p, part, self.shards) for p, part in given.items()}
         # Nothing was changed until here, where memory may have run out.
         if was_loaded or self.is_home:  # what the cell has taken away is not there any more
             for part in own.values():
@@ -150,8 +152,12 @@ class SplitOptimizer:
         self.is_home = False
         optimizer.state = self.state
         views, self._views = self._views, {}
+        stepped = [p for p, view in views.items() if view.grad is not None]
+        shards = self.shards
         if not alone:
-            self._hand_round([p for p, view in views.items() if view.grad is not None])
+            self._hand_round([p for p in stepped if shards is None or shards.part(p) is None])
+        if shards is not None:
+            shards.stepped([p for p in stepped if shards.part(p) is not None], alone=alone)
 
     def _can_part(self, p: torch.Tensor, values: Any) -> bool:
         """Decided by what all ranks have alike."""
@@ -181,9 +187,8 @@ class SplitOptimizer:
     def _part(self, p: torch.Tensor, own: dict[torch.Tensor, StatePart]) -> StatePart:
         if p in own:
             return own[p]
-        each, n = -(-p.numel() // self.group.size), p.numel()
-        first = min(self.group.rank * each, n)
-        part = StatePart(next(self.numbers), p, slice(first, min(first + each, n)), each, {})
+        own_part, each = part_of(p.numel(), self.group)
+        part = StatePart(next(self.numbers), p, own_part, each, {})
         self.parts[part.number] = part
         return part
 
@@ -326,10 +331,16 @@ def _can_split(p: torch.Tensor) -> bool:
     return p.numel() >= LEAST and p.is_contiguous() and p.layout is torch.strided and p.requires_grad
 
 
-def _view(p: torch.Tensor, part: StatePart) -> torch.Tensor:
+def _view(p: torch.Tensor, part: StatePart, shards: Shards | None) -> torch.Tensor:
+    """This rank's part of a parameter, with that of its gradient."""
+
+    def own(t: torch.Tensor) -> torch.Tensor:
+        found = shards.part(t) if shards is not None else None
+        return t.detach().contiguous().view(-1)[part.own] if found is None else found
+
     with torch.no_grad():
-        view = p.detach().view(-1)[part.own]
-        view.grad = None if p.grad is None else p.grad.detach().contiguous().view(-1)[part.own]
+        view = own(p)
+        view.grad = None if p.grad is None else own(p.grad)
     return view
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -23,6 +25,23 @@ from torch import serialization
 from ...system.contained import Contained
 
 Function = Callable[..., Any]
+
+
+def part_from_first(came: Iterable[Any], contained: Contained) -> None:
+    """Open anew what an earlier cell had open: a fork shares the place in it. What can only be written leads nowhere.
+
+    To be called before `contained` closes what is open.
+    """
+    for one in came:
+        if type(one) is not io.FileIO or one.closed or not one.readable():
+            continue
+        fd, path = one.fileno(), os.readlink(f"/proc/self/fd/{one.fileno()}")
+        flags = os.O_CLOEXEC | (os.O_RDWR if one.writable() else os.O_RDONLY) | (os.O_APPEND if "a" in one.mode else 0)
+        with suppress(OSError):  # gone: it stays as it is
+            own = os.open(contained.place_of(path, "a" if one.writable() else "r"), flags)
+            os.lseek(own, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+            os.dup2(own, fd, inheritable=False)
+            os.close(own)
 
 
 def begin(contained: Contained) -> None:

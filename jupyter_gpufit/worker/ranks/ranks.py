@@ -27,6 +27,7 @@ from ...system.processes import deleted_afterwards
 from ...system.signals import name_of
 from ..on_device import Meter
 from ..training import Training
+from . import speed
 from .forking import ForkedRank, ForkingThread
 from .links import Links, RankGone, RankLate, linked
 from .reading import ReadingEnds, reading_ends
@@ -49,8 +50,9 @@ class RankOfMany:
     links: Links
     reading: ReadingEnds | None
     group: SharedGroup
-    split: bool = False  # what optimizers keep
+    split: int = 0  # see fit/sharing.py
     words: int = -1  # descriptor for its last ones
+    measure: Callable[[], None] = lambda: None  # how fast they put things together, which nobody knows yet
     say: Callable[[str], None] = lambda text: None
     leave: Callable[..., None] = lambda **_: None
 
@@ -70,6 +72,7 @@ class RankOfMany:
             stack.callback(ended.set)
             stack.enter_context(_sharing_processors(self.group.size))
             stack.enter_context(_no_other_ranks())
+            self.measure()
             self.leave = stack.enter_context(around(self.group, split=self.split, say=self.say))
             yield
 
@@ -129,6 +132,7 @@ class Ranks:
         cleaner = self._cleaner = deleted_afterwards(scratch)
         patience, split = self.training.settings.rank_patience or None, self.training.fit.split
         memory, links = region(self.size), linked(self.size)
+        unknown = speed.is_unknown(self.training.settings, self.granted.devices[0], self.size)
         reads = reading_ends(self.size, patience) if split else []
         reading: list[ReadingEnds | None] = [*reads] or [None] * self.size
 
@@ -139,9 +143,10 @@ class Ranks:
                 own.mkdir()
                 replica = Replica(rank, links[rank], reading[rank], self._words[rank], cleaner.fileno(), own)
                 group = SharedGroup(links[rank], memory, _wait, reading=reading[rank])
-                run = partial(
-                    self._run, replicate, rank, RankOfMany(links[rank], reading[rank], group, split, self._words[rank])
+                mine = RankOfMany(
+                    links[rank], reading[rank], group, split, self._words[rank], self._measure(group, unknown)
                 )
+                run = partial(self._run, replicate, rank, mine)
                 self._forked[rank] = forked(replica, self.training, [*links, *reads], run)
 
         self._forking.run(fork)
@@ -150,12 +155,19 @@ class Ranks:
         for others in reads[1:]:
             others.close()
         group = SharedGroup(links[0], memory, self._lose, patience, START, reading[0])
-        self._mine = RankOfMany(links[0], reading[0], group, split, say=self.training.note)
+        measure = self._measure(group, unknown)
+        self._mine = RankOfMany(links[0], reading[0], group, split, measure=measure, say=self.training.note)
         os.register_at_fork(after_in_child=self._of_a_child)
         try:
             links[0].hear(list(self._forked), patience and patience * START)
         except RankGone as gone:
             self._lose(gone)
+
+    def _measure(self, group: SharedGroup, unknown: bool) -> Callable[[], None]:
+        """Decided once for all of them: who does it waits for the others."""
+        if not unknown:
+            return lambda: None
+        return partial(speed.measure, group, self.granted.devices[0], self.training.settings)
 
     def _run(self, replicate: Replicate, rank: int, mine: RankOfMany) -> None:
         """In a new process."""

@@ -1,7 +1,8 @@
-"""What each rank has alone, read by any other one at any time: of a state that is split, the other parts.
+"""What each rank has alone, read by any other one at any time: of what is in parts, the other parts.
 
-What a rank offers stands still from the end of an optimizer's step to the beginning of the next one, at which all meet.
-So whoever is not in a step may read, whatever the others do meanwhile: a thread of theirs answers.
+What a rank offers changes between two meetings of all alone: in an optimizer's step, and of gradients and parameters
+(fit/several/shards.py) in an operation that writes them. So whoever is in none may read, whatever the others do
+meanwhile: a thread of theirs answers.
 """
 
 from __future__ import annotations

@@ -125,6 +125,8 @@ def _contain(replica: Replica, training: Training) -> None:
     kept += [] if replica.reading is None else replica.reading.descriptors
     kept += [*training.memory.fds, *training.granted.fds]
     contained = Contained(replica.scratch, f"rank {replica.rank} of a training", lambda what: None, is_trial=False)
+    if training.arrival is not None:
+        files.part_from_first(training.arrival.opened.objects, contained)
     contained.close_open_ends(kept)
     contained.begin()
     files.begin(contained)

@@ -77,7 +77,8 @@ class SharedGroup:
         `at_first`: so many times the patience until all have met once.
         """
         self._links, self.memory, self._lost, self._patience = links, memory, lost, patience
-        self._at_first, self._reading = at_first, reading
+        self._at_first = self._first = at_first
+        self._reading = reading
         self._rank, self._size = links.rank, links.size
         self._number = self._turn = 0
 
@@ -92,6 +93,10 @@ class SharedGroup:
     def be_alone(self) -> None:
         """From now on nobody else takes part: everything is this rank's own."""
         self._size = 1
+
+    def begin(self) -> None:
+        """What they met for until now does not count: the first time is still to come."""
+        self._at_first = self._first
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Make it the sum over all ranks."""

@@ -122,7 +122,7 @@ def test_a_step_that_fails_leaves_the_cell_its_own_parameters() -> None:
 def test_where_memory_runs_out_before_a_step_nothing_was_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     with running() as (cell, _):
         with monkeypatch.context() as patched:
-            patched.setattr(split, "_view", lambda p, part: 1 / 0)
+            patched.setattr(split, "_view", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 cell.step()
         assert cell.optimizer.param_groups[0]["params"][0] is cell.p

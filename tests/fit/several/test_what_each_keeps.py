@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from jupyter_gpufit.estimate.showing.text import several
 from jupyter_gpufit.fit.several.calls import around
 from jupyter_gpufit.fit.several.group import ShapesOnly
-from jupyter_gpufit.fit.sharing import Sharing
+from jupyter_gpufit.fit.sharing import PARAMETERS, Sharing
 from jupyter_gpufit.units import format_bytes
 from tests.estimate.asked import estimated
 from tests.fit.models import GPT, WORDS, Pictures
@@ -81,9 +81,11 @@ def test_an_estimate_for_each_of_several_is_what_a_formula_says() -> None:
     whole = 4 * 4096 * 256  # bytes of the outputs, which the cell sees for all samples
     for k in (2, 4):
         assert kept[1] / k <= kept[k] <= 1.03 * (kept[1] / k + whole)
-    split = [estimated(SETUP, CELL, sharing=Sharing(k, split=True)).estimate for k in (2, 4)]
+    split = [estimated(SETUP, CELL, sharing=Sharing(k, split=1)).estimate for k in (2, 4)]
     assert [one.closed_form / parameters for one in split] == pytest.approx([3.0, 2.5], rel=0.03)
     assert all(one.peak_allocated < told[k].peak_allocated for k, one in zip((2, 4), split, strict=True))
+    in_parts = {k: estimated(SETUP, CELL, sharing=Sharing(k, split=PARAMETERS)).estimate for k in (2, 4)}
+    assert [one.closed_form / parameters for one in in_parts.values()] == pytest.approx([2.0, 1.0], rel=0.03)
     text = several(told[1], [(Sharing(k), told[k], "") for k in (2, 4)])
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["1", "2", "4"]
     assert f"{format_bytes(told[4].need or 0)}" in text.splitlines()[-1]

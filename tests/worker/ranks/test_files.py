@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,3 +27,27 @@ def test_what_is_mapped_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert isinstance(mapped, torch.UntypedStorage)
     mapped[0] = 0
     assert torch.load(firsts).tolist() == [0.0] * 3
+
+
+def test_files_of_an_earlier_cell_are_read_and_written_beside_the_first_ranks(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in ("data", "both"):
+        (tmp_path / name).write_text("one\ntwo\n")
+    with (tmp_path / "data").open() as data, (tmp_path / "both").open("r+") as both:
+        if not (pid := os.fork()):
+            status = 1
+            with suppress(BaseException):
+                contained = Contained(own, "a rank", lambda what: None, is_trial=False)
+                files.part_from_first([data, data.buffer.raw, both.buffer.raw], contained)  # type: ignore[attr-defined]
+                contained.close_open_ends([])
+                found = [data.readline(), both.read()]
+                both.write("three\n")
+                both.seek(0)
+                found.append(both.read())
+                status = found != ["one\n", "one\ntwo\n", "one\ntwo\nthree\n"]
+            os._exit(status)
+        _, status = os.waitpid(pid, 0)
+
+        assert status == 0
+        assert data.read() == both.read() == "one\ntwo\n" == (tmp_path / "both").read_text()

@@ -52,7 +52,7 @@ def beside(leave: Any = lambda: None) -> Iterator[tuple[ranks.Ranks, ranks.RankO
     links, reading, words = linked(2), reading_ends(2), os.memfd_create("words")
     memory = region(2)
     mine, theirs = (
-        ranks.RankOfMany(links[at], reading[at], SharedGroup(links[at], memory, ranks._wait), split=True, words=words)
+        ranks.RankOfMany(links[at], reading[at], SharedGroup(links[at], memory, ranks._wait), split=1, words=words)
         for at in range(2)
     )
     mine.leave = leave

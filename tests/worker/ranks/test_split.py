@@ -62,7 +62,7 @@ def _tensors(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 @pytest.mark.parametrize("size", [2, 4])
 def test_a_cell_comes_to_the_same_with_a_part_of_the_state_each(size: int) -> None:
     def ranks(group: SharedGroup) -> Any:
-        with around(group, split=True):
+        with around(group, split=1):
             found = cell(torch.optim.AdamW)
             group.meet()
         return found
@@ -82,7 +82,7 @@ def test_a_rank_reads_the_others_parts_at_any_time() -> None:
     """As a checkpoint does, of which no other rank knows."""
 
     def ranks(group: SharedGroup) -> Any:
-        with around(group, split=True):
+        with around(group, split=1):
             model = net()
             optimizer = torch.optim.AdamW(model.parameters())
             for _ in range(3):
@@ -121,7 +121,7 @@ def test_who_goes_on_alone_has_all_of_it() -> None:
         return losses
 
     def ranks(group: SharedGroup) -> Any:
-        with around(group, split=True) as leave:
+        with around(group, split=1) as leave:
             return train(group, leave)
 
     found = crew(2, ranks)
@@ -226,6 +226,7 @@ class Counts(Own):
         return super().step()
 
 
+@pytest.mark.slow(1)
 def test_which_optimizers_take_each_number_by_itself() -> None:
     parameters = list(net().parameters())
     before, were = torch.get_rng_state(), [p.detach().bfloat16() for p in parameters]
