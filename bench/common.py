@@ -37,12 +37,13 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write_results(name: str, results: Any) -> None:
+def write_results(name: str, results: Any, *, said: bool = True) -> None:
     """Write bench/results/<name>.json."""
     RESULTS.mkdir(exist_ok=True)
     target = RESULTS / f"{name}.json"
     target.write_text(json.dumps(machine() | {"results": results}, indent=1) + "\n")
-    print(f"\n{target}")
+    if said:
+        print(f"\n{target}")
 
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

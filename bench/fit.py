@@ -10,7 +10,8 @@
 - time: a spilled step against the time that nothing could go below, on links of different speeds (fit_time.py).
 - largest: a row of models within 256 MiB, against FSDP2 with CPU offload (fit_large.py).
 
-`--quick` has fewer models and plans, and writes nothing. Names of parts run these alone; others stay in the file.
+`--quick` has fewer models and plans, and writes nothing. Names of parts run these alone; others stay in the file. Each
+row is written as it is there: a run that is ended keeps what it found, marked as unfinished.
 """
 
 from __future__ import annotations
@@ -49,9 +50,14 @@ def main() -> None:
     found = {name: part for name, part in found.items() if name in PARTS}
     for name in chosen:
         say(name)
-        found[name] = PARTS[name](say, quick=quick)
+
+        def keep(rows: list[dict[str, Any]], name: str = name) -> None:
+            if not quick:
+                write_results("fit", found | {name: {"rows": rows, "unfinished": True}}, said=False)
+
+        found[name] = PARTS[name](say, keep, quick=quick)
         if not quick:
-            write_results("fit", found)  # each as it is there: a run that is ended has what it found
+            write_results("fit", found)
 
 
 if __name__ == "__main__":

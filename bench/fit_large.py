@@ -43,7 +43,7 @@ WIDE: Sizes = {  # three layers of 16 to 100 MiB
 QUICK: Sizes = {"as it is": ((12, 1024), (13, 1024)), "spilled": ((24, 1024),), "FSDP2": ((24, 1024),)}
 
 
-def largest(say: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
+def largest(say: Callable[[str], None], keep: Callable[[list[dict[str, Any]]], None], *, quick: bool) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for sizes in (QUICK,) if quick else (MANY, WIDE):
         for way, tried in sizes.items():
@@ -51,6 +51,7 @@ def largest(say: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
                 row = {"way": way, "layers": layers, "layer": 4 * wide * wide, "weights": layers * 4 * wide * wide}
                 row |= _fsdp2(layers, wide) if way == "FSDP2" else _ours(way, layers, wide)
                 rows.append(row | {"fits": row["counted"] <= SLOT})
+                keep(rows)
                 say(f"{way}, {layers} layers of {row['layer'] / MiB:.0f} MiB: {row['counted'] / MiB:.1f} MiB")
     show_table(
         ("way", "layers", "weights", "counted", "in 256 MiB", "on the host"),

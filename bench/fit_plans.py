@@ -22,12 +22,14 @@ from jupyter_gpufit.units import MiB  # noqa: E402
 
 MODELS = ("Dense", "Words", "Pictures")
 ROOMS = (0.9, 0.75, 0.6, 0.45, 0.3, 0.2)  # of the peak as it is
-SPEEDS = {"a typical link": TYPICAL, "a quick link": replace(TYPICAL, link=400e9)}
+FIRST = "a typical link"
+SPEEDS = {FIRST: TYPICAL, "a quick link": replace(TYPICAL, link=400e9)}
 
 Say = Callable[[str], None]
+Keep = Callable[[list[dict[str, Any]]], None]  # what was found so far
 
 
-def predictions(say: Say, *, quick: bool) -> dict[str, Any]:
+def predictions(say: Say, keep: Keep, *, quick: bool) -> dict[str, Any]:
     """Predicted against counted, of each rung with half of what it can do and all of it."""
     rows: list[dict[str, Any]] = []
     for model in MODELS[: 1 if quick else None]:
@@ -48,6 +50,7 @@ def predictions(say: Say, *, quick: bool) -> dict[str, Any]:
                 "exact": all(rung.EXACT for rung in RUNGS if rung.NAME in plan.parts),
             }
             rows.append(row)
+            keep(rows)
             say(f"{model}, {plan.words}: {row['error']:+.2%}")
     errors = [abs(row["error"]) for row in rows]
     show_table(
@@ -110,13 +113,16 @@ class Planned:
             found: Climbed = end.value
             return found
 
-    def every(self, *, quick: bool) -> list[Plan]:
-        """Each notch of each rung alone, and on top of half and of all that a rung before it can do."""
+    def every(self, *, thin: int) -> list[Plan]:
+        """Each notch of each rung alone, and on top of half and of all that a rung before it can do.
+
+        `thin`: so many of a rung's notches at the most; 0: all.
+        """
         found: list[Plan] = [Plan()]
         under: list[tuple[PutAround | None, Plan]] = [(None, Plan())]
         for rung in allowed("exact"):
             notches = rung.notches(self.facts)
-            notches = notches[:: max(1, len(notches) // 2)] if quick else notches
+            notches = notches[:: -(-len(notches) // thin)] if thin and notches else notches
             if not notches:
                 continue
             plans = [
@@ -129,14 +135,15 @@ class Planned:
         return found
 
 
-def choices(say: Say, *, quick: bool) -> dict[str, Any]:
+def choices(say: Say, keep: Keep, *, quick: bool) -> dict[str, Any]:
     """What the planner chooses, within so much room, against trying every plan."""
     rows: list[dict[str, Any]] = []
     for model in MODELS[: 1 if quick else None]:
         peaks: dict[str, int] = {}
         for link, speed in list(SPEEDS.items())[: 2 if model == MODELS[0] and not quick else 1]:
             planned = Planned(model, speed)
-            every = planned.every(quick=quick)
+            # All of them on one link; on the other one a few, since each costs a trial run.
+            every = planned.every(thin=2 if quick else 0 if link == FIRST else 4)
             for number, plan in enumerate(every):
                 planned.trace(plan)
                 if number % 10 == 0:
@@ -154,6 +161,7 @@ def choices(say: Say, *, quick: bool) -> dict[str, Any]:
                 row = {"model": model, "link": link, "room": share, "plan": chosen.words, "fit": len(fitting)}
                 row |= {"takes": peaks[chosen.words] / room, "slower": chosen.slower, "tried": len(every)}
                 rows.append(row | {"regret": chosen.seconds / best - 1})
+                keep(rows)
                 say(f"{model}, {link}, {share:.0%}: {chosen.words}, regret {rows[-1]['regret']:.1%}")
     made = [row for row in rows if row["plan"]]
     show_table(

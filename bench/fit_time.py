@@ -110,11 +110,14 @@ def measure(optimizer: str, ratio: float) -> dict[str, Any]:
     }
 
 
-def against_the_bound(say: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
-    rows = []
+def against_the_bound(
+    say: Callable[[str], None], keep: Callable[[list[dict[str, Any]]], None], *, quick: bool
+) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
     for optimizer in OPTIMIZERS:
         for ratio in RATIOS:
             rows.append(in_a_fork(lambda: measure(optimizer, ratio)))  # noqa: B023 - it is called at once
+            keep(rows)
             say(f"{optimizer}, {ratio:g}: {rows[-1]['over']:.2f}x the bound")
     names = ("time", "bound", "over", "at_once")
     show_table(

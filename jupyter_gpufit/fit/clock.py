@@ -29,6 +29,10 @@ class StepClock:
         """An operation that reads and writes so many bytes."""
         self.now += max(flops / self.speed.flops, nbytes / self.speed.memory) + self.speed.operation
 
+    def meet(self, nbytes: int) -> None:
+        """Ranks put so many bytes of each together."""
+        self.now += nbytes / self.speed.exchange + self.speed.meeting
+
     def out(self, nbytes: int) -> float:
         """When a copy to the host that begins now is done."""
         self.sent += nbytes

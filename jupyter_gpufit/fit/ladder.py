@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from .plan import Plan, Rung
 from .rungs import allocator, micro_batches, optimizer, pager, recompute, spill
-from .rungs.pager import PagedBytes, watchers
+from .rungs.pager import PagedBytes, Whole, watchers
 
 __all__ = ["RUNGS", "PutAround", "allowed", "environment", "fitted", "is_paged", "moved", "watchers"]
 
@@ -41,8 +41,12 @@ def environment(plan: Plan, env: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @contextmanager
-def fitted(plan: Plan) -> Iterator[None]:
-    """Run under a plan; of rungs that are not known here, nobody could say what they would do."""
+def fitted(plan: Plan, whole: Whole = nullcontext) -> Iterator[None]:
+    """Run under a plan; of rungs that are not known here, nobody could say what they would do.
+
+    `whole`: put around what an interrupt must not cut in half.
+    """
+    pager.whole = whole
     by_name = {rung.NAME: rung for rung in RUNGS}
     with ExitStack() as stack:
         for name, part in plan.parts.items():

@@ -1,8 +1,9 @@
 """What a trial run notes of a model's modules: in which order they ran, what each hands on, why it must not run twice.
 
 A second run does again what the first one did beside its result. Seen are: attributes, lists and buffers that a
-module's forward changed, what it was given and changed in place, hooks, generators of its own, Python's and NumPy's
-random numbers, `print`, and variables of the notebook that it sets. What compiled code does beside its result is not.
+module's forward changed, also those of objects that it has or is given (a cache of keys and values), what it was given
+and changed in place, variables of the notebook that it sets or adds to, hooks, generators of its own, Python's and
+NumPy's random numbers, and `print`. What compiled code does beside its result is not.
 """
 
 from __future__ import annotations
@@ -10,24 +11,28 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves
 
 from .plan import BY_THE_COMPILER
+from .rungs.again import Call, calls_through
+from .rungs.as_then import has_hooks
 from .units import looks_of
 
 _SIZED = (list, dict, set)
-_HOOKS = "_forward_hooks _forward_pre_hooks _backward_hooks _backward_pre_hooks".split()
+_MOST = 2000  # objects that are looked at for what a forward changes
 _LOOKS = 2  # calls of a module that are looked at; the second counts, since the first may fill a cache
 _OF_TORCH = "torch."
+_BARE = frozenset(vars(nn.Module()))  # what every module has
+_NOT_ENTERED = (str, bytes, int, float, complex, type(None), torch.Tensor, nn.Module, type, ModuleType, FunctionType)
 _unheard = torch._C.DisableTorchFunction  # what looks here is no part of the forward, which others may listen to
 
 
@@ -59,6 +64,8 @@ class _Before:
 
     seen: Seen
     state: dict[str, Any]
+    held: list[Any]  # of objects that it has or was given
+    globals: dict[str, Any]  # of the module that its forward was written in
     versions: list[tuple[torch.Tensor, int]]  # of what it was given
     drawn: tuple[Any, ...]
 
@@ -74,19 +81,31 @@ class Modules:
 
     def begin(self) -> None:
         """Note from now on; for a process of its own."""
-        register_module_forward_pre_hook(self._enter)
-        register_module_forward_hook(self._leave, always_call=True)
+        self._for_good = calls_through(self._noted)
+        self._for_good.__enter__()
 
-    def _enter(self, module: nn.Module, args: Any) -> None:
+    def _noted(self, real: Call) -> Call:
+        def _call_impl(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            output = None
+            self._enter(module, args, kwargs)
+            try:
+                output = real(module, *args, **kwargs)
+            finally:
+                self._leave(module, args, kwargs, output)
+            return output
+
+        return _call_impl
+
+    def _enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if threading.get_ident() != self._thread:
             return
         if not self._stack:
             looks = looks_of(module)
             self._where = {id(one): (looks, path) for path, one in module.named_modules()}
         with _unheard():
-            self._stack.append(self._before(module, args))
+            self._stack.append(self._before(module, args, kwargs))
 
-    def _before(self, module: nn.Module, args: Any) -> _Before | None:
+    def _before(self, module: nn.Module, args: Any, kwargs: Any) -> _Before | None:
         seen = self.found.get(id(module))
         if seen is None:
             if id(module) not in self._where:  # made in this very call
@@ -96,10 +115,12 @@ class Modules:
         seen.calls += 1
         if seen.calls > _LOOKS:
             return None
-        given = [(t, t._version) for t in tree_leaves(args) if isinstance(t, torch.Tensor) and not t.is_inference()]
-        return _Before(seen, dict(_state(module)), given, _drawn())
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and not t.is_inference()]
+        versions = [(t, t._version) for t in given]
+        held = _held((*_own(module), *args, *kwargs.values()))
+        return _Before(seen, dict(_state(module)), held, dict(_globals(module)), versions, _drawn())
 
-    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+    def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if threading.get_ident() != self._thread or not self._stack:
             return
         before = self._stack.pop()
@@ -107,7 +128,7 @@ class Modules:
             return
         with _unheard():
             before.seen.hands_on = _bytes_of(output)
-            before.seen.changes = _changed(module, before)
+            before.seen.changes = _changed(module, before, (*_own(module), *args, *kwargs.values()))
 
 
 def _state(module: nn.Module) -> Iterator[tuple[str, Any]]:
@@ -119,11 +140,47 @@ def _state(module: nn.Module) -> Iterator[tuple[str, Any]]:
             yield f"buffer {name}", None if buffer is None else (id(buffer), buffer._version)
 
 
-def _changed(module: nn.Module, before: _Before) -> str:
+def _own(module: nn.Module) -> list[Any]:
+    """Objects that it has, beside what makes it a module."""
+    return [value for name, value in vars(module).items() if not name.startswith("_") or name not in _BARE]
+
+
+def _globals(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """What its forward, and functions that were written beside it, can set or add to."""
+    forward = getattr(type(module).forward, "__wrapped__", type(module).forward)
+    if isinstance(forward, FunctionType) and not forward.__module__.startswith(_OF_TORCH):
+        for name, value in list(forward.__globals__.items()):
+            if not name.startswith("_"):
+                yield name, (id(value), len(value)) if type(value) in _SIZED else id(value)
+
+
+def _held(roots: Iterable[Any]) -> list[Any]:
+    """How plain objects stand that can be reached from these, each once: what they have, and how many."""
+    found: list[Any] = []
+    left, known = deque(roots), set[int]()
+    while left and len(known) < _MOST:
+        one = left.popleft()
+        if id(one) in known or isinstance(one, _NOT_ENTERED):
+            continue
+        known.add(id(one))
+        inside = one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple, set)) else None
+        if inside is None:
+            inside = getattr(one, "__dict__", {}).values()
+        parts = list(inside)
+        found.append((id(one), tuple(map(id, parts))))
+        left.extend(parts)
+    return found
+
+
+def _changed(module: nn.Module, before: _Before, roots: Iterable[Any]) -> str:
     now = dict(_state(module))
     for name in now.keys() | before.state.keys():
         if now.get(name) != before.state.get(name):
             return f"its forward changes {name if name.startswith('buffer') else f'self.{name}'}"
+    if names := [name for name, value in _globals(module) if before.globals.get(name, value) != value]:
+        return f"its forward changes {names[0]}"
+    if _held(roots) != before.held:
+        return "its forward changes an object that it has or is given"
     if any(t._version != version for t, version in before.versions):
         return "its forward changes in place what it is given"
     return "its forward draws random numbers from Python or NumPy" if _drawn() != before.drawn else ""
@@ -140,7 +197,7 @@ def _by_its_looks(module: nn.Module) -> str:
         return "it is compiled by TorchScript"
     if module._compiled_call_impl is not None or type(module).__module__.startswith("torch._dynamo"):
         return BY_THE_COMPILER
-    if any(getattr(module, name, None) for name in _HOOKS):
+    if has_hooks(module):
         return "it has hooks"
     if any(isinstance(value, torch.Generator) for value in vars(module).values()):
         return "it has a generator of its own"

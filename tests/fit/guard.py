@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from jupyter_gpufit.devices import sides
+from jupyter_gpufit.fit.rungs.operations import given_to
 
 
 class Guard(TorchDispatchMode):
@@ -22,7 +21,7 @@ class Guard(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.seen += 1
         if not _only_views(func):
-            tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+            tensors = list(given_to((args, kwargs)))
             if any(getattr(t.untyped_storage(), sides.AWAY, None) is not None for t in tensors):
                 self.flagged.append(func._opname)
         return func(*args, **kwargs or {})

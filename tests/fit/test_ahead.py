@@ -20,6 +20,9 @@ from jupyter_gpufit.fit.rungs.ahead import DIES, NEVER, Courses
 from jupyter_gpufit.fit.rungs.pager import Pager, paged
 from jupyter_gpufit.fit.rungs.residency import Residency
 from jupyter_gpufit.units import MiB
+from jupyter_gpufit.worker.main_thread import MainThread
+
+from .models import GPT, batch, loss_of
 
 WIDE = 256  # a layer has 256 KiB
 
@@ -105,6 +108,7 @@ def paging(**more: Any) -> Pager:
     return Pager(2 * MiB, states_only=False, least=1, **more)
 
 
+@pytest.mark.slow(1)
 def test_copies_begin_before_they_are_asked_for_and_the_bits_are_the_same() -> None:
     pager = paging()
 
@@ -112,6 +116,7 @@ def test_copies_begin_before_they_are_asked_for_and_the_bits_are_the_same() -> N
     assert pager.told().ahead > 50, pager.told()
 
 
+@pytest.mark.slow(1)
 def test_decisions_do_not_depend_on_how_fast_the_link_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def decisions(speed: float | None) -> list[tuple[int, bool]]:
         found: list[tuple[int, bool]] = []
@@ -137,6 +142,7 @@ def test_the_room_is_kept_with_all_that_is_on_its_way() -> None:
     assert max(most) <= 2 * MiB
 
 
+@pytest.mark.slow(1)
 def test_a_process_that_is_forked_in_the_middle_reads_what_is_on_its_way_and_moves_nothing() -> None:
     """It has no thread that copies."""
 
@@ -244,3 +250,34 @@ def test_an_error_in_the_middle_leaves_all_as_it_was() -> None:
             model(torch.randn(3, WIDE + 1))
 
     assert all(map(torch.equal, run(None, between=fails), run(paging(), between=fails)))
+
+
+def test_an_interrupt_in_the_middle_of_a_move_strikes_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that is interrupted may well go on: `except KeyboardInterrupt: test(model)`."""
+    main, struck = MainThread(), 0
+
+    def cut(storage: torch.UntypedStorage, nbytes: int) -> link.CopyUnderWay:
+        nonlocal struck
+        struck += 1
+        if struck == 1:  # the first that leaves, whose bytes the host has not yet
+            main._on_interrupt(2, None)
+        return link.CopyUnderWay(storage, nbytes)
+
+    def looked(paging: Pager | None) -> list[float]:
+        torch.manual_seed(0)
+        model = GPT()
+        for p in model.parameters():
+            sides.note(p)
+        words = batch()
+        with torch.no_grad(), nullcontext() if paging is None else paged(paging):
+            if paging is not None:
+                monkeypatch.setattr(paging, "whole", main.ours_if_here)
+                with pytest.raises(KeyboardInterrupt), main.user_code():
+                    while True:
+                        model(words)
+            return [loss_of(model(words), words).item() for _ in range(2)]
+
+    usual = looked(None)
+    monkeypatch.setattr(residency, "CopyUnderWay", cut)
+
+    assert looked(Pager(9_000, states_only=False, least=1)) == usual and struck > 1

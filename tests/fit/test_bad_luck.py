@@ -101,6 +101,7 @@ LUCK: list[Step] = [
 ]
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("step", LUCK)
 def test_what_nobody_foresaw(step: Step) -> None:
     assert differ(trained(GPT, None, step, steps=2), trained(GPT, pager(), step, steps=2)) == []

@@ -57,6 +57,7 @@ def trained(
     return found
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_each_model_comes_to_the_same_bits_with_all_of_it_or_its_states_on_the_host(name: str) -> None:
     usual = trained(MODELS[name], None, steps=2)
@@ -81,6 +82,7 @@ def test_a_control_that_does_not_bring_what_is_used_is_flagged(monkeypatch: pyte
     assert guard.flagged == 4 * ["mm"], "of a backward, whose weights had left"
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("optimizer", [name for name in OPTIMIZERS if name != "AdamW"])
 def test_each_optimizer(optimizer: str) -> None:
     usual = trained(Encoder, None, optimizer=optimizer, steps=2)
@@ -89,6 +91,7 @@ def test_each_optimizer(optimizer: str) -> None:
     assert differ(usual, trained(Encoder, pager(4_000, states_only=True), optimizer=optimizer, steps=2)) == []
 
 
+@pytest.mark.slow(1)
 def test_on_top_of_recomputing() -> None:
     blocks = [path for path, one in Encoder().named_modules() if path and next(one.children(), None) is not None]
     with recompute.around({looks_of(Encoder()): blocks}):
@@ -109,11 +112,13 @@ def test_the_kernels_for_all_parameters_at_once() -> None:
             del OPTIMIZERS["made"]
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("step", PROGRAMS)
 def test_awkward_programs(step: Step) -> None:
     assert differ(trained(Pictures, None, step, steps=2), trained(Pictures, pager(9_000), step, steps=2)) == []
 
 
+@pytest.mark.slow(1)
 def test_what_looks_past_all_operations_finds_what_is_there() -> None:
     """Copies, files and arrays, of what is on the host and of what is not; they part from the training then."""
 
@@ -145,6 +150,7 @@ def test_threads_of_the_cell_are_under_it_too() -> None:
     assert differ(trained(Dense, None, threaded), trained(Dense, pager(2_000), threaded)) == []
 
 
+@pytest.mark.slow(1)
 def test_it_keeps_to_its_room_whatever_the_batch_is() -> None:
     """A slot's device bytes are the process's private ones, and the host's are shared: the kernel counts both."""
 

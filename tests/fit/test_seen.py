@@ -9,7 +9,15 @@ import random
 import numpy as np
 import torch
 from torch import nn
-count = 0
+count, log, told = 0, [], 0
+def tell():
+    global told
+    told += 1
+class Meter:
+    def __init__(self):
+        self.counts = Counts()
+class Counts:
+    sum = 10 ** 6
 class Plain(nn.Module):
     def forward(self, x):
         return x.tanh()
@@ -38,6 +46,9 @@ ODD = {
     "its forward sets count": "global count\n        count += 1\n        return x * 1",
     "its forward prints": "print('here')\n        return x * 1",
     "it has hooks": "return x * 1",
+    "its forward changes log": "log.append(1)\n        return x * 1",
+    "its forward changes told": "tell()\n        return x * 1",
+    "its forward changes an object that it has or is given": "self.meter.counts.sum += 1\n        return x * 1",
     "": "self.filled = 1\n        return x * 1",  # a cache: the same after the second call
 }
 
@@ -45,6 +56,7 @@ ODD = {
 def test_each_is_refused_for_what_it_does_and_the_others_are_not() -> None:
     odd = "\n".join(
         f"class Odd{number}(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.all = []\n"
+        "        self.meter = Meter()\n"
         f"        self.register_buffer('seen', torch.zeros(1))\n    def forward(self, x):\n        {body}"
         for number, body in enumerate(ODD.values())
     )
@@ -61,3 +73,41 @@ def test_each_is_refused_for_what_it_does_and_the_others_are_not() -> None:
     why = {one.name: one.why_not for one in trace.modules}
     assert [why[f"model.one.{number}"] for number in range(len(ODD))] == list(ODD)
     assert why["model.plain"] == why["model.norm"] == why["model.mix"] == ""
+
+
+CACHE = """
+import torch
+from torch import nn
+class Cache:
+    def __init__(self):
+        self.layers = []
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(4, 4)
+    def forward(self, x, past=None):
+        past.layers.append(self.mix(x))
+        return x + past.layers[-1]
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(2))
+    def forward(self, x):
+        past = Cache()
+        for layer in self.layers:
+            x = layer(x, past=past)
+        return x
+model = Net().cuda()
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    loss = model(torch.randn(8, 4, device="cuda")).sum()
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+def test_a_cache_that_is_given_by_keyword_and_filled_bars_the_layer_and_not_the_model() -> None:
+    trace = traced(CACHE)
+
+    why = {one.name: one.why_not for one in trace.modules}
+    assert why["model.layers.0"] == why["model.layers.1"] == "its forward changes an object that it has or is given"
+    assert why["model"] == why["model.layers.0.mix"] == ""

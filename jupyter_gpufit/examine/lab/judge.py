@@ -226,7 +226,7 @@ def contents(found: Contents, lab: Path, init: str) -> Iterator[Finding]:
         yield note(
             f"{user_name(uid)}'s process {pid} keeps a locked file of the lab that has no name. It may be a claim that"
             " somebody removed: each user's new jobs wait for it, ten seconds together.",
-            f"Was the lab emptied, its holder claims again by itself. Else ask its user, or end it (sudo kill {pid}).",
+            f"If the lab was emptied, its holder claims again by itself. Else ask its user, or: sudo kill {pid}",
         )
     for uid, count in sorted(found.others.items()):
         theirs = f"-uid {uid} ! -name '[{KINDS}].*' ! -name {MUTEX}"

@@ -341,7 +341,7 @@ def inotify(found: Inotify) -> Iterator[Finding]:
         )
     for name, value, least in few:
         yield note(
-            f"{name} is {value}: with many jobs and editors open it may not do.", f"sudo sysctl -w {name}={least}"
+            f"{name} is {value}: with many jobs and editors open that may be too few.", f"sudo sysctl -w {name}={least}"
         )
     if not found.trouble and not few:
         yield ok("Files can be watched.")

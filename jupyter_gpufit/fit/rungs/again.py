@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from .as_then import AsThen, has_hooks
 from .statistics import statistics_aside
 
 Call = Callable[..., Any]  # what nn.Module._call_impl is
@@ -33,8 +34,14 @@ def computed_again(
     real: Call,
     within: Callable[[], AbstractContextManager[None]],
 ) -> Any:
-    """Call it `within`, now and once more in backward; the second run leaves its running statistics alone."""
-    ran = False
+    """Call it `within`, now and once more in backward; the second run leaves its running statistics alone.
+
+    What has hooks by now is left as it is: those of the cell would be called twice.
+    """
+    if any(map(has_hooks, module.modules())):
+        with within():
+            return real(module, *args, **kwargs)
+    ran, then = False, AsThen(module, args, kwargs)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         nonlocal ran
@@ -42,7 +49,7 @@ def computed_again(
             ran = True
             with within():
                 return real(module, *args, **kwargs)
-        with within(), statistics_aside(module):
+        with within(), then.again(), statistics_aside(module):
             return real(module, *args, **kwargs)
 
     return checkpoint(run, *args, use_reentrant=False, **kwargs)

@@ -14,27 +14,28 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from itertools import count
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...devices import sides
-from ...errors import NotUnderPlan
 from .host import is_fake, save, watch
-from .reach import Reach
+from .operations import can_leave, does, given_to, is_hosts, is_on_device, may_be_slots, storage_of, tensors_in, written
+from .reach import Reach, handed_out
 from .residency import PagedStorage, Residency, watchers
 from .sliced import in_slices, steps_in_slices, takes_lists
+from .threads import in_threads
 
 __all__ = ["PagedBytes", "Pager", "paged", "watchers"]
+
+Whole = Callable[[], AbstractContextManager[None]]  # around what an interrupt must not cut in half
 
 LEAST = 64 << 10  # bytes: smaller storages stay where they are
 
@@ -64,6 +65,7 @@ class Pager(TorchDispatchMode):
         self._numbers = count()
         self._dead: deque[PagedStorage] = deque()  # their storages are no more: told in whatever thread
         self._new: list[Any] = []  # weak references to storages of which it is not known yet on which side they are
+        self.whole: Whole = nullcontext
         self._lock = threading.RLock()
 
     @property
@@ -75,25 +77,25 @@ class Pager(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        with self._lock:
+        with self.whole(), self._lock:
             self._look_again()
             if takes_lists(func) and self._bytes_of((args, kwargs)) > self.room:
                 return in_slices(func, args, kwargs, self._run)
             return self._run(func, args, kwargs)
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        given = [page for t in _tensors((args, kwargs)) if (page := self._page_of(t)) is not None]
-        reads, writes = _does(func)
+        given = [page for t in given_to((args, kwargs)) if (page := self._page_of(t)) is not None]
+        reads, writes = does(func)
         if reads:
             self.bring(given)
             self.residency.used(func._opname, given)
-            for t in _tensors(_written(writes, args, kwargs)):
+            for t in given_to(written(writes, args, kwargs)):
                 if (page := self._page_of(t)) is not None:
                     page.changed = True
             self.residency.bring_ahead(given)
         out = func(*args, **kwargs)
         self._forget_dead()
-        made = [page for t in _tensors(out) if (page := self._see(t, given, func._opname)) is not None]
+        made = [page for t in tensors_in(out) if (page := self._see(t, given, func._opname)) is not None]
         self.residency.make_room(0, (*given, *made))
         return out
 
@@ -108,14 +110,14 @@ class Pager(TorchDispatchMode):
 
     def hold(self, t: torch.Tensor) -> None:
         """Leave it on the device from now on: somebody looks at its memory, past all operations."""
-        with self._lock:
+        with self.whole(), self._lock:
             if (page := self._page_of(t)) is not None:
                 self.bring([page])
                 self._stays(page)
 
     def on_host(self, t: torch.Tensor) -> torch.UntypedStorage | None:
         """The host's copy of what it stands on, with the same notes; None: it does not move."""
-        with self._lock:
+        with self.whole(), self._lock:
             page = self._page_of(t)
             if page is None or not page.moves:
                 return None
@@ -130,27 +132,35 @@ class Pager(TorchDispatchMode):
 
     def have(self, t: torch.Tensor) -> None:
         """Have it on the device just now."""
-        with self._lock:
+        with self.whole(), self._lock:
             if (page := self._page_of(t)) is not None:
                 self.bring([page])
 
     # What there is
 
     def _bytes_of(self, found: Any) -> int:
-        return sum({id(page): page.nbytes for t in _tensors(found) if (page := self._page_of(t)) is not None}.values())
+        return sum({id(page): page.nbytes for t in given_to(found) if (page := self._page_of(t)) is not None}.values())
 
     def _page_of(self, t: torch.Tensor) -> PagedStorage | None:
         """Of a tensor on the device that is large enough."""
-        storage = _storage_of(t)
+        storage = storage_of(t)
         if storage is None:
             return None
         page = self._known(storage)
         if page is None:
-            return self._adopt(storage) if storage.nbytes() >= self.least and _on_device(t, storage) else None
-        if page.moves and _is_hosts(storage):
+            return self._adopt(storage) if storage.nbytes() >= self.least and is_on_device(t, storage) else None
+        if page.moves and is_hosts(storage):
             self.bring([page])
             self._stays(page)
         return page
+
+    def _resized(self, page: PagedStorage) -> PagedStorage:
+        """`resize_` and `out=` make another one of it."""
+        storage = page.ref()
+        if page.nbytes == storage.nbytes() or not page.here:
+            return page
+        self._forget(page)
+        return self._adopt(storage, "resized")
 
     def _known(self, storage: torch.UntypedStorage) -> PagedStorage | None:
         page = self._pages.get(storage._cdata)
@@ -158,12 +168,12 @@ class Pager(TorchDispatchMode):
 
     def _see(self, t: torch.Tensor, given: Sequence[PagedStorage], op: str) -> PagedStorage | None:
         """What an operation returned: what comes of something on the device is there, too."""
-        storage = _storage_of(t)
+        storage = storage_of(t)
         if storage is None or (known := self._known(storage)) is not None:
-            return known if storage is not None else None
+            return self._resized(known) if storage is not None and known is not None else None
         if storage.nbytes() < self.least:
             return None
-        if given or _on_device(t, storage):
+        if is_on_device(t, storage) or (given and may_be_slots(storage, given[0].ref())):
             return self._adopt(storage, op)
         if t.device.type == "cpu":
             self._new.append(watch(storage, lambda _: None))
@@ -182,7 +192,7 @@ class Pager(TorchDispatchMode):
     def _adopt(self, storage: torch.UntypedStorage, op: str = "", *, arrives: bool = False) -> PagedStorage:
         nbytes, courses = storage.nbytes(), self.residency.courses
         born_in_step = self.states_only and self.stepping > 0 and not arrives
-        stays = not _can_leave(storage) or (born_in_step and self._is_kept_here(nbytes))
+        stays = not can_leave(storage) or (born_in_step and self._is_kept_here(nbytes))
         moves = not stays and (arrives or born_in_step or not self.states_only)
         dead = self._dead
 
@@ -206,13 +216,15 @@ class Pager(TorchDispatchMode):
 
     def _forget_dead(self) -> None:
         while self._dead:
-            page = self._dead.popleft()
-            self.residency.leave(page)
-            if self._pages.get(page.address) is page:
-                del self._pages[page.address]
-            if page.copy is not None:
-                self.residency.host.give(page.copy)
-                page.copy = None
+            self._forget(self._dead.popleft())
+
+    def _forget(self, page: PagedStorage) -> None:
+        self.residency.leave(page)
+        if self._pages.get(page.address) is page:
+            del self._pages[page.address]
+        if page.copy is not None:
+            self.residency.host.give(page.copy)
+            page.copy = None
 
     def _stays(self, page: PagedStorage) -> None:
         page.stays = True
@@ -224,7 +236,7 @@ class Pager(TorchDispatchMode):
 
     def arrived(self, storage: torch.UntypedStorage) -> None:
         """One came to the device by no operation: a variable of an earlier cell, or what a checkpoint had."""
-        with self._lock:
+        with self.whole(), self._lock:
             self._forget_dead()
             if storage.nbytes() >= self.least and self._known(storage) is None:
                 page = self._adopt(storage, "arrived", arrives=True)
@@ -239,13 +251,14 @@ class Pager(TorchDispatchMode):
 
         def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             self.stepping += 1
-            for t in _tensors(list(optimizer.state.values())):
-                if self.states_only and (page := self._page_of(t)) is not None:
-                    self._is_state(page)
+            with self.whole(), self._lock:
+                for t in tensors_in(list(optimizer.state.values())):
+                    if self.states_only and (page := self._page_of(t)) is not None:
+                        self._is_state(page)
 
         def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             self.stepping -= 1
-            with self._lock:
+            with self.whole(), self._lock:
                 self.residency.turn(numbers.setdefault(id(optimizer), len(numbers)))
 
         hooks = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
@@ -257,7 +270,7 @@ class Pager(TorchDispatchMode):
 
     def _is_state(self, page: PagedStorage) -> None:
         """One that was there before: as if it had been born in a step."""
-        if page.moves or page.stays or not _can_leave(page.ref()):
+        if page.moves or page.stays or not can_leave(page.ref()):
             return
         if self._is_kept_here(page.nbytes):
             page.stays = True
@@ -271,6 +284,7 @@ class Pager(TorchDispatchMode):
 
 
 last: Pager | None = None  # whose run this process is in, or was
+whole: Whole = nullcontext  # of the runs to come in this process
 _forks_noticed = False
 
 
@@ -280,22 +294,15 @@ def paged(pager: Pager) -> Iterator[None]:
     results does so inside."""
     global last
     reach = Reach(pager)
-    bootstrap: Any = vars(threading.Thread)["_bootstrap_inner"]
-
-    def begins(thread: threading.Thread) -> None:
-        with pager, reach:
-            bootstrap(thread)
-
-    last = pager
+    last, pager.whole = pager, whole
     _notice_forks()
-    threading.Thread._bootstrap_inner = begins  # type: ignore[attr-defined]
     sides.tell_arrived.append(pager.arrived)
     try:
-        with steps_in_slices(pager.room), pager.steps_noticed(), pager, reach:
-            yield
+        with steps_in_slices(pager.room), handed_out(pager), pager.steps_noticed():
+            with pager, reach, in_threads(pager, reach):
+                yield
     finally:
         sides.tell_arrived.remove(pager.arrived)
-        threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]
 
 
 def _notice_forks() -> None:
@@ -321,50 +328,3 @@ def _in_fork() -> None:
     if last is not None:
         last.residency.forked()
         last._lock.release()
-
-
-def _tensors(found: Any) -> list[torch.Tensor]:
-    return [t for t in tree_leaves(found) if isinstance(t, torch.Tensor)]
-
-
-def _storage_of(t: torch.Tensor) -> torch.UntypedStorage | None:
-    try:
-        return t.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        if not is_traceable_wrapper_subclass(t):
-            return None  # sparse ones have none
-        raise NotUnderPlan(f"A tensor of the class {type(t).__name__}", "its parts are hidden from torch") from None
-
-
-def _on_device(t: torch.Tensor, storage: torch.UntypedStorage) -> bool:
-    if is_fake(storage):
-        fake_device = getattr(t, "fake_device", None)  # its class takes a second to import
-        return fake_device is not None and fake_device.type not in ("cpu", "meta")
-    return sides.on_device(storage)
-
-
-def _is_hosts(storage: torch.UntypedStorage | None) -> bool:
-    """On a slot, what came of a tensor there, and was noted as the host's when the function had returned."""
-    return storage is not None and getattr(storage, sides.NOTE, None) == "host"
-
-
-def _can_leave(storage: torch.UntypedStorage) -> bool:
-    """Not what lies in memory that somebody else gave: a slot does not count it, and others may see it."""
-    return is_fake(storage) or storage.device.type != "cpu" or (storage.resizable() and not storage.is_shared())
-
-
-@cache
-def _does(func: Any) -> tuple[bool, tuple[tuple[int, str], ...] | None]:
-    """Whether an operation looks at what it is given, and which of it it may change, by place and name; None: any."""
-    arguments = [(at, argument.name, argument.alias_info) for at, argument in enumerate(func._schema.arguments)]
-    if func.namespace != "aten" or "batch_norm" in func._opname:
-        return True, None  # norms change running statistics of which their schema says nothing, and who knows others
-    writes = tuple((at, name) for at, name, alias in arguments if alias is not None and alias.is_write)
-    aliases = any(alias is not None for _, _, alias in arguments)
-    return bool(writes) or not aliases or func._opname == "as_strided", writes
-
-
-def _written(writes: tuple[tuple[int, str], ...] | None, args: Any, kwargs: Any) -> Any:
-    if writes is None:
-        return args, kwargs
-    return [args[at] if at < len(args) else kwargs.get(name) for at, name in writes]

@@ -1,0 +1,172 @@
+"""What a cell changes between a forward and its backward: a second run finds what the first found, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from jupyter_gpufit.errors import NotTheSameAgain
+from jupyter_gpufit.fit.rungs import recompute
+from jupyter_gpufit.fit.units import looks_of
+
+from .models import GPT, WIDE, WORDS, Dense, Encoder, Pictures, batch, loss_of
+from .runs import Step, differ, plain, trained
+
+
+class Switched(nn.Module):
+    """Computes in one of two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other, self.tail = (nn.Linear(WIDE, WIDE) for _ in range(3))
+        self.way, self.scale = 0, 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen = self.other if self.way else self.one
+        return x + self.tail(torch.tanh(chosen(x)) * self.scale)  # type: ignore[no-any-return]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(WORDS, WIDE), nn.Linear(WIDE, WORDS)
+        self.blocks = nn.ModuleList(Switched() for _ in range(3))
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)  # type: ignore[no-any-return]
+
+
+BLOCKS = ("blocks.0", "blocks.1", "blocks.2")
+
+
+@contextmanager
+def stepping(optimizer: torch.optim.Optimizer) -> Iterator[list[torch.Tensor]]:
+    """Go back through all losses, and step."""
+    losses: list[torch.Tensor] = []
+    optimizer.zero_grad()
+    yield losses
+    torch.stack(losses).sum().backward()
+    optimizer.step()
+
+
+def switches_a_mode(model: Any, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    with stepping(optimizer) as losses:
+        losses.append(loss_of(model(words := batch()), words))
+        for block in model.blocks:
+            block.way, block.scale = 1, 0.3
+        losses.append(loss_of(model(words), words))
+    for block in model.blocks:
+        block.way, block.scale = 0, 1.0
+    return losses[0] + losses[1]
+
+
+def puts_another_module_in(model: Any, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    before = model.blocks[0].one
+    with stepping(optimizer) as losses:
+        losses.append(loss_of(model(words := batch()), words))
+        model.blocks[0].one = nn.Linear(WIDE, WIDE)
+    model.blocks[0].one = before
+    return losses[0]
+
+
+def freezes_and_thaws(model: Any, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    model.blocks[0].requires_grad_(False)
+    with stepping(optimizer) as losses:
+        losses.append(loss_of(model(words := batch()), words))
+        model.blocks[0].requires_grad_(True)
+    assert all(p.requires_grad for p in model.parameters())
+    return losses[0]
+
+
+def learns_to_learn(model: Any, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """With parameters that are the model's for one call."""
+    own, words = dict(model.named_parameters()), batch()
+    with stepping(optimizer) as losses:
+        first = loss_of(functional_call(model, own, (words,)), words)
+        grads = torch.autograd.grad(first, list(own.values()), create_graph=True, allow_unused=True)
+        quick = {name: p - 0.5 * g if g is not None else p for (name, p), g in zip(own.items(), grads, strict=True)}
+        losses.append(loss_of(functional_call(model, quick, (words,)), words))
+    return losses[0]
+
+
+def listens_later(model: Any, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """By hooks that no trial run saw."""
+    heard: list[torch.Tensor] = []
+    hook = model.blocks[1].tail.register_forward_hook(lambda module, given, out: heard.append(out.detach().sum()))
+    loss = plain(model, optimizer)
+    hook.remove()
+    return loss + len(heard)
+
+
+@pytest.mark.parametrize(
+    "step", [switches_a_mode, puts_another_module_in, freezes_and_thaws, learns_to_learn, listens_later]
+)
+def test_the_second_run_is_as_the_first_was(step: Step) -> None:
+    assert differ(trained(Net, None, step, steps=2), trained(Net, BLOCKS, step, steps=2)) == []
+
+
+def out_of_training(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    with stepping(optimizer) as losses:
+        losses.append(loss_of(said := model(words := batch()), words))
+        model.eval()
+        losses.append(F.mse_loss(model(words), said))
+    assert not model.training
+    model.train()
+    return losses[1]
+
+
+def test_a_model_that_is_taken_out_of_training_before_its_backward() -> None:
+    blocks = [path for path, _ in Encoder().encoder.layers.named_children()]
+    paths = [f"encoder.layers.{path}" for path in blocks]
+
+    assert differ(trained(Encoder, None, out_of_training), trained(Encoder, paths, out_of_training)) == []
+
+
+def test_kernels_that_were_chosen_for_the_forward_alone() -> None:
+    def chosen(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        with stepping(optimizer) as losses, sdpa_kernel(SDPBackend.MATH):
+            losses.append(loss_of(model(words := batch()), words))
+        return losses[0]
+
+    assert differ(trained(GPT, None, chosen), trained(GPT, BLOCKS, chosen)) == []
+
+
+def test_what_was_changed_in_place_meanwhile_is_refused_by_name() -> None:
+    model: Any = Net()
+    with recompute.around({looks_of(model): BLOCKS}):
+        loss = model(batch()).sum()
+        with torch.no_grad():
+            model.blocks[1].tail.bias.add_(1)  # which plain torch does not miss: a bias is not needed in backward
+        with pytest.raises(NotTheSameAgain, match="Switched cannot be recomputed.*--fit spill"):
+            loss.backward()
+
+
+def test_a_weight_that_each_forward_changes_is_refused_and_no_other_bits_come_out() -> None:
+    def normed() -> nn.Module:
+        model: Any = Dense()
+        nn.utils.parametrizations.spectral_norm(model[0][0])
+        return model  # type: ignore[no-any-return]
+
+    with pytest.raises(NotTheSameAgain):
+        trained(normed, ("0",))
+
+
+def test_statistics_that_change_between_two_forwards_are_no_reason() -> None:
+    def twice(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        with stepping(optimizer) as losses:
+            losses += [loss_of(model(words := batch()), words) for _ in range(2)]
+        return losses[1]
+
+    paths = ("blocks.0", "blocks.1", "blocks.2")
+    assert differ(trained(Pictures, None, twice), trained(Pictures, paths, twice)) == []
