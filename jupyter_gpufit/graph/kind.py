@@ -34,6 +34,7 @@ class Pickler(Protocol):
     @property
     def dispatch_table(self) -> Any: ...
     def kind(self, cls: type) -> Kind: ...
+    def beside(self) -> Any: ...
     def stays(self, obj: Any) -> bool: ...
     def refuse(self, obj: Any, why: str) -> Reduced: ...
     def want(self, code: CodeType, function: str) -> None: ...
@@ -85,6 +86,8 @@ _FAMILIES = (
     "kinds.generators",
     "kinds.exceptions",
     "kinds.iterations",
+    "kinds.loggers",
+    "kinds.opened_files",
     "kinds.odd",
     "kinds.opened_archives",
     "kinds.file_locks",
@@ -96,6 +99,7 @@ _FAMILIES = (
 )
 _OF_LIBRARIES = {
     "torch": "kinds.tensors",
+    "torch.utils.data.dataloader": "kinds.loader_iterators",
     "torch.utils.tensorboard": "kinds.writers",
     "tensorboardX": "kinds.writers",
     "numpy": "kinds.arrays",

@@ -16,6 +16,8 @@ from .unavailable import Unavailable
 INSIDE = "Make it inside the cell"  # says nothing to whoever did, and gets it back
 GENERATOR = f"a generator in use, whose position cannot be copied. {INSIDE}, or use a list."
 _HELD = f"a lock that a thread of this process holds. {INSIDE}, or release it before."
+LOADERS_PLACE = "an iterator of a DataLoader, whose position cannot be copied. Call iter(loader) inside the cell."
+HOW_MADE = "_gpufit_how_made"  # an iterator's attribute: of a DataLoader, by which it can be made anew
 LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
 _BY_TYPE = {  # by the full name of a class or of one of its bases
     "_thread.lock": _HELD,
@@ -32,9 +34,7 @@ _BY_TYPE = {  # by the full name of a class or of one of its bases
     "subprocess.Popen": f"a process that this one started. {INSIDE}.",
     "sqlite3.Connection": f"an open database. {INSIDE}: sqlite3.connect(...).",
     "sqlite3.Cursor": f"a cursor of an open database. {INSIDE}.",
-    "torch.utils.data.dataloader._BaseDataLoaderIter": (
-        "an iterator of a DataLoader, whose position cannot be copied. Call iter(loader) inside the cell."
-    ),
+    "torch.utils.data.dataloader._BaseDataLoaderIter": LOADERS_PLACE,
     # Of trackers those that know no way: see snapshot/libraries/trackers.py for the others.
     "comet_ml.experiment.CometExperiment": f"an experiment of Comet, which one process reports. {INSIDE}.",
     "comet_ml.experiment.BaseExperiment": f"an experiment of Comet, which one process reports. {INSIDE}.",
@@ -117,7 +117,9 @@ def stays(obj: Any) -> bool:
         return is_held(obj)
     if type(obj) is GeneratorType:
         return in_use(obj)
-    return has_callback(obj) if isinstance(obj, weakref.ref) else why_not(type(obj)) is not None
+    if isinstance(obj, weakref.ref):
+        return has_callback(obj)
+    return why_not(type(obj)) is not None and HOW_MADE not in getattr(obj, "__dict__", ())
 
 
 def refuse(obj: Any, pickler: Pickler) -> Reduced:

@@ -64,6 +64,8 @@ _HOMES: dict[
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
     "locks": ("graph.kinds.locks", "make_lock"),
+    "loggers": ("graph.kinds.loggers", "Elsewhere fill_logger"),
+    "opened": ("graph.kinds.opened_files", "fill_file make_opened"),
     "texts": ("graph.texts", "interned"),
     "parents": ("graph.kinds.parents", "make_again"),
     "writers": ("graph.kinds.writers", "another make_writer"),
@@ -79,10 +81,7 @@ _HOMES: dict[
     "saved.caches": ("snapshot.kinds.caches", "fill_cached make_cached"),
     "saved.loaders": ("snapshot.kinds.loaders", "fill_remembering"),
     "saved.workers": ("snapshot.loader_workers", "Carried"),
-    "saved.files": (
-        "snapshot.kinds.opened_files",
-        "make_csv_reader make_csv_writer make_raw make_text redirect_again seek",
-    ),
+    "saved.files": ("snapshot.kinds.opened_files", "make_csv_reader make_raw redirect_again"),
     "saved.pools": ("snapshot.kinds.pools", "made_anew"),
     "saved.suspended": ("snapshot.kinds.suspended", "prime_later"),
     "saved.tensors": (
@@ -102,6 +101,9 @@ _HOMES: dict[
     "saved.looks": ("snapshot.users_files", "Look Written"),
 }
 NAMES = {f"{first}.{name}": (home, name) for first, (home, names) in _HOMES.items() for name in names.split()}
+# What was the snapshot's own, before files went to a worker: checkpoints have it under the name that it had.
+_MOVED = "make_csv_writer make_text seek"
+NAMES |= {f"saved.files.{name}": ("graph.kinds.opened_files", name) for name in _MOVED.split()}
 _KNOWN = {place: name for name, place in NAMES.items()}
 
 

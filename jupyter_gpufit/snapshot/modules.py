@@ -14,7 +14,7 @@ import os
 import pickle
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import EnumType
 from typing import Any
 
@@ -75,6 +75,23 @@ def own_modules() -> Iterator[types.ModuleType]:
             continue
         if name.partition(".")[0] not in _LIBRARIES and is_own(file, where):
             yield module
+
+
+def held_by(own: Iterable[types.ModuleType], can_be_saved: Callable[[Any], bool]) -> Contents:
+    """The data of these modules, without what cannot be saved, and the methods of it that they have names for."""
+    own = list(own)
+    found: Contents = {}
+    for module in own:
+        for place, contents in own_data(module):
+            if kept := {name: value for name, value in contents.items() if can_be_saved(value)}:
+                found[place] = kept
+    data = {id(value) for contents in found.values() for value in contents.values()}
+    for module in own:
+        # `add = _store.add` would go on with the store that the module makes when it is imported again.
+        methods = {name: value for name, value in vars(module).items() if isinstance(value, types.MethodType)}
+        if of_data := {name: value for name, value in methods.items() if id(value.__self__) in data}:
+            found.setdefault(module.__name__, {}).update(of_data)
+    return found
 
 
 def own_data(module: types.ModuleType) -> Iterator[tuple[str, dict[str, Any]]]:

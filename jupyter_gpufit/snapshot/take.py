@@ -178,12 +178,7 @@ class _Whole:
 
     def _data_of_modules(self) -> modules.Contents:
         """What can be saved of it: their locks and files they make for themselves again."""
-        found: modules.Contents = {}
-        for module in modules.own_modules():
-            for place, contents in modules.own_data(module):
-                if kept := {name: value for name, value in contents.items() if self._can_be_saved(value)}:
-                    found[place] = kept
-        return found
+        return modules.held_by(modules.own_modules(), self._can_be_saved)
 
     def _can_be_saved(self, value: Any) -> bool:
         return can_be_saved(value, self.program, self.namespace)

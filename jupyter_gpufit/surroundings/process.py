@@ -15,6 +15,7 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..graph.kinds.loggers import can_be_kept
 from ..system.identity import kernel_text
 from . import generators, modes, torch_settings
 from .past_modes import past_modes
@@ -142,25 +143,18 @@ def _loggers() -> dict[str, tuple[int, bool, bool, list[Any], list[Any]]]:
         if not isinstance(logger, logging.Logger):
             continue
         handlers = [
-            one for one in logger.handlers if _can_be_kept(one) and (name or isinstance(one, logging.FileHandler))
+            one for one in logger.handlers if can_be_kept(one) and (name or isinstance(one, logging.FileHandler))
         ]
         if handlers or (name and (logger.level or logger.disabled or not logger.propagate)):
             found[name] = (logger.level, logger.disabled, logger.propagate, handlers, list(logger.filters))
     return found
 
 
-def _can_be_kept(handler: logging.Handler) -> bool:
-    known = type(handler).__module__ in ("logging", "logging.handlers", "__main__")
-    # A library's, made before the cell's output was captured: a new process has made it again.
-    known = known and getattr(handler, "stream", None) not in (sys.__stdout__, sys.__stderr__)
-    return known and isinstance(handler, logging.StreamHandler | logging.NullHandler)
-
-
 def _put_loggers(found: dict[str, tuple[int, bool, bool, list[Any], list[Any]]]) -> None:
     for name, (level, disabled, propagate, handlers, filters) in found.items():
         logger = logging.getLogger(name) if name else logging.root
         if name:
-            logger.handlers[:] = [one for one in logger.handlers if not _can_be_kept(one)]
+            logger.handlers[:] = [one for one in logger.handlers if not can_be_kept(one)]
             logger.filters[:], logger.disabled, logger.propagate = filters, disabled, propagate
         logger.setLevel(level)
         logger.handlers.extend(one for one in handlers if one not in logger.handlers)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from threading import Thread
+from threading import Thread, local
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -249,7 +249,7 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
             continue
         values = {id(value) for _, value in values_of(difference) if not can_be_saved(value)}
         kept = without(difference, values)
-        if isinstance(holder.obj, (type, ModuleType)):
+        if isinstance(holder.obj, (type, ModuleType, local)):
             changed.append((holder.place, kept))
         elif can_be_saved(holder.obj):
             changed.append((holder.place, holder.obj, kept))

@@ -25,13 +25,14 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import copyfile  # the real one, also when the module's is another
 from typing import Any
 
 from ..units import MiB
 
 _HARMLESS = ("/dev/", "/proc/self/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_COPIED = 64 * MiB  # a file up to this size is copied before it is changed
+_COPIED = 64 * MiB  # a file up to this size is copied before it is changed; of a larger one the copy is empty
 
 # Audit events that change the file system, and where in their arguments the paths stand.
 _CHANGES = {
@@ -62,6 +63,7 @@ class Contained:
     note: Callable[[str], None]  # what was left out, in words
     is_trial: bool = True  # whose other processes run in this one: it needs no semaphores, and nobody to speak to
     copies: dict[str, str] = field(default_factory=dict)  # by the path of a file, or of a folder that was made
+    _places: int = 0
     _landlocked: bool = False
     _open_before: set[tuple[int, str]] = field(default_factory=set)
 
@@ -86,16 +88,26 @@ class Contained:
         whole = os.path.abspath(os.fsdecode(path))
         if self.is_ours(whole):
             return whole
-        return self._copy_of(whole, mode) if set(mode) & set("wax+") else self.copies.get(whole, whole)
+        return self._copy_of(whole, mode) if set(mode) & set("wax+") else self.where(whole)
+
+    def where(self, path: str) -> str:
+        """The place of its copy, or its place in a folder that the cell made; else what is asked for."""
+        above, below = path, ""
+        while above not in self.copies:
+            above, name = os.path.split(above)
+            if not name:
+                return path
+            below = os.path.join(name, below) if below else name
+        return os.path.join(self.copies[above], below) if below else self.copies[above]
 
     def close_open_ends(self, keep: Collection[int]) -> None:
-        """Let what is open already lead nowhere: log files, pipes, connections; all but what can only be read.
+        """Let what is open already lead nowhere: log files, pipes, connections; not copies, nor what can only be read.
 
         In a trial, but for pipes of the variables' own: their processes are threads of this one.
         """
         with open(os.devnull, "r+b") as nowhere:
             for fd, what in list(_all_open()):
-                if fd <= 2 or fd in (*keep, nowhere.fileno()) or not _leads_out(fd):
+                if fd <= 2 or fd in (*keep, nowhere.fileno()) or what.startswith(self._scratch) or not _leads_out(fd):
                     continue
                 was_open = (fd, what) in self._open_before or stat.S_ISREG(os.fstat(fd).st_mode)
                 if was_open or not self.is_trial:
@@ -111,7 +123,8 @@ class Contained:
                 return real(file, mode, *args, **kwargs)
             if set(mode) & set("wax+"):
                 return real(self._copy_of(path, mode), mode, *args, **kwargs)
-            return real(self.copies.get(path, file), mode, *args, **kwargs)
+            there = self.where(path)
+            return real(file if there == path else there, mode, *args, **kwargs)
 
         builtins.open = io.open = open_
         os.open = self._opening_descriptors(os.open)
@@ -131,21 +144,21 @@ class Contained:
         self.note("files written to a scratch directory")
         if path not in self.copies:
             copy = self._place_for(path)
-            if "w" not in mode and os.path.isfile(path) and os.path.getsize(path) <= _COPIED:
-                shutil.copyfile(path, copy)
+            if "w" not in mode and "x" not in mode and os.path.isfile(path):
+                _copy(path, copy)
             elif "x" in mode and os.path.exists(path):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             self.copies[path] = copy
         return self.copies[path]
 
     def _place_for(self, path: str) -> str:
-        folder, name = os.path.split(path)
-        if folder in self.copies:  # so that the cell finds it there
-            return os.path.join(self.copies[folder], name)
-        return os.path.join(self._scratch, f"{len(self.copies)}-{name[-100:]}")
+        if (there := self.where(path)) != path:  # so that the cell finds it there
+            return there
+        self._places += 1
+        return os.path.join(self._scratch, f"{self._places}-{os.path.basename(path)[-100:]}")
 
     def _redirect_changes(self) -> None:
-        """Making and deleting outside the scratch directory seems to succeed: a cell that tidies up goes on."""
+        """Changes of what the cell made are made, in the scratch directory; others seem to succeed: it goes on."""
         for name in "mkdir makedirs remove unlink rmdir rename replace chmod utime symlink".split():
             setattr(os, name, self._unless_mine(getattr(os, name)))
         for name in ("copy", "copy2", "copyfile", "copytree", "move", "rmtree"):
@@ -157,33 +170,73 @@ class Contained:
             beside = kwargs.get("dir_fd"), kwargs.get("dir_fd")
             if any(name in kwargs for name in ("src_dir_fd", "dst_dir_fd")):
                 beside = kwargs.get("src_dir_fd"), kwargs.get("dst_dir_fd")
-            if all(self.is_ours(_whole(path, at)) for path, at in zip(paths, beside, strict=False)):
+            whole = [_whole(path, at) for path, at in zip(paths, beside, strict=False)]
+            if all(map(self.is_ours, whole)):
                 return real(*args, **kwargs)
             self.note("changes of files left out")
-            if real.__name__ in ("mkdir", "makedirs"):
-                self._stand_in_for(os.path.abspath(os.fsdecode(paths[0])), real)
+            if beside == (None, None):
+                self._change_copies(real, whole, args[len(paths) :], kwargs)
             return paths[-1]
 
         return change
 
-    def _stand_in_for(self, path: str, real: Callable[..., Any]) -> None:
-        """A folder that the cell made: what it puts there it finds there."""
-        if path not in self.copies and not os.path.exists(path):
+    def _change_copies(self, real: Callable[..., Any], paths: list[str], args: Any, kwargs: Any) -> None:
+        there = [self.where(path) for path in paths]
+        match real.__name__:
+            case "mkdir" | "makedirs":
+                self._make(real, paths[0], args, kwargs)
+            case "rename" | "replace" | "move" if self.is_ours(there[0]):
+                to = self._within(real, *paths)
+                self._forget(to)
+                place = self._place_for(to)
+                real(there[0], place, *args, **kwargs)
+                for one, at in self._forget(paths[0]).items():
+                    is_within = at.startswith(there[0] + os.sep)
+                    self.copies[to + one[len(paths[0]) :]] = place + at[len(there[0]) :] if is_within else at
+                self.copies[to] = place
+            case "copy" | "copy2" | "copyfile" if os.path.isfile(there[0]) and os.path.getsize(there[0]) <= _COPIED:
+                real(there[0], self._copy_of(self._within(real, *paths), "w"), *args, **kwargs)
+            case "copytree" if self.is_ours(there[0]):
+                self.copies[paths[1]] = self._place_for(paths[1])
+                real(there[0], self.copies[paths[1]], *args, **kwargs)
+            case "remove" | "unlink" | "rmdir" | "rmtree" if self.is_ours(there[0]):
+                real(there[0], *args, **kwargs)
+                self._forget(paths[0])
+            case "chmod" | "utime" if self.is_ours(there[0]):
+                real(there[0], *args, **kwargs)
+
+    def _make(self, real: Callable[..., Any], path: str, args: Any, kwargs: Any) -> None:
+        """A folder: what the cell puts there it finds there."""
+        if (there := self.where(path)) != path:
+            real(there, *args, **kwargs)
+        elif not os.path.exists(path):
+            if not os.path.exists(parent := os.path.dirname(path)):
+                if real.__name__ == "mkdir":
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                self._make(real, parent, (), {})
             self.copies[path] = self._place_for(path)
-            real(self.copies[path])
-            parent = os.path.dirname(path)
-            if real.__name__ == "makedirs" and not os.path.exists(parent):
-                self._stand_in_for(parent, real)
+            if not os.path.exists(self.copies[path]):
+                os.mkdir(self.copies[path])
+
+    def _within(self, real: Callable[..., Any], path: str, to: str) -> str:
+        """Where functions of shutil put something that is to be in a folder."""
+        is_into = real.__name__ in ("copy", "copy2", "move") and os.path.isdir(self.where(to))
+        return os.path.join(to, os.path.basename(path)) if is_into else to
+
+    def _forget(self, path: str) -> dict[str, str]:
+        """It is gone, with what is in it; what was noted of them."""
+        return {one: self.copies.pop(one) for one in [*self.copies] if one == path or one.startswith(path + os.sep)}
 
     def _redirect_looking(self) -> None:
         """A folder that the cell made, and a file that it wrote, are there when it looks."""
-        for name in ("stat", "listdir", "scandir"):
+        for name in "stat lstat listdir scandir statvfs access chdir".split():
             setattr(os, name, self._where_it_is(getattr(os, name)))
 
     def _where_it_is(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def look(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
-            if self.copies and isinstance(path, str | bytes | os.PathLike):
-                path = self.copies.get(os.path.abspath(os.fsdecode(path)), path)
+            if self.copies and isinstance(path, str | bytes | os.PathLike) and kwargs.get("dir_fd") is None:
+                whole = os.path.abspath(os.fsdecode(path))
+                path = path if (there := self.where(whole)) == whole else there
             return real(path, *args, **kwargs)
 
         return look
@@ -233,6 +286,14 @@ class Contained:
 
     def is_ours(self, path: str) -> bool:
         return path.startswith((self._scratch, *_HARMLESS))
+
+
+def _copy(path: str, copy: str) -> None:
+    if (size := os.path.getsize(path)) <= _COPIED:
+        copyfile(path, copy)
+        return
+    with open(copy, "wb") as file:
+        file.truncate(size)  # so that its end is where it was
 
 
 def _whole(path: Any, beside: int | None) -> str:

@@ -2,14 +2,17 @@
 
 A tuple that another thread is just making (`tuple(x for x in ...)`) must have one reference, or Python raises a
 SystemError there. A list of all objects is a second one, for as long as it is looked through. So all that is done with
-it is one call of C, during which no other thread runs. And only their types are looked at: `isinstance` asks an object
-that is none for its `__class__`, which may be code of the cell, or, of a dead weak proxy, an error.
+it is one call of C, during which no other thread runs, nor is garbage collected: up to Python 3.11 that may be so in
+the middle of such a call, and the end of some object lets other threads run. And only their types are looked at:
+`isinstance` asks an object that is none for its `__class__`, which may be code of the cell, or, of a dead weak proxy,
+an error.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, compress, repeat, tee
 from operator import is_not
 from typing import Any
@@ -19,17 +22,30 @@ Lists = Iterator[list[Any]]
 
 def kinds() -> set[type]:
     """The types of all objects."""
-    found = list(map(type, chain.from_iterable(_lists())))
+    with _no_collection():
+        found = list(map(type, chain.from_iterable(_lists())))
     return set(found)  # to hash them may run code of a metaclass
 
 
 def but_tuples() -> list[Any]:
     """All objects but tuples; those of a subclass of theirs are among them."""
-    return list(_but_tuples(*tee(_lists(), 3)))
+    with _no_collection():
+        return list(_but_tuples(*tee(_lists(), 3)))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _but_tuples(found: Lists, again: Lists, at_last: Lists) -> Iterator[Any]:
-    # The list is tripled and not what is in it: that makes objects on the way, and garbage may be collected meanwhile.
+    # The list is tripled and not what is in it: that makes objects on the way.
     # It holds who holds it, so that it stays unless it is emptied before other threads run.
     objects = chain(chain.from_iterable(found), map(list.clear, at_last))
     types = map(type, chain.from_iterable(again))

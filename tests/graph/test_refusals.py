@@ -352,7 +352,7 @@ def test_a_queue_that_a_thread_of_the_notebook_fills_is_told() -> None:
     namespace["begun"].wait()
     try:
         (remark,) = ship(["get", "begun", "ready"], namespace).remarks
-        assert remark.startswith("ready is shared with the thread 'Thread-") and "if the cell waits for it" in remark
+        assert remark.startswith("ready is shared with the thread 'Thread-") and "a cell that waits for it" in remark
         namespace["box"][0].put(0)
         namespace["dropped"].wait()
         assert held() is None, "to look at the thread keeps nothing alive"

@@ -16,13 +16,13 @@ from jupyter_gpufit.checkpoint.request import WriterRequest
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.checkpoint.windows import in_one
 from jupyter_gpufit.errors import CannotArrive, WouldOverwrite
-from jupyter_gpufit.graph import receive, ship
+from jupyter_gpufit.graph import Reply, receive, ship
 from jupyter_gpufit.snapshot import users_files
 from jupyter_gpufit.snapshot.restore import restore
 from jupyter_gpufit.snapshot.take import take
 from jupyter_gpufit.snapshot.users_files import LeftFiles
 from tests.checkpoint.snapshots import about
-from tests.graph.crossing import notebook
+from tests.graph.crossing import defined, notebook
 
 from .test_restore import Standing
 
@@ -32,12 +32,12 @@ THEIRS = "".join(f"theirs {number}\n" for number in range(400))
 
 
 class Training:
-    """A cell that was run, saved and left."""
+    """A cell that was run, saved and left; `before`: an earlier cell, in the notebook."""
 
-    def __init__(self, cell: str) -> None:
-        self.there = notebook("")
-        nothing = ship([], {})
-        arrival = receive(nothing.graph, nothing.memory, self.there)
+    def __init__(self, cell: str, before: str = "") -> None:
+        self.there, self.notebook = notebook(""), notebook(before)
+        self.shipment = ship(defined(self.notebook), self.notebook)
+        arrival = receive(self.shipment.graph, self.shipment.memory, self.there)
         exec(cell, self.there)
         self.snapshot = take(Standing(self.there), arrival, self.there)
         self._bytes = [bytearray(blob.nbytes) for blob in self.snapshot.blobs]
@@ -57,6 +57,7 @@ class Training:
             view[:] = self._bytes[number]
 
         restored = restore(self.snapshot.graph, read, None, names, left=LeftFiles("first", alive_until))
+        self.arrival = restored.arrival
         return names, "\n".join(restored.remarks)
 
 
@@ -265,6 +266,22 @@ def test_two_that_write_to_one_file_go_on_together(log: Path) -> None:
         there[name].write(f"more of {name}\n")
         there[name].close()
     assert log.read_text() == "of a\nof b\nmore of a\nmore of b\n" and not said
+
+
+def test_the_notebooks_own_log_is_cut_back_too_and_is_then_where_the_resumed_training_left_it(log: Path) -> None:
+    left = Training("log.write('one\\n')", before=f"log = open({str(log)!r}, 'w'); log.write('setup\\n')")
+    left.there["log"].write("lost, and longer than what comes\n")
+    left.there["log"].close()
+
+    there, said = left.go_on(alive_until=time.time())
+    there["log"].write("two\n")
+    reply = left.arrival.reply()
+    left.shipment.bring_back(Reply(reply.graph, reply.memory), left.notebook)
+    there["log"].close()
+
+    left.notebook["log"].write("after\n")
+    left.notebook["log"].close()
+    assert log.read_text() == "setup\none\ntwo\nafter\n" and not said
 
 
 # To the disk ---------------------------------------------------------------------------------------------------------

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+import threading
+from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 import pytest
 
-from jupyter_gpufit.surroundings.travel import restored
+from jupyter_gpufit.surroundings import travel
+from jupyter_gpufit.surroundings.imports import Watch
+from jupyter_gpufit.surroundings.travel import Came, restored, saved
 
 
 @pytest.fixture
@@ -21,8 +26,8 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def _restore(saved: dict[str, int]) -> None:
-    entry: tuple[Any, ...] = (("a_registry", ((".", "_known"),)), saved, ("names", ({"two": 2}, [])))
+def _restore(found: dict[str, int]) -> None:
+    entry: tuple[Any, ...] = (("a_registry", ((".", "_known"),)), found, ("names", ({"two": 2}, [])))
     restored({"changed": [entry], "causes": {}, "argv": list(sys.argv), "process": {}, "packages": []})
 
 
@@ -39,3 +44,20 @@ def test_what_the_training_has_becomes_the_modules(registry: Any) -> None:
     _restore(mine)
 
     assert registry._known is trained[0]
+
+
+def test_what_a_module_keeps_for_the_main_thread_goes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """keras counts the names of layers there, and no checkpoint can hold a threading.local itself."""
+    (tmp_path / "layer_names.py").write_text("import threading\nstate = threading.local()\nstate.made = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(travel, "watch", watch := Watch())
+    watch.begin()
+    names: Any = import_module("layer_names")
+    watch.end()
+    names.state.made, names.state.lock = 3, threading.local()
+
+    taken = saved(Came({}, {}, frozenset({"layer_names"})), lambda value: type(value) is not threading.local)
+    names.state.made = 1
+    restored(taken)
+
+    assert names.state.made == 3

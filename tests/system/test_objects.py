@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sized
 
@@ -46,6 +48,42 @@ def test_a_tuple_that_another_thread_makes_meanwhile_is_made(look: Callable[[], 
 
     assert broken == []
     assert made[0] and many
+
+
+@pytest.mark.parametrize("look", [kinds, but_tuples])
+def test_so_it_is_where_garbage_is_collected_in_the_middle(look: Callable[[], Sized], often: None) -> None:
+    here, stopped, broken, made = threading.get_ident(), threading.Event(), [], threading.Event()
+
+    def make() -> None:
+        while not stopped.is_set():
+            try:
+                if tuple(one for one in range(2000)):
+                    made.set()
+            except SystemError as error:
+                broken.append(error)
+
+    def let_others_run(*_: object) -> None:
+        """As a finalizer does, or a callback of a weak reference."""
+        if threading.get_ident() == here:
+            time.sleep(0.0001)
+
+    maker = threading.Thread(target=make, daemon=True)
+    maker.start()
+    made.wait()
+    before = gc.get_threshold()
+    gc.callbacks.append(let_others_run)
+    gc.set_threshold(1)  # as often as can be
+    try:
+        for _ in range(TIMES):
+            assert look()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(let_others_run)
+        stopped.set()
+        maker.join()
+
+    assert broken == []
+    assert gc.isenabled()
 
 
 def test_what_is_found() -> None:

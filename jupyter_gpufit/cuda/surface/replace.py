@@ -20,6 +20,7 @@ from ...errors import NotOnASlot
 from ..types import default_type, types_on_cuda
 from .answers import Answers
 from .asker import asked_by_torch
+from .parallel import parallel_on_one
 from .streams import NoChange, OneEvent, OneStream
 
 # The modules whose names Answers knows; the same name elsewhere (nccl.is_available) means something else.
@@ -52,7 +53,7 @@ def replaced(owner: object, name: str, value: object) -> Iterator[None]:
 Around = Callable[[str, Callable[..., Any], Any], Any]  # a function's full name, the real one, and ours if there is one
 
 
-def cuda_replacements(answers: Answers, around: Around) -> Iterator[tuple[ModuleType, str, object]]:
+def cuda_replacements(answers: Answers, around: Around) -> Iterator[tuple[object, str, object]]:
     """Where, which name, and by what. `around` tells what to put there."""
     for name, module in sorted(sys.modules.items()):
         if (name + ".").startswith(("torch.cuda.", "torch.accelerator.")) and not name.startswith(_LEFT_ALONE):
@@ -64,6 +65,7 @@ def cuda_replacements(answers: Answers, around: Around) -> Iterator[tuple[Module
     for name, kind in types_on_cuda():
         yield torch.cuda, name, kind
     yield torch, "set_default_tensor_type", default_type(torch.set_default_tensor_type)
+    yield from parallel_on_one()
     # Libraries with kernels of their own ask at import; a build for CUDA would ask the driver.
     yield torch._C, "_cuda_getCurrentRawStream", lambda device: 0
 

@@ -16,7 +16,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import islice
-from types import MethodType
+from types import MemberDescriptorType, MethodType
 from typing import Any
 
 from ..kind import Kind, Pickler, Reduced, kind_of
@@ -64,7 +64,7 @@ def attributes(obj: Any) -> Attributes:
     names = slots_of(type(obj))
     if not names:
         return own, None
-    values = ((name, _own(obj, name, _MISSING)) for name in names)
+    values = ((name, _in_slot(obj, name)) for name in names)
     return own, {name: value for name, value in values if value is not _MISSING}
 
 
@@ -76,6 +76,24 @@ def _own(obj: Any, name: str, otherwise: Any) -> Any:
         return otherwise
 
 
+def _in_slot(obj: Any, name: str) -> Any:
+    slot = _hidden(type(obj), name)
+    if slot is None:
+        return _own(obj, name, _MISSING)
+    try:
+        return slot.__get__(obj)
+    except AttributeError:
+        return _MISSING
+
+
+def _hidden(cls: type, name: str) -> Any:
+    """A base's slot whose name a subclass uses for something else: mpmath's constants have a property there."""
+    found = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
+    if not found or type(found[0]) is MemberDescriptorType:
+        return None
+    return next((one for one in found if type(one) is MemberDescriptorType), None)
+
+
 def set_attributes(obj: Any, state: Attributes) -> None:
     own, slots = state
     if own is not None and _own(obj, "__dict__", None) is not own:
@@ -84,10 +102,11 @@ def set_attributes(obj: Any, state: Attributes) -> None:
     if slots is None:
         return
     for name in slots_of(type(obj)):
+        hidden = _hidden(type(obj), name)
         if name in slots:
-            object.__setattr__(obj, name, slots[name])
-        elif _own(obj, name, _MISSING) is not _MISSING:
-            object.__delattr__(obj, name)
+            hidden.__set__(obj, slots[name]) if hidden else object.__setattr__(obj, name, slots[name])
+        elif _in_slot(obj, name) is not _MISSING:
+            hidden.__delete__(obj) if hidden else object.__delattr__(obj, name)
 
 
 def make(obj: Any, pickler: Pickler) -> tuple[Any, tuple[Any, ...]]:

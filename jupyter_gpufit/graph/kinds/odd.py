@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import io
 import itertools
@@ -15,9 +16,10 @@ from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
 from ..refusals import has_callback
-from .instances import GENERIC, reduce_generic
+from .instances import GENERIC, INSTANCE, reduce_generic
 from .streams import STREAMS, find_method, method_of
 
+_AROUND_A_STREAM = (codecs.StreamWriter, codecs.StreamReader, codecs.StreamReaderWriter, codecs.StreamRecoder)
 _NOTHING: dict[Any, Any] = {}
 _ITERABLES: tuple[Any, ...] = (
     [],
@@ -31,6 +33,8 @@ _ITERABLES: tuple[Any, ...] = (
     _NOTHING.values(),
     _NOTHING.items(),
 )
+_NOTES = "_abc_impl"  # what Python's abc notes of a class is under this name
+_of_notes: dict[int, weakref.ref[type]] = {}  # by its id(): the class
 _ITERATORS = {*(type(iter(one)) for one in _ITERABLES), type(reversed([])), enumerate, zip, map, filter, reversed}
 
 
@@ -48,6 +52,8 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_generic, replaced=True)
     if issubclass(cls, io.IOBase) and not issubclass(cls, io.StringIO | io.BytesIO):
         return Kind(reduce=reduce_file)
+    if issubclass(cls, _AROUND_A_STREAM):
+        return INSTANCE  # they refuse to be pickled, for the sake of those around an open file
     if issubclass(cls, weakref.ref):
         return Kind(reduce=reduce_reference)
     if issubclass(cls, SimpleNamespace):
@@ -57,16 +63,36 @@ def find(cls: type) -> Kind | None:
 
 def reduce_abc_data(obj: Any, pickler: Pickler) -> Reduced:
     """What Python's abc notes of a class: that of the same class, wherever an object keeps it beside."""
+    cls = _noted(obj)
+    if cls is None:
+        # All are looked through, which takes as long as hundreds of objects: so what is found is kept.
+        _of_notes.clear()
+        _of_notes.update((id(notes), weakref.ref(one)) for one in _all_classes() if (notes := _notes(one)) is not None)
+        cls = _noted(obj)
+    if cls is None:
+        return pickler.refuse(obj, "what Python's abc notes of a class that is gone.")
+    return getattr, (cls, _NOTES)
+
+
+def _noted(obj: Any) -> type | None:
+    """The class that it was found at, if it is there still: another one may have its number by now."""
+    found = _of_notes.get(id(obj))
+    cls = found() if found is not None else None
+    return cls if cls is not None and _notes(cls) is obj else None
+
+
+def _notes(cls: type) -> Any:
+    return vars(cls).get(_NOTES)
+
+
+def _all_classes() -> set[type]:
+    found: set[type] = {object}
     todo: list[type] = [object]
-    seen: set[type] = set()
     while todo:
-        cls = todo.pop()
-        if vars(cls).get("_abc_impl") is obj:
-            return getattr, (cls, "_abc_impl")
-        below: set[type] = set(type.__subclasses__(cls))
-        todo += below - seen
-        seen |= below
-    return pickler.refuse(obj, "what Python's abc notes of a class that is gone.")
+        below: set[type] = set(type.__subclasses__(todo.pop())) - found
+        found |= below
+        todo += below
+    return found
 
 
 def reduce_reference(obj: Any, pickler: Pickler) -> Reduced:

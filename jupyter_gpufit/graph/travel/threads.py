@@ -35,7 +35,7 @@ def _remarks(shipped: list[Any], called: Callable[[Any], str]) -> list[str]:
     frames = sys._current_frames()
     return [
         f"{called(awaited[found])} is shared with the thread {thread.name!r}, which stays in the notebook: what it does"
-        " there does not reach the cell: if the cell waits for it, it waits for ever. Start it in the cell then."
+        " there does not reach the cell, and a cell that waits for it waits for ever. Start it in the cell."
         for thread in threading.enumerate()
         if thread is not threading.main_thread() and thread is not threading.current_thread()
         for found in dict.fromkeys(id(one) for one in _used(frames.get(thread.ident or 0)))

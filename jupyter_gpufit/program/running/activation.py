@@ -28,6 +28,7 @@ class Runner(Protocol):
     """What an activation, and what it calls, asks of the program that runs it."""
 
     pending: bool
+    at_loops_end: Callable[[FrameType], None] | None
     scratch: str | None
     on_note: Callable[[str], None]
     library: Library

@@ -93,6 +93,8 @@ class Frame(Activation):
 
     def dn(self, k: int) -> None:
         self.its.pop(k, None)
+        if not self.its and (over := self.program.at_loops_end) is not None:
+            over(sys._getframe(1))
 
     def loop(self, k: int) -> Iterator[Any]:
         """The iterator, with a safe point before each item; nothing of it runs in Python but the safe point.

@@ -40,6 +40,7 @@ class Program:
         self.namespace = namespace
         self.pending = False  # asked for at each safe point; set from any thread
         self.at_safe_point: Callable[[], None] = lambda: None
+        self.at_loops_end: Callable[[FrameType], None] | None = None  # an activation's outermost one is over
         self.on_resumed: Callable[[], None] = lambda: None
         self.notes: list[str] = []  # why something cannot be checkpointed, for the user
         self.on_note: Callable[[str], None] = self.notes.append

@@ -34,6 +34,7 @@ from torch.utils.data.dataloader import (
 
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import make_instance, reduce_instance
+from ...graph.kinds.loader_iterators import MadeAnew
 from ..loader_workers import Carried, Given, Marked, Start, States
 from ..watched import WatchedState
 from .loader_memory import LoaderMemory, Turns, copy_of, undisturbed
@@ -98,7 +99,7 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_remembering)
     if issubclass(cls, _SingleProcessDataLoaderIter):
         return Kind(reduce=reduce_instance)
-    if issubclass(cls, _BaseDataLoaderIter):
+    if issubclass(cls, _BaseDataLoaderIter) and cls is not MadeAnew:
         return Kind(reduce=refuse)
     return None
 

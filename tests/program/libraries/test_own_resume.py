@@ -121,6 +121,7 @@ def of_the_package(name: str) -> str:
     )
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("name", ["Tells", "Passes"])
 def test_a_packages_class_with_loops_of_its_own_goes_on_by_the_librarys_resume(name: str, scratch: Path) -> None:
     cell = of_the_package(name)

@@ -1,0 +1,87 @@
+"""Loggers of the notebook's own: found by their names, with their level and their handlers.
+
+A handler that cannot travel stays in the notebook, and does nothing in the worker. A module's loggers are that
+module's, which sets them up where it is imported. Not covered: the root's, see surroundings/modes.py; and in a snapshot
+all of them, which surroundings/process.py has.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import replace
+from typing import Any
+
+from ..kind import Kind, Pickler, Reduced
+from . import instances
+
+_STAYS = "a handler of a logger, which cannot go to another process. Make it inside the cell."
+
+
+class Elsewhere(logging.NullHandler):
+    """In the worker, for a handler that stays in the notebook, and is found there again by its number."""
+
+
+def find(cls: type) -> Kind | None:
+    if issubclass(cls, logging.Logger) and not issubclass(cls, logging.RootLogger):
+        return Kind(reduce=reduce_logger, state=state_of, fill=fill_logger)
+    if not issubclass(cls, logging.Handler) or (plain := instances.find(cls)) is None:
+        return None
+    if cls is Elsewhere:
+        return Kind(reduce=plain.reduce)
+
+    def reduce_handler(handler: logging.Handler, pickler: Pickler) -> Reduced:
+        return (Elsewhere, ()) if id(handler) in pickler.not_by_name else plain.reduce(handler, pickler)
+
+    return replace(plain, reduce=reduce_handler)
+
+
+def reduce_logger(logger: logging.Logger, pickler: Pickler) -> Reduced:
+    made: tuple[Any, ...] = logger.__reduce__()  # type: ignore[assignment]
+    if pickler.is_snapshot or (state := state_of(logger)) is None:
+        return made
+    if not pickler.back:
+        pickler.not_by_name.update({id(one): _STAYS for one in logger.handlers if not _can_travel(one, pickler)})
+    return *made, state, None, None, fill_logger
+
+
+def can_be_kept(handler: logging.Handler) -> bool:
+    """Whether another process can go on with it, as far as its class and its stream tell."""
+    if isinstance(handler, Elsewhere):
+        return True
+    known = type(handler).__module__ in ("logging", "logging.handlers", "__main__")
+    # A library's, made before the cell's output was captured: a new process has made it again.
+    known = known and getattr(handler, "stream", None) not in (sys.__stdout__, sys.__stderr__)
+    return known and isinstance(handler, logging.StreamHandler | logging.NullHandler)
+
+
+def _can_travel(handler: logging.Handler, pickler: Pickler) -> bool:
+    if not can_be_kept(handler):
+        return False
+    trial = pickler.beside()
+    try:
+        trial.dump(handler)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception:
+        return False
+    return not trial.refusals
+
+
+def state_of(logger: logging.Logger) -> Any:
+    """None: it is a module's."""
+    first = logger.name.partition(".")[0]
+    if logging.root.manager.loggerDict.get(logger.name) is not logger or (first != "__main__" and first in sys.modules):
+        return None
+    above = None if isinstance(logger.parent, logging.RootLogger) else logger.parent
+    return logger.level, logger.disabled, logger.propagate, list(logger.handlers), list(logger.filters), above
+
+
+def fill_logger(logger: logging.Logger, state: Any) -> None:
+    if state is None or state_of(logger) is None:
+        return  # the module may have been imported on one side only
+    level, disabled, propagate, handlers, filters, _ = state
+    logger.setLevel(level)
+    logger.disabled, logger.propagate = disabled, propagate
+    logger.handlers[:] = [one for one in handlers if isinstance(one, logging.Handler)]  # one may have been lost
+    logger.filters[:] = filters
