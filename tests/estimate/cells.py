@@ -328,6 +328,17 @@ for _ in range(10):
     plateau.step(loss)
     torch.save(model.state_dict(), "best.pt")
 """,
+    "data parallel": IMPORTS
+    + """
+model = nn.DataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)))
+model.load_state_dict(copy.deepcopy(model.state_dict()))
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(10):
+    loss = model(torch.randn(8, 64)).pow(2).mean()  # which it moves
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     "the older mixed precision": IMPORTS
     + """
 model = nn.Linear(64, 64).cuda()

@@ -96,6 +96,7 @@ class TraceAnswer:
     failure: str = ""  # the user's own traceback, when the cell failed
     key: str = ""  # of this cell with these inputs, see learned.py
     unread: tuple[str, ...] = ()  # names of the asked values that nothing reads
+    batch: int = 0  # the largest that a data loader gave; 0: none gave any
     read: Read | None = None  # files; None: nobody knows what else it depended on
     climbed: Climbed | None = None  # where it does not fit as it is: the ladder
     planned: Estimate | None = None  # under the plan that was found
@@ -118,6 +119,7 @@ class TraceAnswer:
             failure=record["failure"],
             key=record["key"],
             unread=tuple(record["unread"]),
+            batch=record["batch"],
             climbed=Climbed.from_record(climbed) if climbed else None,
             planned=Estimate.from_record(planned) if planned else None,
             planned_timeline=_timeline(record.get("planned_timeline")),

@@ -22,7 +22,7 @@ class Fit:
     lower: tuple[Plan, ...] = ()  # for when it runs out all the same
     key: str = ""  # of its cell, see learned.py
     why: str = ""  # in a sentence; empty: it runs as it is, and fits
-    split: bool = False  # of what its optimizers keep, each of several devices has a part
+    split: int = 0  # what each of several devices has a part of, see fit/sharing.py
     devices: int = 1  # for so many, or more, holds what it was estimated to need on each
 
     @property

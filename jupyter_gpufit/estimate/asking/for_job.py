@@ -62,6 +62,7 @@ class Estimated:
     again: bool = False  # it was found out for an earlier run of the same cell
     on: tuple[Device, ...] = ()  # of all devices those that it is for: elsewhere its turn would come later
     each: str = ""  # what each of several devices needs, in words
+    best: int = 0  # of several, the number on which it is predicted to end first; 0: nobody looked
 
 
 @dataclass(frozen=True)
@@ -195,9 +196,9 @@ def _of_several(
     """What runs on one device took tells nothing of it."""
     limits = limits_of(devices) if settings.fit != "no" else None
     ask = target.ask(settings.estimate_limit, fit="no")
-    each = each_of(ask, gpus, len(devices), limits, lambda one: _answer(cell, one, settings, stop))
+    each = each_of(ask, gpus, len(devices), limits, settings, lambda one: _answer(cell, one, settings, stop))
     fit = replace(fit_of(each.answer), devices=each.sharing.devices, split=each.sharing.split)
-    return Estimated(each.estimate, target.kind, each.answer.key, fit, each.again, each=each.words)
+    return Estimated(each.estimate, target.kind, each.answer.key, fit, each.again, each=each.words, best=each.best)
 
 
 def _sooner(

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...devices.cards import remember_context
 from ...devices.device import Device
 from ...fit.plan import AS_IT_IS
+from ...fit.sharing import Sharing
 from ...jobs.job import Job
 from ...lab import Granted
 from ...settings import Settings
@@ -37,6 +38,7 @@ class RunCourse:
 
     steps: int = 0
     step_seconds: float = 0.0  # of one, in the middle; 0: there were too few
+    devices: int = 1
 
 
 def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
@@ -48,6 +50,13 @@ def remark_on(error: BaseException, found: Found, needed: Needed) -> str:
         f"This limit, {format_bytes(needed.memory)}, was only estimated, and it was too low. Run the cell with"
         f" --memory {more}, say, or with --exclusive; without either, its next run claims a whole device."
     )
+
+
+def shared_out(found: Found, fit: Fit, devices: int) -> tuple[Found, Fit]:
+    """The same of a run on several devices: what was predicted for another number is not compared with it."""
+    known = found if fit.devices == devices else None
+    words = f"{Sharing(devices, fit.split).words} on {devices} devices"
+    return known, replace(fit, plan=replace(fit.plan, words=words, seconds=0.0))
 
 
 def remark_on_plan(error: BaseException, fit: Fit) -> str:
@@ -133,6 +142,7 @@ def _learn(
         step_seconds=course.step_seconds,
         predicted_seconds=(fit.plan.seconds if fit else 0.0) or (estimate.seconds_per_step if estimate else 0.0),
         host=fit.plan.host if fit else 0,
+        devices=course.devices,
     )
     learn(settings, lesson)
     if device.kind != "slot" and took.nvml and took.reserved is not None and took.nvml > took.reserved:

@@ -49,7 +49,7 @@ def look(
 
     Where it does not fit within the limits that are asked for, also how it would.
     """
-    source = with_values(source, ask.values) if ask.values else source
+    source = with_values(source, ask.values, was) if ask.values else source
 
     def trial(plan: Plan) -> PlanTrial:
         counting = _Counting(open_namespace, source, ask.values, was)
@@ -75,7 +75,8 @@ def _answered(ask: Ask, trace: Trace, counting: _Counting, env: Mapping[str, str
     if ask.kind == "slot":  # no allocator of torch's own keeps memory there
         run = replace(run, reserved=run.allocated)
     estimate = estimate_of(trace, run, ask.card, ask.context, options)
-    return TraceAnswer(estimate=estimate, timeline=timeline(trace, run), key=key, unread=unread, read=read)
+    drawn, batch = timeline(trace, run), trace.largest_batch
+    return TraceAnswer(estimate=estimate, timeline=drawn, key=key, unread=unread, batch=batch, read=read)
 
 
 def _idle(ask: Ask, answered: TraceAnswer) -> int:

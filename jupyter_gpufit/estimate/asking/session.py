@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import BadOption, CellFailedInTrial
 from ...fit.plan import FitLimits
-from ...fit.sharing import Sharing
+from ...fit.sharing import SPLITS, Sharing
 from ...settings import Settings
 from ...system.background import aside
 from ..reckoning.learned import corrected, lessons, lessons_of, ran_out_under
@@ -15,6 +15,7 @@ from ..reckoning.verdict import Verdict, usable_alone, verdict_on, verdicts
 from ..showing.text import where_it_fits
 from . import sweep
 from .ask import EstimatedProgram, TraceAnswer
+from .several import in_its_time
 from .target import EstimateTarget, choose_target
 from .timed import known_better
 from .tracer import Tracer, tracing
@@ -46,6 +47,7 @@ class Told:
     found: tuple[Verdict, ...]  # none for a card that is not here
     values: tuple[tuple[str, int], ...] = ()
     largest: bool = False  # the answer to --max-batch
+    all_data: bool = False  # with it, the data loader gives all samples at once
     several: tuple[tuple[Sharing, TraceAnswer], ...] = ()  # what each of so many devices needs
 
 
@@ -103,7 +105,8 @@ class _Asking:
         least, most = self.wish.gpus
         plain = self.target.ask(self.wish.limit, steps=self.wish.steps, fit="no")
         counts = range(max(least, 2), most + 1)
-        asks = [replace(plain, sharing=Sharing(k, split)) for k in counts for split in (False, True)]
+        asks = [replace(plain, sharing=Sharing(k, split)) for k in counts for split in SPLITS]
+        asks = [in_its_time(one, self.settings) for one in asks]
         return replace(told, several=tuple([(one.sharing, await self.tracer.ask(one)) for one in asks]))
 
     def _limits(self, values: dict[str, int]) -> FitLimits | None:
@@ -120,11 +123,21 @@ class _Asking:
         while value is not None:
             known[value] = await self.ask({name: value})
             show(known[value])
-            pairs = [(tried, _need(told)) for tried, told in known.items()]
-            value = sweep.next_value(pairs, self.target.room)
+            all_data = sweep.of_all_data({tried: told.answer.batch for tried, told in known.items()})
+            if all_data and _need(known[value]) <= self.target.room:  # a larger one changes nothing
+                return show(replace(known[value], values=((name, all_data),), largest=True, all_data=True))
+            in_vain = _in_vain(known)
+            pairs = [(tried, _need(told)) for tried, told in known.items() if tried not in in_vain]
+            value = sweep.next_value(pairs, self.target.room, in_vain)
         best = sweep.largest(pairs, self.target.room)
         if best:
             show(replace(known[best], largest=True))
+
+
+def _in_vain(known: Mapping[int, Told]) -> set[int]:
+    """The values that train nothing where others do: the data has not so many samples, and `drop_last` drops them."""
+    steps = {value: told.answer.estimate.steps for value, told in known.items()}
+    return {value for value, made in steps.items() if not made} if any(steps.values()) else set()
 
 
 def _need(told: Told) -> int:

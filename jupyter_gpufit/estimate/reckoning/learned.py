@@ -55,6 +55,7 @@ class Lesson:
     step_seconds: float = 0.0  # that one took; 0: not noted
     predicted_seconds: float = 0.0
     host: int = 0  # bytes of the host's memory that its plan took
+    devices: int = 1
 
 
 def signature(source: str, values: Mapping[str, object]) -> str:
@@ -131,8 +132,9 @@ def all_lessons(settings: Settings) -> list[Lesson]:
 
 
 def _of(settings: Settings, key: str) -> list[Lesson]:
+    """On one device: what each of several took tells nothing of it."""
     found = [_lesson(line) for line in _lines(learned_file(settings)) if key and key in line]
-    return [lesson for lesson in found if lesson is not None and lesson.key == key]
+    return [lesson for lesson in found if lesson is not None and lesson.key == key and lesson.devices == 1]
 
 
 def _lines(path: Path) -> list[str]:

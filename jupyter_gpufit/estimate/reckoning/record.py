@@ -75,6 +75,7 @@ class Trace:
     waited_per_step: float = 0.0  # of them, for copies of a plan
     on_host: int = 0  # bytes of the host that a plan took
     samples_per_step: int | None = None
+    largest_batch: int = 0  # samples that a data loader gave at once; 0: none gave any
     seconds: float = 0.0  # what the trace took
     resident: int = 0  # bytes: the most that the child's memory grew
     doubt: str = ""  # of a cell that put nothing on the device: why it may use one all the same

@@ -21,18 +21,21 @@ def one_line(told: Told) -> str:
     if told.answer.estimate.need is not None:
         said += f"; {fit_words(told)}"
     said = f"{values}: {said}" if values else said
+    if told.all_data:
+        return f"All of the data fits at once: {said}"
     return f"The largest that fits is {said}" if told.largest else said
 
 
 def report(told: Told) -> str:
     """All of one answer, without the picture."""
     remark = [told.target.remark] * bool(told.target.remark)
-    if told.answer.climbed is not None:
+    timed = told.target.kind != "slot" or told.target.speed.measured
+    if told.answer.climbed is not None or (told.several and timed):
         remark.append(f"Times are for {told.target.speed.words}.")
     estimate = told.answer.estimate
     ladder = text.ladder(told.answer.climbed) if told.answer.climbed else ""
     table = "" if estimate.uses_no_gpu else text.table(estimate)
-    several = text.several(estimate, [(how, one.estimate, one.failure) for how, one in told.several])
+    several = text.several(estimate, [(how, one.estimate, one.failure) for how, one in told.several], timed=timed)
     parts = ["\n".join([one_line(told), *remark]), several, ladder, table, text.details(estimate)]
     return "\n\n".join(part for part in parts if part)
 

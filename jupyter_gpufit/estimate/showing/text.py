@@ -98,21 +98,35 @@ def duration_of_step(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
-def several(plain: Estimate, found: Sequence[tuple[Sharing, Estimate, str]]) -> str:
-    """What each of several devices has at the peak, a line for each number of them."""
+def several(plain: Estimate, found: Sequence[tuple[Sharing, Estimate, str]], *, timed: bool = True) -> str:
+    """What each of several devices has at the peak and how long a step takes there, a line for each number of them.
+
+    `timed`: it is known how fast they are.
+    """
     if not found:
         return ""
-    rows = [("devices", "how", "peak", "parameters, gradients, optimizer", "claims on each")]
+    heads = ("devices", "how", "peak", "parameters, gradients, optimizer", "claims on each")
+    rows = [(*heads, "a step, about" if timed else "")]
     for how, one, failure in [(Sharing(), plain, ""), *found]:
         if one.need is None:
             why = failure.strip().splitlines()[-1] if failure else one.reasons[0]
-            rows.append((str(how.devices), how.words, "cannot tell", "", why))
+            rows.append((str(how.devices), how.words, "cannot tell", "", why, ""))
             continue
         held = format_bytes(one.closed_form)
-        rows.append((str(how.devices), how.words, format_bytes(one.expected), held, format_bytes(one.need)))
-    widths = [max(len(row[at]) for row in rows) for at in range(4)]
-    lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]) for row in rows]
+        step = _step(one, plain) if timed else ""
+        rows.append((str(how.devices), how.words, format_bytes(one.expected), held, format_bytes(one.need), step))
+    widths = [max(len(row[at]) for row in rows) for at in range(5)]
+    lines = ["  ".join([*map(str.ljust, row[:5], widths), row[5]]).rstrip() for row in rows]
     return "\n".join(["On several devices, on each of them:", *lines])
+
+
+def _step(one: Estimate, plain: Estimate) -> str:
+    """ "240 ms, 1.8x as fast"; empty: nobody can tell"""
+    if not one.seconds_per_step:
+        return ""
+    faster = plain.seconds_per_step / one.seconds_per_step
+    than_one = f", {faster:.2g}x as fast" if one is not plain and faster else ""
+    return f"{duration_of_step(one.seconds_per_step)}{than_one}"
 
 
 def details(estimate: Estimate) -> str:

@@ -208,6 +208,7 @@ class Child:
             "waited_per_step": self.counted.waited_per_step(),
             "on_host": moved().taken,
             "samples_per_step": self.counted.samples_per_step(),
+            "largest_batch": self.counted.largest_batch,
             "resident": _private_bytes(),
             "read": self.reads.seen(),
             "doubt": "" if changes else doubt_about(self.source, self.namespace, self.reads),

@@ -12,15 +12,14 @@ from torch._subclasses import fake_tensor
 from ...cuda.stand_in.device import STAND_IN
 
 CELL = "<cell>"  # what tracebacks call it
+_LONGEST = 80  # characters of its line
 
-_HERE = Path(__file__).resolve().parents[1]
-_STAND_IN = _HERE.with_name("cuda")
+_PACKAGE = Path(__file__).resolve().parents[2]  # its stand-in for cuda, and what notes modules as they are called, too
 _TORCH = Path(torch.__file__).resolve().parent
 _NOT_THE_USERS = tuple(
     str(path)
     for path in (
-        _HERE,
-        _STAND_IN,
+        _PACKAGE,
         *(_TORCH / name for name in ("_subclasses", "_prims_common", "_decomp", "_refs", "_library", "_dynamo")),
         *(
             _TORCH / name
@@ -96,6 +95,11 @@ def _in_words_of_a_gpu(text: str) -> str:
 def line_of(error: BaseException) -> str:
     """The cell's line that raised."""
     if isinstance(error, SyntaxError) and error.filename == CELL:
-        return f"line {error.lineno} of the cell: {(error.text or '').strip()}"
+        return f"line {error.lineno} of the cell: {_short((error.text or '').strip())}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == CELL]
-    return f"line {frames[-1].lineno} of the cell: {frames[-1].line}" if frames else ""
+    return f"line {frames[-1].lineno} of the cell: {_short(frames[-1].line or '')}" if frames else ""
+
+
+def _short(line: str) -> str:
+    """It stands in the middle of a sentence."""
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST].rstrip()} …"

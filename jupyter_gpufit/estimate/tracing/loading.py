@@ -49,7 +49,8 @@ def _load_in_this_process(steps: Steps) -> None:
 
     def count(self: Any) -> Any:
         batch = next_real(self)
-        steps.samples += _length(batch)
+        steps.samples += (length := _length(batch))
+        steps.largest_batch = max(steps.largest_batch, length)
         return batch
 
     base.__init__ = begin_plainly  # type: ignore[method-assign]

@@ -22,8 +22,10 @@ from torch.optim.optimizer import (
 from ...cuda.stand_in.device import on_stand_in
 from ...fit.clock import clock
 from ...fit.ladder import is_paged, moved
+from ...fit.several.shards import lies_here
 from ...fit.several.split import kept_here
 from ...system.objects import but_tuples
+from ..reckoning.record import Kind
 from .books import Books
 from .paths import Paths
 
@@ -63,6 +65,7 @@ class Steps:
         self.books, self.paths, self.steps, self.stop = books, paths, steps, stop
         self.loops: RunningLoops | None = None  # which counts by us
         self.samples = 0  # that data loaders gave
+        self.largest_batch = 0  # of theirs
         self.taken: dict[int, StepsTaken] = {}
         self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
@@ -102,10 +105,17 @@ class Steps:
         self._known.add(optimizer)
         for group in optimizer.param_groups:
             for p in group["params"]:
-                self.books.label(p, "parameter")
+                self._label(p, "parameter")
                 if p.grad is not None:
-                    self.books.label(p.grad, "gradient")
+                    self._label(p.grad, "gradient")
         self.books.phase = "optimizer"
+
+    def _label(self, t: torch.Tensor, kind: Kind) -> None:
+        """Where a device has a part of it alone, the whole is there for an operation at a time."""
+        own = lies_here(t)
+        if own is not t:
+            self.books.label(t, "workspace")
+        self.books.label(own, kind)
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if hasattr(optimizer, "optimizer"):

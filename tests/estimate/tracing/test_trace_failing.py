@@ -46,9 +46,10 @@ def test_tensors_on_two_devices() -> None:
 
 
 def test_a_syntax_error() -> None:
-    trace = traced("x = 1\ny = = 2\n")
+    trace = traced(f"x = 1\ny = = {list(range(99))}\n")
 
-    assert trace.status == "failed" and trace.where.startswith("line 2 of the cell")
+    assert trace.status == "failed" and trace.where.startswith("line 2 of the cell: y = = [0, 1, 2, ")
+    assert trace.where.endswith(" …") and len(trace.where) < 120  # it stands in the middle of a sentence
 
 
 def test_what_cannot_be_traced_is_not_called_the_users_error() -> None:

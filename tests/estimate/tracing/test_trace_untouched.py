@@ -8,12 +8,14 @@ import random
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from jupyter_gpufit.graph import receive, ship
 from tests.estimate.traced import hashed, traced
 
 pytestmark = pytest.mark.slow
@@ -54,18 +56,27 @@ def test_nothing_here_changes(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_file_changes(tmp_path: Path) -> None:
-    for name in ("kept.txt", "log.txt", "gone.txt"):
+    for name in ("kept.txt", "log.txt", "gone.txt", "both.txt"):
         (tmp_path / name).write_text(f"this is {name}")
     (tmp_path / "folder").mkdir()
     before = files(tmp_path)
 
-    with (tmp_path / "log.txt").open("a") as log:
+    def arrived() -> dict[str, Any]:
+        found: dict[str, Any] = {"log": log, "folder": tmp_path / "folder"}
+        receive(shipment.graph, shipment.memory, found, private=True)
+        return found
+
+    with (tmp_path / "log.txt").open("a") as log, (tmp_path / "both.txt").open("r+") as both:
+        shipment = ship(["both"], {"both": both})
         trace = traced(
             f"""
             import torch, os, shutil, subprocess, tempfile, numpy, safetensors.torch
             from pathlib import Path
             os.chdir({str(tmp_path)!r})
             log.write("a line"); log.flush(); os.write(log.fileno(), b"another")
+            assert both.read(5) == "this "
+            both.write(", which goes on"); both.seek(0)
+            assert both.read() == "this is both.txt, which goes on"
             with open("kept.txt", "w") as file:
                 file.write("overwritten")
             assert open("kept.txt").read() == "overwritten"
@@ -88,7 +99,7 @@ def test_no_file_changes(tmp_path: Path) -> None:
             except PermissionError:
                 pass
             """,
-            lambda: {"log": log, "folder": tmp_path / "folder"},
+            arrived,
         )
 
     assert (trace.status, trace.error) == ("completed", "")
