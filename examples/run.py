@@ -1,7 +1,8 @@
 """Run notebooks in a real kernel and show in the terminal what they show: `python examples/run.py NOTEBOOK ...`.
 
 Several of one folder share the kernel, which forgets its variables between them: torch is imported once. The executed
-copies, with their plots, are written to build/demo/. With `--story` it tells no more than a reader of ten lines wants.
+copies, with their plots, are written to build/demo/. With `--story` it tells what a reader of ten lines wants: what a
+cell that trains shows, what the others print, and where the picture is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 OUT = Path("build/demo")
+TOLD = ("estimating", "queued", "running", "done", "failed", "stopped", "lost")  # states of a job, in a story
 
 
 class ShowingClient(NotebookClient):
@@ -25,6 +27,11 @@ class ShowingClient(NotebookClient):
     name = ""
     story = False
     _state = ""  # of the job, as its line said last
+    _estimate = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.pictures: list[Path] = []
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         content = msg["content"]
@@ -32,19 +39,28 @@ class ShowingClient(NotebookClient):
             case "stream":
                 print(content["text"], end="", flush=True)
             case "display_data" | "execute_result" | "update_display_data":
-                self._show(content["data"], content.get("metadata", {}), cell_index)
+                self._show(content["data"], content.get("metadata", {}), cell, cell_index)
         return super().process_message(msg, cell, cell_index)
 
-    def _show(self, data: dict[str, Any], metadata: dict[str, Any], cell_index: int) -> None:
+    def _show(self, data: dict[str, Any], metadata: dict[str, Any], cell: Any, cell_index: int) -> None:
         """Print a display as text; a picture goes beside the executed notebook."""
-        state = metadata.get("gpufit", {}).get("state", "")
         if "image/png" in data:
             picture = OUT / f"{self.name}-{cell_index}.png"
             picture.write_bytes(base64.b64decode(data["image/png"]))
-            print(f"Picture: {picture}", flush=True)
-        elif not (self.story and state and state == self._state):  # a line that changes in place
-            print(data.get("text/plain", ""), flush=True)
-        self._state = state
+            self.pictures.append(picture)
+            if not self.story:
+                print(f"Picture: {picture}", flush=True)
+            return
+        text, state = data.get("text/plain", ""), metadata.get("gpufit", {}).get("state", "")
+        if not self.story or (cell.source.startswith("%%") and self._is_news(text, state)):
+            print(text, flush=True)
+
+    def _is_news(self, text: str, state: str) -> bool:
+        """Of a line that changes in place, whether it says something else now; it waits for somebody, say."""
+        before, self._state = self._state, state or self._state
+        if not state:
+            self._estimate = text
+        return not state or (state in TOLD and state != before and not (self._estimate and self._estimate in text))
 
     def show_cell(self, cell: Any, cell_index: int) -> None:
         """Print a cell's source as it starts."""
@@ -75,8 +91,11 @@ def run(source: Path, kernel: KernelManager, *, story: bool) -> None:
     client.execute()
     target = OUT / source.name
     nbformat.write(notebook, target)
-    print(f"The executed notebook: {target}")
-    print(f"Run it by hand: GPUFIT_DEVICES=cpu:2x4GiB .venv/bin/jupyter lab {source}")
+    by_hand = f"GPUFIT_DEVICES=cpu:2x4GiB .venv/bin/jupyter lab {source}"
+    if story:
+        print(f"See {' '.join(map(str, client.pictures)) or target}; to run it yourself: {by_hand}")
+    else:
+        print(f"The executed notebook: {target}\nRun it by hand: {by_hand}")
 
 
 def main() -> None:

@@ -38,6 +38,7 @@ class Settings:
     fit_host: int = 0  # bytes of the host's memory that a plan may take; 0: all but a twentieth
     own_scope: bool = True  # a job leaves the systemd service that started its notebook, where its user lingers
     rank_patience: float = 60.0  # seconds for which the ranks of a training wait for one of them before it has failed
+    replan: float = 60.0  # seconds between two looks at whether other devices do better for a range of them; 0: none
     driver_suspend: bool = False  # keep a released job's process, suspended by the driver, where that can be
 
 

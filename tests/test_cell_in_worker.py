@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,22 @@ def test_classes_of_earlier_cells_are_found_by_their_names_and_display_may_be_a_
     )
     assert ran.stdout == "True\n" and "shown" in ran.shown
     kernel.check("assert type(net) is Net\ndel display\n")
+
+
+def test_its_last_loss_is_the_one_that_it_ended_with(kernel: Kernel) -> None:
+    """Also of a cell that is quicker than any look at it, and in a function, whose variables are gone by then."""
+    kernel.check(
+        "net = torch.nn.Linear(4, 1); sgd = torch.optim.SGD(net.parameters(), lr=0.1); last = []\n"
+        "def fit():\n"
+        "    for step in range(7):\n"
+        "        loss = net(torch.ones(2, 4)).square().mean()\n"
+        "        sgd.zero_grad(); loss.backward(); sgd.step()\n"
+        "    last.append(loss.item())\n"
+    )
+    kernel.check("%%gpufit train --name quick\nfit()\n")
+    told = next(job for job in json.loads(kernel.check("%gpufit jobs --json").shown) if job["name"] == "quick")
+    kernel.check(f"assert last == [{told['loss']['value']!r}], last")
+    assert told["loss"]["name"] == "loss" and told["progress"]["step"] == 7 and {"loss", "lr"} <= {*told["metrics"]}
 
 
 def test_what_changes_in_place_changes_in_the_kernels_own_memory(kernel: Kernel) -> None:

@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
+from nbformat import from_dict
 
 from tests.kernels import environment
 from tests.libraries import need
@@ -49,3 +51,46 @@ def test_an_example_runs_and_shows_its_result(notebook: Path, executed: Path) ->
     assert "loss" in str(shown)
     draws = any("plt." in "".join(cell["source"]) for cell in cells)
     assert bool(list(executed.glob(f"{notebook.stem}-*.png"))) == draws
+
+
+def display(text: str, state: str = "") -> dict[str, Any]:
+    mark = {"gpufit": {"state": state}} if state else {}
+    return {"msg_type": "display_data", "content": {"data": {"text/plain": text}, "metadata": mark, "transient": {}}}
+
+
+def printed(text: str) -> dict[str, Any]:
+    return {"msg_type": "stream", "content": {"name": "stdout", "text": text}}
+
+
+def test_the_demo_tells_a_story_of_few_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    spec = spec_from_file_location("run_example", ROOT / "examples" / "run.py")
+    assert spec is not None and spec.loader is not None
+    example: Any = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.OUT = tmp_path
+    notebook = from_dict(json.loads((ROOT / "examples" / "01_train_a_cell.ipynb").read_text()))  # type: ignore[no-untyped-call]
+    client, cells = example.ShowingClient(notebook), notebook.cells
+    client.reset_execution_trackers()
+    client.name, client.story, client.clear_before_next_output = "moons", True, False
+    estimate = "estimate: 144 MiB (144-153), high confidence; claims 512.0 MiB"
+    trains = [
+        *(display(f"moons: {state}", state) for state in ("estimating", "estimating")),
+        display(estimate),
+        display(f"moons: queued {estimate}", "queued"),  # for the moment of a look
+        *(display(f"moons: {state}", state) for state in ("starting", "running", "running")),
+        *(printed(f"epoch {epoch}: loss 0.01\n") for epoch in (20, 40)),
+        display("moons: done", "done"),
+    ]
+    picture = {"msg_type": "display_data", "content": {"data": {"image/png": "AAAA"}, "metadata": {}, "transient": {}}}
+    shown = {4: trains, 6: [printed("99.9% are told apart\n"), display("a remark")], 7: [picture], 8: [display("jobs")]}
+    for number, cell in enumerate(cells):
+        client.show_cell(cell, number)
+        for message in shown.get(number, []):
+            header = {"header": {"msg_type": message["msg_type"]}, "parent_header": {"msg_id": "1"}}
+            client.process_message(message | header, cell, number)
+    told = capsys.readouterr().out.strip().splitlines()
+    assert told == [
+        *("Train a cell on the device where it fits:", "%%gpufit train --name moons", "moons: estimating", estimate),
+        *("moons: running", "epoch 20: loss 0.01", "epoch 40: loss 0.01", "moons: done", "99.9% are told apart"),
+    ]
+    assert client.pictures == [tmp_path / "moons-7.png"] and client.pictures[0].exists()

@@ -260,15 +260,18 @@ def test_nothing_is_readable_or_reachable_by_others(kernel: Kernel, home: Path, 
 
 
 def test_what_the_cell_left_for_the_exit_is_done_and_the_worker_is_gone(kernel: Kernel, home: Path) -> None:
+    kernel.check("before = open('before.txt', 'w'); before.write('setup\\n')")
     ran = kernel.check(
         "%%gpufit train --name tidy\n"
         "import atexit, multiprocessing, os, time\n"
         "log = open('log.csv', 'w'); log.write('a,b\\n')\n"
+        "before.write('cell\\n')\n"
         "atexit.register(lambda: open('at exit', 'w').write('done'))\n"
         "child = multiprocessing.Process(target=time.sleep, args=(1000,), daemon=True); child.start()\n"
         "pids = os.getpid(), child.pid\n"
     )
-    assert "log" in ran.shown  # an open file cannot come back, and is named
+    assert "log" not in ran.shown  # as after a cell without its first line, it is open in the notebook
+    kernel.check("log.write('c,d\\n'); log.close(); before.write('after\\n'); before.close()")
     pids = json.loads(kernel.check("print(list(pids))").stdout)
     kernel.check("%%gpufit train --gpu cpu:0\npass\n")  # the slots are free again, both
     kernel.check("%%gpufit train --gpu cpu:1\npass\n")
@@ -276,7 +279,8 @@ def test_what_the_cell_left_for_the_exit_is_done_and_the_worker_is_gone(kernel: 
     while any(psutil.pid_exists(pid) for pid in pids):
         assert time.monotonic() < until, pids
         time.sleep(0.02)
-    assert (home / "log.csv").read_text() == "a,b\n" and (home / "at exit").read_text() == "done"
+    assert (home / "log.csv").read_text() == "a,b\nc,d\n"
+    assert (home / "before.txt").read_text() == "setup\ncell\nafter\n" and (home / "at exit").read_text() == "done"
 
 
 @pytest.mark.parametrize("moment", ["job.json", "lock", "state.json", "journal.jsonl"])

@@ -34,7 +34,7 @@ from jupyter_gpufit.jobs import verbs
 from jupyter_gpufit.jobs.job import Job, Options, new_job_id
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, read_record, write_record
-from jupyter_gpufit.jobs.state import OVER, State
+from jupyter_gpufit.jobs.state import OVER, State, in_words
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.jobs.watch import changes
 from jupyter_gpufit.lab import Request, claim, open_lab
@@ -334,7 +334,7 @@ def test_each_verb_on_a_job_that_does_not_run(nursery: Nursery, state: State, ve
             assert "removed" in said and not life.paths.root.exists()
             return
         case "release":
-            assert said == f"{life.job.name} holds no device: it is {state}."
+            assert said == f"{life.job.name} holds no device: it {in_words(state)}."
         case "resume":
             assert kind == "NotResumable"  # there is no start.json; without a checkpoint, it says so first
             assert ("no checkpoint" in said or "has ended well" in said) == (not saved or state == "done")

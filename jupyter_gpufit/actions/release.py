@@ -17,7 +17,7 @@ from ..errors import BadOption, JobError, LabGone, NoSuchHold, NoSuchJob, Severa
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.record import read_record
-from ..jobs.state import ENDED, OVER
+from ..jobs.state import ENDED, OVER, in_words
 from ..jobs.store import find_job
 from ..lab import Claim, Lab, Ticket, open_lab
 from ..lab.ledger import LedgerLook, LedgerReader
@@ -87,7 +87,7 @@ async def _release_unclaimed(settings: Settings, wanted: str, unknown: NoSuchHol
         raise unknown from None
     state = read_record(paths).state
     if state in OVER:
-        yield f"{job.name} holds no device: it is {state}."
+        yield f"{job.name} holds no device: it {in_words(state)}."
         return
     async for step in asked(job, paths, "release"):
         yield step

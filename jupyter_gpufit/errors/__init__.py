@@ -50,7 +50,7 @@ GpufitError
 │   ├── PathTooLong            the control socket's path exceeds the system's limit
 │   └── RanksError             a training on several devices cannot go on with all of them
 │       ├── RankLost               a process of it died, hangs or failed
-│       ├── PartGone               a part of an optimizer's state went with it
+│       ├── PartGone               what it had alone went with it
 │       ├── RanksDisagree          its processes do not do the same
 │       └── HasItsOwnRanks         its cell uses torch.distributed itself
 ├── CheckpointError
@@ -79,7 +79,9 @@ GpufitError
     ├── DeviceUnreadable       NVML answered with an error
     ├── NeverFits              no device here is large enough, even idle
     ├── HostIsFull             what a plan keeps on the host finds no room there
+    ├── NotInParts             what a thread or process of the cell cannot do with tensors that devices share out
     ├── NotUnderPlan           what a plan that keeps tensors on the host cannot do
+    ├── NotTheSameAgain        what recomputing would get wrong
     ├── CannotPart             a model that several devices cannot train together
     ├── RanksDiffer            devices that train one cell together came to different values
     └── NotOnASlot             the cell calls for what only a GPU has
@@ -121,7 +123,9 @@ from .devices import (
     NoDevice,
     NoSuchCard,
     NoSuchDevice,
+    NotInParts,
     NotOnASlot,
+    NotTheSameAgain,
     NotUnderPlan,
     RanksDiffer,
 )
@@ -225,6 +229,8 @@ __all__ = [
     "NotRoot",
     "NotSaved",
     "NotServing",
+    "NotInParts",
+    "NotTheSameAgain",
     "NotUnderPlan",
     "NotYourJob",
     "NotYours",

@@ -102,6 +102,29 @@ class NotUnderPlan(DeviceError, RuntimeError):
 
 
 @dataclass(eq=False)
+class NotInParts(DeviceError, RuntimeError):
+    def __str__(self) -> str:
+        return (
+            "Each device of this training has a part of its parameters or gradients alone, and only the main thread of"
+            " the cell can have them put together: not a thread that the cell starts, nor a loader's worker. Give those"
+            " a copy that was made before, or run the cell with --fit no."
+        )
+
+
+@dataclass(eq=False)
+class NotTheSameAgain(DeviceError, RuntimeError):
+    """What recomputing would get wrong; a RuntimeError as torch's own of something that was changed in place."""
+
+    what: str  # the class of a module
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} cannot be recomputed: what it was given, or its parameters, were changed in place between its"
+            " forward and its backward. Run the cell with --fit spill, or --fit no."
+        )
+
+
+@dataclass(eq=False)
 class NotOnASlot(DeviceError, RuntimeError):
     """A RuntimeError too, as CUDA's own errors are: code that guards a call with `except RuntimeError` goes on."""
 

@@ -102,8 +102,8 @@ class PartGone(RanksError):
 
     def __str__(self) -> str:
         return (
-            f"A part of what an optimizer of this training keeps was on rank {self.rank} alone, and cannot be had from"
-            " it any more. Run the cell again; or go on from a checkpoint, if it has one, with %gpufit resume."
+            f"A part of this training was on rank {self.rank} alone, and cannot be had from it any more."
+            " Run the cell again; or go on from a checkpoint, if it has one, with %gpufit resume."
         )
 
 

@@ -84,6 +84,7 @@ class Curves:
     breaks: deque[Break] = field(default_factory=lambda: deque(maxlen=MOST_BREAKS))
     laps: deque[Lap] = field(default_factory=lambda: deque(maxlen=MOST_LAPS))
     _step: float = 0.0  # the latest
+    _epoch: int = 0  # of the worker that spoke last
     _seen: float | None = None  # when its cell was seen to run for the last time; None: not yet
     _left: float | None = None  # since when it has not run; None: it runs
 
@@ -101,8 +102,8 @@ class Curves:
     def take(self, event: Event, when: float) -> None:
         """Take in an event of that time."""
         match event:
-            case StateChange(state):
-                self._turn(state, when)
+            case StateChange(state, epoch=epoch):
+                self._turn(state, when, epoch)
                 return
             case Metrics(step) | ProgressMark(step):
                 self._goes_on(float(step), when)
@@ -123,7 +124,10 @@ class Curves:
                 if not self.laps or self.laps[-1].number != number:
                     self.laps.append(event)
 
-    def _turn(self, state: State, when: float) -> None:
+    def _turn(self, state: State, when: float, epoch: int) -> None:
+        is_another, self._epoch = epoch > self._epoch, max(epoch, self._epoch)
+        if is_another and self._seen is not None and self._left is None:
+            self._left = self._seen  # a move: its process began anew on another device
         if state not in GOING and self._seen is not None and self._left is None:
             # Of a worker that was killed, the first word of the next one comes long after its end.
             self._left = self._seen if state in BEFORE else when

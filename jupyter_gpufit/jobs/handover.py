@@ -48,6 +48,7 @@ class Handover:
     package: str = ""  # the folder from which that Python has jupyter_gpufit: of its own environment, and no other's
     gpu: str = ""  # of a resume: another device than the job was started for
     gpus: tuple[int, int] | None = None  # of a resume: another number of devices, at least and at most
+    course: dict[str, Any] | None = None  # of one on a range of devices: how long its steps take, see worker/elastic.py
     lost: list[int] = field(default_factory=list)  # the steps of checkpoints from which it went on without a rank
     needed: int | None = None  # bytes to claim, as estimated or said; None: the whole device
     foreseen: int | None = None  # bytes that its cell was estimated to need

@@ -13,3 +13,8 @@ GOING: frozenset[State] = frozenset({"running", "saving", "moving"})  # it holds
 ENDED: frozenset[State] = frozenset({"done", "failed", "stopped"})
 LEFT: frozenset[State] = ENDED | {"released"}  # its worker said so, and is gone
 OVER: frozenset[State] = LEFT | {"lost"}  # nobody trains it
+
+
+def in_words(state: State) -> str:
+    """ "is queued", "has failed", "was stopped" """
+    return {"failed": "has failed", "stopped": "was stopped"}.get(state, f"is {state}")

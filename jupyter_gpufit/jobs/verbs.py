@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from .job import JobKind
-from .state import BEFORE, OVER, State
+from .state import BEFORE, OVER, State, in_words
 
 Verb = Literal["checkpoint", "release", "move", "resume", "stop"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
@@ -78,11 +78,11 @@ def why_not(verb: Verb, state: State, *, saved: bool, kind: JobKind = "training"
     if verb == "resume" and state == "done":
         return "it has ended well."
     if verb == "resume" and state in OVER:
-        return f"it is {state}, and left no checkpoint."
+        return f"it {in_words(state)}, and left no checkpoint."
     if verb in ("checkpoint", "release", "move") and state in OVER:
-        return f"it does not run: it is {state}."
+        return f"it does not run: it {in_words(state)}."
     if kind == "model" and state in BEFORE:
         return f"it is {state}, so it has no device to leave yet (gpufit stop ends it)."
     if verb in ("checkpoint", "release", "move") and state in BEFORE:
         return f"it is {state}, so there is nothing to save yet (gpufit stop ends it)."
-    return f"it is {state}."
+    return f"it {in_words(state)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..units import format_bytes, format_duration
-from .events import CouldNotSave, Event, Gap, Note, ProgressMark, Saved, StateChange, step_words
+from .events import CouldNotSave, Event, Failure, Gap, Note, ProgressMark, Saved, StateChange, step_words
 from .job import Job
 from .state import ENDED, LEFT
 
@@ -45,6 +45,7 @@ class StatusLine:
         self._change = StateChange("starting")
         self._progress: ProgressMark | None = None
         self._saved: Saved | None = None
+        self._told = False  # its error, with all lines of it
 
     def take(self, event: Event, when: float) -> bool:
         """Take in an event of that time; True when the line has changed."""
@@ -52,7 +53,9 @@ class StatusLine:
         if isinstance(event, StateChange):
             if event.state == "running" and self._change.state not in ("running", "saving", "moving"):
                 self._began = when
-            self._change = event
+            self._change, self._told = event, self._told and event.state in BROKEN  # else it was resumed
+        elif isinstance(event, Failure):
+            self._told = True
         elif isinstance(event, ProgressMark):
             self._progress = event
         elif isinstance(event, Saved):
@@ -69,13 +72,13 @@ class StatusLine:
         return {"gpufit": {"job": self._job.id, "state": self._change.state}}
 
     def line(self, *, errors: bool = True) -> str:
-        """With the error that ended it, or where that is told below, without."""
+        """With the error that ended it, but not where that was told, or is told below."""
         change, progress = self._change, self._progress
         sign = SIGNS.get(change.state, "…")
         parts = [f"{sign} {self._job.name}: {change.state}"]
         if change.device:
             parts[0] += f" {'from' if change.state == 'moving' else 'on'} {change.device}"
-        if not errors and change.state in BROKEN:
+        if change.state in BROKEN and (self._told or not errors):
             pass
         elif change.reason.startswith(change.state):
             parts[0] = f"{sign} {self._job.name}: {change.reason}"  # "released at step 3; ..." says the state, too
@@ -84,7 +87,7 @@ class StatusLine:
         elif change.reason:
             parts.append(change.reason)
         if progress is not None:
-            if progress.step:
+            if progress.step and f"step {progress.step:,}" not in parts[0]:  # "released at step 3"
                 parts.append(f"step {progress.step:,}")
             if progress.pace:
                 parts.append(progress.pace)

@@ -29,7 +29,7 @@ from ..jobs.words import StatusLine
 from ..settings import Settings
 from ..units import format_bytes, format_duration, format_figure
 from .pictures import in_text, picture
-from .saved import publish_widget
+from .saved import publish_widget, sentence
 
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
 LONGEST_CHIP = 30  # characters of a number's name
@@ -68,7 +68,7 @@ class JobCard:
         try:
             self._take(event, when)
         except Exception as error:
-            self._say(f"This card stands still: {error!r}")
+            self._say(f"This card stands still: {error!r}. For another one: `%gpufit attach {self._job.name} --widget`")
 
     def _take(self, event: Event, when: float) -> None:
         with self._guard:
@@ -167,7 +167,7 @@ class JobCard:
     def _say(self, text: str) -> None:
         _set(
             self._said,
-            f'<span role="status" style="font-size:90%;line-height:1.5;opacity:.8">{_sentence(text)}</span>',
+            f'<span role="status" style="font-size:90%;line-height:1.5;opacity:.8">{sentence(text)}</span>',
         )
 
 
@@ -201,14 +201,8 @@ def _set(widget: HTML, value: str) -> None:
         widget.value = value
 
 
-def _sentence(text: str) -> str:
-    """Our sentences set what can be typed between backticks."""
-    parts = html.escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
-
-
 def _head(line: str, total: int | None, step: int, left: float | None) -> str:
-    parts = [f'<div style="overflow-wrap:anywhere;line-height:1.5">{_sentence(line)}</div>']
+    parts = [f'<div style="overflow-wrap:anywhere;line-height:1.5">{sentence(line)}</div>']
     if total:
         share = min(1.0, step / total)
         told = f"step {step:,} of {total:,}" + (f", {format_duration(left)} left" if left is not None else "")

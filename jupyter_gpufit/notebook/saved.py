@@ -27,6 +27,12 @@ def publish_widget(
     publish_display_data(data, dict(mark), transient={"display_id": name}, update=update)
 
 
+def sentence(text: str) -> str:
+    """One of ours as HTML: what can be typed stands between backticks."""
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
+
+
 def html_of(outputs: Iterable[Mapping[str, Any]]) -> str:
     """Outputs of a cell, as a notebook has them, on a page without scripts."""
     parts: list[str] = []
@@ -48,6 +54,16 @@ def _html(output: Mapping[str, Any]) -> str:
         if kind in data:
             return f'<img src="data:{kind};base64,{data[kind].strip()}">'
     return str(data.get("text/html") or data.get("image/svg+xml") or f"<pre>{escape(data.get('text/plain', ''))}</pre>")
+
+
+def text_of(outputs: Iterable[Mapping[str, Any]]) -> str:
+    """The same where there are no pages: in a terminal, or what a search reads."""
+    parts = [_plain(output).rstrip("\n") for output in outputs]
+    return "\n".join(filter(None, parts))[-MOST:]
+
+
+def _plain(output: Mapping[str, Any]) -> str:
+    return last_look(output["text"]) if output["output_type"] == "stream" else str(output["data"].get("text/plain", ""))
 
 
 def last_look(text: str) -> str:

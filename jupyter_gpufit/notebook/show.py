@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,8 +22,8 @@ from ..jobs.events import (
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.state import OVER
-from ..jobs.words import BROKEN, StatusLine, told
-from .saved import html_of, publish_widget
+from ..jobs.words import StatusLine, told
+from .saved import html_of, publish_widget, sentence, text_of
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
@@ -205,7 +204,6 @@ class WidgetShow:
         self._job = job
         self._status = StatusLine(job)
         self._places: dict[str, int] = {}  # of displays that may change, among the outputs
-        self._failed = False
         self._name = f"gpufit-output-{job.id}-{time.monotonic_ns()}"
         self._publish(update=False)
 
@@ -223,12 +221,10 @@ class WidgetShow:
             case Clear():
                 self._clear()
             case Failure(_, _, traceback):
-                self._failed = True  # told here: the line need not tell it again
                 self._output.append_stderr("\n".join(traceback) + "\n")
-            case StateChange(state):
-                self._failed = self._failed and state in BROKEN  # else it was resumed
+            case StateChange():
                 if not self._has_card:
-                    self._display(_quiet(self._status.line(errors=not self._failed)), {}, STATUS)
+                    self._display(_quiet(self._status.line()), {}, STATUS)
                 self._publish(update=True)
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
                 self._display(_quiet(words), {}, None)
@@ -240,9 +236,8 @@ class WidgetShow:
 
     def _publish(self, *, update: bool) -> None:
         outputs = self._output.outputs
-        line, mark = self._status.line(), self._status.mark
-        html = html_of(outputs)
-        publish_widget(self._output, self._name, text=line, html=html, mark=mark, update=update, has_output=True)
+        text, html, mark = text_of(outputs) or self._status.line(), html_of(outputs), self._status.mark
+        publish_widget(self._output, self._name, text=text, html=html, mark=mark, update=update, has_output=True)
 
     def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
         shown = {"output_type": "display_data", "data": data, "metadata": metadata}
@@ -258,7 +253,7 @@ class WidgetShow:
 
 def _quiet(text: str) -> dict[str, Any]:
     """In our own words, beside the cell's."""
-    return {"text/plain": text, "text/html": f'<div style="opacity:.7;font-size:90%">{html.escape(text)}</div>'}
+    return {"text/plain": text, "text/html": f'<div style="opacity:.7;font-size:90%">{sentence(text)}</div>'}
 
 
 def _is_news(event: Event, said: set[str]) -> bool:

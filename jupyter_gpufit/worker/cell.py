@@ -11,6 +11,7 @@ from functools import partial
 from ..errors import CannotGoOn, GpufitError, RanksError
 from ..estimate.asking import for_job, lesson
 from ..fit.ladder import fitted
+from ..fit.sharing import PARAMETERS
 from ..graph import receive, what_stayed
 from ..graph.kinds import parents
 from ..jobs.events import Failure
@@ -21,6 +22,7 @@ from ..surroundings import generators, modes
 from ..surroundings import travel as surroundings
 from ..system.trust import check_trusted
 from ..train import Finished, Outgrown
+from .finals import Finals
 from .growth import Growth
 from .keeper import Keeper
 from .losses import Losses
@@ -31,16 +33,22 @@ from .ranks.ranks import RankOfMany, Ranks
 from .shell import cell_with_magic_line
 from .training import Training
 
+NOTHING_BACK = (
+    "A part of each large parameter is gone with another device's process: the notebook's variables are as they were"
+    " before."
+)
+
 
 class CellInWorker:
     """Runs once in an image of the worker."""
 
-    def __init__(self, training: Training, main: MainThread, keeper: Keeper, losses: Losses) -> None:
-        """`losses`: what to do without one of several ranks."""
+    def __init__(self, training: Training, main: MainThread, keeper: Keeper, losses: Losses, finals: Finals) -> None:
+        """`losses`: what to do without one of several ranks; `finals`: its last numbers."""
         self.training = training
         self.main = main
         self.keeper = keeper
         self.losses = losses
+        self.finals = finals
         self.ranks: Ranks | None = None
         parents.watch()
 
@@ -104,7 +112,8 @@ class CellInWorker:
             self._with_known_speed(granted),
             training.steps.counting(),
             remembered(),
-            fitted(training.fit.plan),  # around what arrives and what goes back, too: all of it need not fit at once
+            # Around what arrives and what goes back, too: all of it need not fit at once.
+            fitted(training.fit.plan, self.main.ours_if_here),
         ):
             training.meter = ranks.meter(meter)
             key = self._open(job)
@@ -114,17 +123,22 @@ class CellInWorker:
                 left = self._run_cell(job)
             if os.getpid() != mine:
                 os._exit(0)  # a child that the cell forked and did not end: it must not act as the worker
+            training.last = self.finals.at_the_end(self.text(job), training.namespace)
             training.program.leave()
             have_descriptors()
             if ranks.lost is not None and growth.outcome is None:
                 left = self._lost(ranks.lost, left)
             if growth.outcome is None:
-                self._pack_result()
+                if ranks.lost is None or training.fit.split < PARAMETERS:
+                    self._pack_result()
+                else:  # of each large parameter a part is gone
+                    training.note(NOTHING_BACK)
                 training.ended = _finished(left)
             fit = training.fit if training.handover.fit else None  # none: its user said what it claims
-            if ranks.size == 1:  # of several, each takes less
-                course = lesson.RunCourse(training.steps.made, training.steps.seconds)
-                lesson.learn_from(job, key, estimated, granted, left, meter.took, training.settings, fit, course)
+            if ranks.size > 1:
+                estimated, fit = lesson.shared_out(estimated, training.fit, ranks.size)
+            course = lesson.RunCourse(training.steps.made, training.steps.seconds, ranks.size)
+            lesson.learn_from(job, key, estimated, granted, left, meter.took, training.settings, fit, course)
         training.output.flush()
         return growth.outcome or _finished(left)
 

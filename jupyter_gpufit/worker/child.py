@@ -306,6 +306,8 @@ class Worker:
     def _settled(self, event: Saved | CouldNotSave, last: LastCheckpoint | None) -> None:
         """A checkpoint is durable, or came to nothing."""
         self.account.saved(event, last)
+        if isinstance(event, Saved):
+            self.training.saving_took = event.seconds
         if isinstance(event, Saved) and (held := self.training.held) is not None:
             note_happening(held.lab.path, "checkpoint", seconds=event.seconds, bytes=event.bytes)
         self._take(Settled(event.why, isinstance(event, Saved)))

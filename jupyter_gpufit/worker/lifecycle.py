@@ -3,7 +3,7 @@
     begun - estimating - queued - starting - entering - running = saving     ending - done, failed, stopped
                            |                    |          |
                            |                 arriving      +- releasing - leaving - released, or resting - begun
-                           |                    |          +- moving - crossing
+                           |                    |          +- moving, changing - crossing
               outgrown, requeued                +-----------------------+  the next image of the process
 
 `after` is asked before anything is done: the table below is what the worker does. Its end (`Over`) may come in every
@@ -31,6 +31,7 @@ Phase = Literal[
     "saving",  # from the wish until it is durable; it goes on
     "releasing",  # the same, to leave its device
     "moving",  # the same, to go on elsewhere: it holds two devices
+    "changing",  # the same, by itself, to go on on more devices or fewer; a release and a turn come first
     "leaving",  # saved, and stands still
     "crossing",  # the same, and holds the device on which the next image goes on
     "outgrown",  # its cell ran out of memory, and is to begin again with more
@@ -44,15 +45,16 @@ Phase = Literal[
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 OVER: frozenset[Phase] = frozenset({"released", "done", "failed", "stopped"})
-RUNS: frozenset[Phase] = frozenset({"running", "saving", "releasing", "moving"})  # the cell: it can be saved
+RUNS: frozenset[Phase] = frozenset({"running", "saving", "releasing", "moving", "changing"})  # it can be saved
 DEVICES: Mapping[Phase, int] = {  # so many does it hold; in every other phase none
     **dict.fromkeys(("starting", "arriving", "entering", "running", "saving", "releasing", "leaving"), 1),
     **dict.fromkeys(("outgrown", "requeued", "ending"), 1),
-    **dict.fromkeys(("moving", "crossing"), 2),
+    **dict.fromkeys(("moving", "changing", "crossing"), 2),
 }
 _TOLD: Mapping[Phase, State] = {  # as everybody reads it, where the phase is no state
     **{"begun": "starting", "arriving": "moving", "entering": "running", "releasing": "saving"},
-    **{"leaving": "saving", "crossing": "moving", "outgrown": "running", "requeued": "saving", "ending": "running"},
+    **{"changing": "saving", "leaving": "saving", "crossing": "moving", "requeued": "saving"},
+    **{"outgrown": "running", "ending": "running"},
     "resting": "released",
 }
 
@@ -64,7 +66,7 @@ def told(phase: Phase) -> State:
 
 # What happens -------------------------------------------------------------------------------------------------------
 
-Verb = Literal["checkpoint", "release", "move", "turn", "interrupt", "resume", "dismiss"]
+Verb = Literal["checkpoint", "release", "move", "change", "turn", "interrupt", "resume", "dismiss"]
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,10 @@ class CellRuns:
 
 @dataclass(frozen=True)
 class Asked:
-    """A front asks for something; or the lab's policy does, that the job give its turn to others."""
+    """A front asks for something; or the policy does, that it give its turn to others; or the job itself: a change."""
 
     verb: Verb
-    to: str = ""  # of a move: what is held there already; of a turn: why
+    to: str = ""  # of a move: what is held there already; of a turn and a change: why
     place: Released | None = None  # of a release: as what it leaves if its cell does not run yet
 
 
@@ -190,7 +192,10 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
     "starting": {"running": "entering", **_as_it_was("starting", "release", "interrupt")},
     "arriving": {"running": "entering", **_as_it_was("arriving", "interrupt")},
     "entering": {"cell runs": "running", "finished": "ending", **_as_it_was("entering", "interrupt")},
-    "running": {**_SAVES, **_CELL_ENDS, "waits": "saving", **_as_it_was("running", "warned", "interrupt")},
+    "running": {
+        **{**_SAVES, **_CELL_ENDS, "change": "changing", "waits": "saving"},
+        **_as_it_was("running", "warned", "interrupt"),
+    },
     "saving": {**_SAVES, **_CELL_ENDS, "goes on": "running", **_as_it_was("saving", "waits", "interrupt")},
     "releasing": {
         **{"stays": "running", "released": "leaving", **_CELL_ENDS},
@@ -199,6 +204,10 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
     "moving": {
         **{"stays": "running", "moved": "crossing", **_CELL_ENDS},
         **_as_it_was("moving", "checkpoint", "waits", "interrupt"),
+    },
+    "changing": {
+        **{"stays": "running", "moved": "crossing", "release": "releasing", "turn": "releasing", **_CELL_ENDS},
+        **_as_it_was("changing", "checkpoint", "waits", "interrupt"),
     },
     "leaving": _as_it_was("leaving", "release", "interrupt"),
     "crossing": _as_it_was("crossing", "interrupt"),
@@ -210,6 +219,7 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
 }
 _IN_A_MOMENT: Mapping[Phase, str] = {
     "entering": "it is just beginning to run. Ask again in a moment.",
+    "changing": "it is about to go on on other devices by itself. Ask again in a moment.",
     "outgrown": "it is about to begin again with more memory. Ask again in a moment.",
     "requeued": "it is about to wait for its next turn. Ask again in a moment.",
 }
@@ -248,6 +258,8 @@ def after(life: Life, event: Event) -> tuple[Life, tuple[Effect, ...]]:
             return following, (_tell("running", words, life.device),)
         case Settled():
             return following, (_tell("running", "", life.device),)
+        case CellLeft(Moved()) if life.phase == "changing":
+            return following, (_tell("moving", "", life.device),)  # a front that meets nobody now waits for the next
         case Asked("interrupt"):
             return _interrupted(life)
         case Asked("resume"):
@@ -307,7 +319,7 @@ def _wished(life: Life, following: Life, asked: Asked) -> tuple[Life, tuple[Effe
             return following, (_tell("saving", "at its next safe point", life.device),)
         case "release" if following.phase == "releasing":
             return following, (_tell("saving", "at its next safe point, to be released", life.device),)
-        case "turn" if following.phase == "releasing":
+        case "turn" | "change" if following.phase in ("releasing", "changing"):
             return following, (_tell("saving", asked.to, life.device),)
         case "move":
             return following, (_tell("moving", f"to {asked.to}, from its next safe point", life.device),)

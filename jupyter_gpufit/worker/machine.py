@@ -30,6 +30,8 @@ from ..system.trust import check_trusted
 from ..train import Finished, Moved, Outcome, Outgrown, Released, Report, Requeued
 from . import no_device
 from .cell import CellInWorker
+from .elastic import Elastic
+from .finals import Finals
 from .gaps import Gaps
 from .growth import Growth, larger_start
 from .keeper import Keeper
@@ -54,7 +56,9 @@ class WorkerMachine:
         self.points = Points(training.program, main, lambda: training.output.log)
         self.keeper = Keeper(training, self.points.want_save)
         self.losses = Losses(training)
-        self.cell = CellInWorker(training, main, self.keeper, self.losses)
+        self.finals = Finals(main, self.points.reading, self.points.seen)
+        training.program.at_loops_end = self.finals.loop_over
+        self.cell = CellInWorker(training, main, self.keeper, self.losses, self.finals)
         self.saver = self.losses.saver = Saver(self.keeper, main, settled, self._waits, training.defect)
         self.points.save = self._save
         training.shell.comms.wake = self.points.want_heard
@@ -103,8 +107,10 @@ class WorkerMachine:
             training.note(needed.reason)
         if isinstance(found, for_job.Estimated):
             known = replace(training.handover, needed=needed.memory, foreseen=found.estimate.need)
-            if found.fit.devices > self._gpus(job)[0]:  # on fewer it would not fit
-                known = replace(known, gpus=(found.fit.devices, self._gpus(job)[1]))
+            least, most = self._gpus(job)
+            # On fewer it would not fit, and on more it would not end sooner.
+            gpus = max(least, found.fit.devices), max(least, min(most, found.best or most))
+            known = replace(known, gpus=gpus) if gpus != (least, most) else known
             training.handover = replace(known, fit=found.fit.to_record())
             with suppress(OSError):  # on a full disk, a resume claims a whole device
                 note_start(training.paths, training.handover)
@@ -177,6 +183,7 @@ class WorkerMachine:
                 training.take(CellRuns())
                 group.start_soon(self.gaps.watch)
                 group.start_soon(Share(training, growth).watch)
+                group.start_soon(Elastic(training, self.saver).watch)
                 if self._runs is None:
                     if training.settings.driver_suspend:
                         group.start_soon(say_if_it_cannot, training)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import TypeVar
 
@@ -121,6 +121,10 @@ class MainThread:
             self._interrupted_early = False
             self.before_interrupt()
             raise KeyboardInterrupt
+
+    def ours_if_here(self) -> AbstractContextManager[None]:
+        """The same, where another thread may come, too: no interrupt strikes that."""
+        return self.ours() if self.is_here() else nullcontext()
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self._heard += 1

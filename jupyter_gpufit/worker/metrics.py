@@ -57,6 +57,7 @@ class Sampler:
     """Looks at a thread again and again."""
 
     thread: int  # its ident
+    seen: dict[str, CodeType] = field(default_factory=dict)  # whose each number is
     _loss: str = ""  # which variable was taken for the loss
     _last: dict[str, float] | None = None  # what was read before
     _changing: set[str] = field(default_factory=set)
@@ -66,18 +67,23 @@ class Sampler:
         frames = [*_users_frames(sys._current_frames().get(self.thread))]
         values: dict[str, float] = {}
         logged: dict[str, float] = {}
+        whose: dict[str, CodeType] = {}
+        logs: dict[str, CodeType] = {}
         programs, elsewhere = [], False
         for frame in frames:
-            found = read(frame)
-            if _is_users_file(frame.f_code.co_filename):
-                elsewhere = elsewhere or any(True for _ in _elsewhere(found))
-            if (program := found.pop(_FRAME, None) or _of_cell(frame)) is not None:
+            numbers = numbers_in(frame)
+            for name in (*numbers.own, *numbers.elsewhere):
+                whose.setdefault(name, frame.f_code)
+            elsewhere = elsewhere or bool(numbers.elsewhere)
+            if (program := numbers.program or _of_cell(frame)) is not None:
                 programs.append(program)
-            own = _numbers(found) if _is_users_file(frame.f_code.co_filename) else ()
-            for name, value in itertools.chain(own, _rates(frame)):
+            for name, value in numbers.own.items():
                 values.setdefault(name, value)
-            for name, value in _logged(found):
+            for name, value in numbers.logged.items():
                 logged.setdefault(name, value)
+            for name in numbers.logged:
+                logs.setdefault(name, frame.f_code)
+        self.seen |= {**logs, **whose}
         return Reading(self._chosen({**logged, **values}, logged.keys() - values), nest_of(programs[::-1]), elsewhere)
 
     def elsewhere(self) -> dict[str, Any]:
@@ -85,18 +91,15 @@ class Sampler:
         found: dict[str, Any] = {}
         for frame in _users_frames(sys._current_frames().get(self.thread)):
             if _is_users_file(frame.f_code.co_filename):
-                for name, value in _elsewhere(read(frame)):
+                for name, value in on_a_gpu(read(frame)):
                     found.setdefault(name, value)
         return found
 
     def loss(self, values: Mapping[str, float]) -> Loss | None:
         """The loss among the values; once found it stays the same variable while there is one of this name."""
-        if self._loss not in values:
-            candidates = [name for name in values if not _LOSS.isdisjoint(_words(name))]
-            if not candidates:
-                return None
-            self._loss = "loss" if "loss" in candidates else candidates[0]
-        return Loss(name=self._loss, value=finite(values[self._loss]))
+        found = loss_among(values, self._loss)
+        self._loss = self._loss if found is None else found.name
+        return found
 
     def _chosen(self, values: Mapping[str, float], logged: Set[str]) -> dict[str, float]:
         """Those named like a metric, and others once they have changed: a constant is not worth a curve.
@@ -110,6 +113,47 @@ class Sampler:
         named = [name for name in values if is_metric(name) and (name not in logged or name in self._changing)]
         others = [name for name in values if name in self._changing and not is_metric(name)]
         return {name: values[name] for name in [*named, *others][:MOST]}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Those of one frame of the user's, or of a library that the user's code called."""
+
+    own: Mapping[str, float]  # of the user's variables
+    logged: Mapping[str, float]
+    elsewhere: Mapping[str, Any]  # tensors of the user's variables, on a GPU
+    program: Any  # the rewritten code's record of its loops, or None
+
+
+def numbers_in(frame: FrameType) -> Numbers:
+    """What a frame has now."""
+    found = read(frame)
+    is_users = _is_users_file(frame.f_code.co_filename)
+    own: dict[str, float] = {}
+    for name, value in itertools.chain(_numbers(found) if is_users else (), _rates(frame)):
+        own.setdefault(name, value)
+    logged: dict[str, float] = {}
+    for name, value in _logged(found):
+        logged.setdefault(name, value)
+    return Numbers(own, logged, dict(on_a_gpu(found)) if is_users else {}, found.get(_FRAME))
+
+
+def numbers_among(variables: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers among a cell's variables; a name that two have is the first one's."""
+    found: dict[str, float] = {}
+    for name, value in _numbers(variables):
+        found.setdefault(name, value)
+    return found
+
+
+def loss_among(values: Mapping[str, float], before: str = "") -> Loss | None:
+    """The loss among the values: what was taken for it `before`, or else what is called so."""
+    if before not in values:
+        candidates = [name for name in values if not _LOSS.isdisjoint(_words(name))]
+        if not candidates:
+            return None
+        before = "loss" if "loss" in candidates else candidates[0]
+    return Loss(name=before, value=finite(values[before]))
 
 
 @dataclass
@@ -259,7 +303,8 @@ def _of_torch(name: str, value: Any, *, named_only: bool) -> Iterator[tuple[str,
         return  # half made, or of a kind that has no value (a fake one, a vmapped one)
 
 
-def _elsewhere(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def on_a_gpu(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tensors there that are single numbers and named like a metric."""
     if "torch" not in sys.modules:
         return
     import torch

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable
+from types import CodeType
 from typing import IO, Protocol
 
 from .main_thread import MainThread
+from .own_lock import OwnLock
 
 
 class Stops(Protocol):
@@ -31,7 +33,8 @@ class Points:
         self.save: Callable[[], None] = lambda: None
         # Held while the program is read at a safe point. Before Python 3.13 a frame's variables stand in one dictionary
         # for all who read them, and variables.py empties it: another look must not come between.
-        self.reading = threading.Lock()
+        self.reading = OwnLock()
+        self.seen: dict[str, CodeType] = {}  # whose variable, or log, each number was when it was last looked at
         program.at_safe_point = self._at_safe_point
 
     def want_save(self, wanted: bool) -> None:
@@ -59,8 +62,8 @@ class Points:
             self._program.pending = bool(self._saves or self._copies or self._hears or not self.passed)
 
     def _at_safe_point(self) -> None:
-        if self._hearing:
-            return  # a loop of what was called: nobody could enter the cell again in the middle of that
+        if self._hearing or self.reading.is_mine:
+            return  # a loop of what was called, or of garbage: nobody could enter the cell again in the middle of that
         if self._main.is_here() and (hear := self._hears) is not None:
             self._hears, self._hearing = None, True
             try:

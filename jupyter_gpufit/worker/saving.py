@@ -16,8 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 import anyio
@@ -27,8 +26,8 @@ from ..errors import CannotSave, GpufitError, NotHere
 from ..jobs.events import ENDED_FIRST, WAITING, CouldNotSave, Saved, Why
 from ..jobs.record import LastCheckpoint
 from ..lab import Granted
-from ..train import Moved, Released, Requeued
 from .main_thread import MainThread
+from .save_wish import FIRST_RETRY, Leave, SaveWish
 from .whereabouts import where_is
 
 PATIENCE = 3.0  # seconds without a safe point after which the reason is said
@@ -39,7 +38,7 @@ PATIENCE_IN_LIBRARY = 20.0  # seconds for which a wish waits for such a function
 NEXT_POINTS = 16  # that are tried at once after one in such a function; later ones after a while
 LOOK_AGAIN = 2.0  # seconds between two looks at what holds it up
 ROOM = "makes room in the host's memory for the checkpoint, and trains on meanwhile"
-FIRST_RETRY, LAST_RETRY = 0.02, 2.0  # seconds after a safe point that was none
+LAST_RETRY = 2.0  # seconds, see FIRST_RETRY
 
 
 @dataclass(frozen=True)
@@ -74,25 +73,8 @@ class Keeps(Protocol):
         """In the main thread: copy all of it; the step, the place, and when it is durable. Raises NotHere, NotReady."""
 
 
-Leave: TypeAlias = Released | Moved | Requeued
 Settled: TypeAlias = Callable[[Saved | CouldNotSave, LastCheckpoint | None], None]
 Saying: TypeAlias = Callable[[Why, str], None]  # what a wish waits for, in words
-
-
-@dataclass
-class SaveWish:
-    """What was asked for and is not yet taken."""
-
-    why: Why
-    number: int
-    leave: Callable[[int], Leave] | None = None  # with which outcome the job leaves, given its step
-    give_up: Callable[[], None] = lambda: None  # what a leaving that fails gives back
-    since: float = field(default_factory=time.monotonic)
-    deferred: str = ""  # why the last safe point was none
-    refused: float | None = None  # when one first was in a library's function that holds what cannot be saved
-    refusals: int = 0  # in such functions
-    retry: float = FIRST_RETRY
-    go_on: threading.Event = field(default_factory=threading.Event)  # set where a leaving failed
 
 
 class Saver:
@@ -153,20 +135,26 @@ class Saver:
         why: Why,
         leave: Callable[[int], Leave] | None = None,
         give_up: Callable[[], None] = lambda: None,
+        *,
+        own: bool = False,
     ) -> int:
-        """Have a checkpoint made; returns its number, which `Saved` or `CouldNotSave` will carry."""
+        """Have a checkpoint made; returns its number, which `Saved` or `CouldNotSave` will carry.
+
+        `own`: the job itself wants it, and gives way to who wants something else.
+        """
         with self._guard:
             wish = self._wish
             for under_way in (self._writing, wish):
-                if under_way is not None and under_way.why == "turn" and why == "release":
-                    under_way.why, under_way.leave = why, leave  # its user does not want another turn
+                if under_way is not None and leave is not None and under_way.gives_way(why):
+                    under_way.become(why, leave, give_up)
             if self._writing is not None and self._writing.leave is not None:
                 return self._writing.number  # it is being saved, and nothing comes after that here
             if wish is None:
                 self._asked += 1
-                wish = self._wish = SaveWish(why, self._asked, leave, give_up)
+                wish = self._wish = SaveWish(why, self._asked, leave, give_up, own)
             elif wish.leave is None and (leave is not None or wish.why == "automatic"):
-                wish.why, wish.leave, wish.give_up, wish.since = why, leave, give_up, time.monotonic()
+                wish.why, wish.leave, wish.give_up, wish.own = why, leave, give_up, own
+                wish.since = time.monotonic()
         if self._writing is None:
             self._group.start_soon(self._arm)
         return wish.number
@@ -182,7 +170,7 @@ class Saver:
 
         On a GPU a backward runs in a thread of torch's, for which the main one waits.
         """
-        with self._main.ours() if self._main.is_here() else nullcontext():
+        with self._main.ours_if_here():
             self._soon(self._leave, left)
             while True:
                 _wait_here(threading.Event())
@@ -297,7 +285,8 @@ class Saver:
         if self._wish is wish:
             self._wish = None
             self._keeper.want(False)
-        if wish.why != "automatic" or reason != self._told:  # the clock says each reason once
+        told = reason == self._told if wish.why == "automatic" else wish.own and reason == ENDED_FIRST
+        if not told:  # the clock says each reason once; and nobody waits for what the job wanted by itself
             self._settled(CouldNotSave(wish.number, reason, wish.why), None)
         if wish.why == "automatic":
             self._told = reason

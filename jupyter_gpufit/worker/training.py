@@ -15,6 +15,7 @@ from ..devices.device import Device
 from ..devices.here import read_devices_async
 from ..estimate.asking.fit import Fit
 from ..estimate.reckoning.pace import Pace
+from ..fit.sharing import words_of
 from ..graph import Arrival, GraphMemory, Reply
 from ..graph.kinds import generators as arriving
 from ..jobs.events import Note
@@ -72,6 +73,10 @@ class Training:
 
     # How far it is
     pace: Pace = field(default_factory=Pace)
+    last: Mapping[str, float] = field(default_factory=dict)  # its loops' numbers, once the cell has ended
+    left: float | None = None  # seconds, as its loops say; None: they do not
+    saving_took: float = 0.0  # seconds, the last time
+    gives: bool = False  # devices above its least to who waits for them
     ended: Finished | None = None  # how the cell did; its variables are packed
 
     def __post_init__(self) -> None:
@@ -107,7 +112,7 @@ class Training:
     def way(self, labels: str) -> str:
         """How it runs on these devices, in words; empty: as it is."""
         devices = labels.split(", ")
-        how = "data parallel with its optimizer's state split" if self.fit.split else "data parallel"
+        how = f"data parallel with its {words_of(self.fit.split)}" if self.fit.split else "data parallel"
         several = f"{how} over {device_words(devices)}" if len(devices) > 1 else ""
         return ", ".join(filter(None, (several, self.fit.said)))
 

@@ -32,7 +32,8 @@ from ..lab.wishes import is_ordered
 from ..train import Released, Requeued
 from ..units import format_duration
 from .lifecycle import Asked, Warned, refusal
-from .saving import Leave, Saver
+from .save_wish import Leave
+from .saving import Saver
 from .training import Training
 
 EVERY = 5.0  # seconds between two looks where nothing is near: the policy may have changed
@@ -249,7 +250,8 @@ class TurnTaking:
         leaving = self.leaving
         late = leaving is not None and leaving.asked is not None and now > leaving.asked + PATIENCE
         yields = now >= self.stays and not late
-        self._file.tell(self.granted.claim.id, Standing(yields, leaving.at if leaving else None, idle))
+        gives = yields and leaving is None and self.training.gives
+        self._file.tell(self.granted.claim.id, Standing(yields, leaving.at if leaving else None, idle, gives))
 
     def _again(self, policy: Policy, mine: UserPolicy, idle: float, now: float) -> float:
         if self.leaving is not None:

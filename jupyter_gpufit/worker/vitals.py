@@ -21,9 +21,10 @@ from ..jobs.live import Live, Memory, Progress, finite
 from ..lab.ends import Forecast
 from ..system.background import aside
 from .copies import Copies
+from .finals import told
 from .iterations import Iterations
 from .loops import Course, Laps, ended_by_items
-from .metrics import SampledCurve, Sampler
+from .metrics import SampledCurve, Sampler, loss_among
 from .points import Points
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Vitals:
     _failed: bool = False
 
     def __post_init__(self) -> None:
+        self._sampler.seen = self.points.seen
         self._copies = Copies(self._sampler.elsewhere)
 
     def look(
@@ -97,7 +99,7 @@ class Vitals:
             progress = iterations.told(progress, step)
         live = Live(
             progress=progress,
-            loss=self._sampler.loss(found),
+            loss=self._sampler.loss(found) or self._live.loss,  # of before a resume, until the loop comes to it
             metrics=tuple(values),
             mfu=_rounded(pace.mfu),
             memory=memory,
@@ -112,7 +114,8 @@ class Vitals:
 
 async def watch(training: Training, account: Account, points: Points, followers: Followers) -> None:
     """Note how it is, for as long as its cell runs."""
-    vitals, last, said = Vitals(account.output.log, points), (0, 0), False
+    vitals = Vitals(account.output.log, points, _live=account.record.live.carried())
+    last, said = (0, 0), False
     forecast = Forecast()
     while True:
         await anyio.sleep(EVERY)
@@ -167,7 +170,7 @@ async def watch_device(training: Training, account: Account) -> None:
 
 def _foresee(training: Training, forecast: Forecast, progress: Progress | None) -> None:
     """Tell those who wait when this one expects to end; where its loops do not know, nothing."""
-    now = time.time()
+    now, training.left = time.time(), progress.left if progress is not None else None
     if progress is None or progress.left is None:
         if progress is None or progress.total != progress.step:  # else it is about to end, as was foreseen
             forecast.forget()
@@ -185,11 +188,16 @@ def mark_last(training: Training, account: Account) -> None:
     step, used = training.steps.step, meter.used()
     foreseen = training.handover.foreseen
     memory = Memory(used=used, peak=max(used, meter.peak()), estimate=foreseen, host=moved().taken)
+    live = account.record.live
+    values = told(training.last, live.metrics)
+    loss = loss_among(values, live.loss.name if live.loss is not None else "") or live.loss
+    metrics = (*live.metrics, *(name for name in values if name not in live.metrics))
     with suppress(OSError):
+        if values:
+            account.output.put(Metrics(step, {name: finite(value) for name, value in values.items()}))
         account.output.put(ProgressMark(step, used, memory.peak))
-        live = account.record.live
         progress = live.progress and replace(live.progress, step=step)
-        account.far(step, replace(live, progress=progress, memory=memory))
+        account.far(step, replace(live, progress=progress, loss=loss, metrics=metrics, memory=memory))
 
 
 def _rounded(value: float | None) -> float | None:

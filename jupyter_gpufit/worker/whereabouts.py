@@ -43,7 +43,9 @@ def chain_of(thread: int) -> str:
     found = [] if frame is None else list(_users(frame))
     if not found or found[-1].f_code.co_name != "<module>" or not _is_a_cells(found[-1]):
         return ""
-    named = [_named(one) if _is_a_cells(one) else _library(one, line=True) for one in found[:-1]]
+    shown = found[:-1] if len(found) <= MOST + 2 else [*found[:2], *found[-MOST:-1]]  # who calls, and who is called
+    named = [_named(one) if _is_a_cells(one) else _library(one, line=True) for one in shown]
+    named[2:2] = ["…"] if len(shown) < len(found) - 1 else []
     return ", called from ".join([*named, f"line {found[-1].f_lineno} of the cell"])
 
 

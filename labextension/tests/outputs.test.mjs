@@ -57,6 +57,22 @@ test('texts are joined, and keep their order between the streams', () => {
   assert.deepEqual(found, ['ab', 'c', 'd']);
 });
 
+test('an error is told once', () => {
+  const outputs = new Outputs();
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, ({ state, reason }) => `${state} ${reason}`);
+  const failure = { kind: 'failure', ename: 'ValueError', evalue: 'no', traceback: ['ValueError: no'] };
+  const failed = { ...state('failed'), reason: 'ValueError: no' };
+  const lost = { ...state('lost'), reason: 'its worker is gone' };
+  const said = event => {
+    writer.write([{ number: 1, time: 0, event }]);
+    return outputs.list.map(one => one.data?.['text/plain']).filter(Boolean);
+  };
+  said(failure);
+  assert.deepEqual(said(failed), ['bert: failed ']);
+  said(state('running'));
+  assert.deepEqual(said(lost), ['bert: lost its worker is gone']);
+});
+
 test('the state has one line, in its place', () => {
   const found = written([state('queued'), text('stdout', 'a')], [state('running', ' on cpu:0')], [state('done')]);
   assert.deepEqual(found, ['bert: done', 'a']);

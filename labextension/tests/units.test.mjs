@@ -17,7 +17,7 @@ test('durations have two units at most, and no seconds from ten minutes on', () 
 test('counts, figures and paces read as people say them', () => {
   assert.equal(units.stepWords(12345), 'step 12,345');
   assert.deepEqual([null, 0.123456, 1e-7].map(units.formatFigure), ['not finite', '0.1235', '1e-07']);
-  assert.deepEqual([2.06, 0.3125].map(units.formatPace), ['2.1 steps/s', '3.2 s a step']);
+  assert.deepEqual([2.06, 0.3125].map(units.formatPace), ['2.1 steps/s', '3.2 s/step']);
   assert.deepEqual([1, 2, 3, 4, 11, 22, 113].map(units.ordinal), ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']);
   assert.deepEqual(['1', 'cpu:0'].map(units.deviceWords), ['GPU 1', 'cpu:0']);
 });

@@ -9,7 +9,7 @@ import pytest
 from jupyter_gpufit.actions.possible import Target, possible
 from jupyter_gpufit.actions.status import ClaimView, JobView, RoomView, Status
 from jupyter_gpufit.jobs.record import LastCheckpoint
-from jupyter_gpufit.jobs.state import STATES, State
+from jupyter_gpufit.jobs.state import STATES, State, in_words
 from jupyter_gpufit.testing import fake_device
 from jupyter_gpufit.units import GiB
 
@@ -50,7 +50,7 @@ def test_one_that_has_not_begun_can_only_be_stopped(state: State) -> None:
 @pytest.mark.parametrize("state", ["released", "failed", "stopped", "lost"])
 def test_one_that_left_a_checkpoint_can_be_resumed(state: State) -> None:
     assert verbs(state, SAVED)["resume"] == ""
-    assert verbs(state)["resume"] == f"It is {state}, and left no checkpoint."
+    assert verbs(state)["resume"] == f"It {in_words(state)}, and left no checkpoint."
     assert all(verbs(state, SAVED)[verb] for verb in ("checkpoint", "release", "stop"))
 
 

@@ -59,7 +59,7 @@ def a_job(settings: Settings, name: str, state: State, checkpoint: LastCheckpoin
     [
         ("done", SAVED, "it has ended well"),
         ("queued", SAVED, "it is queued"),
-        ("stopped", None, "it is stopped, and left no checkpoint"),
+        ("stopped", None, "it was stopped, and left no checkpoint"),
         ("released", SAVED, ""),
         ("lost", SAVED, ""),
         ("failed", SAVED, ""),

@@ -132,7 +132,7 @@ def test_a_job_that_tells_nothing_yet_has_its_places(stage: Stage) -> None:
     expect(card.locator("dl")).to_contain_text("lossnot finite")
     full = a_job("digits", progress=a_progress(8, per_second=0.3, total=10, left=6.0), mfu=0.3)
     stage.show(jobs=[full | {"memory": {"used": 1, "peak": 1, "estimate": None}}])
-    expect(card).to_contain_text("step 8 of 10, 3.3 s a step")
+    expect(card).to_contain_text("step 8 of 10, 3.3 s/step")
     assert card.bounding_box() == before, "it jumped"
 
 

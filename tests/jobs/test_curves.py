@@ -83,6 +83,17 @@ def test_where_it_was_released_there_is_a_break() -> None:
     assert curves.breaks[-1] == Break(3.0, 50.0, 95.0)
 
 
+def test_where_it_moved_there_is_a_break_too() -> None:
+    curves = Curves()
+    curves.take(StateChange("running", device="0", epoch=1), 9.0)
+    curves.take(ProgressMark(5, 7, 9), 10.0)
+    curves.take(StateChange("moving", device="0", epoch=1), 11.0)
+    curves.take(ProgressMark(6, 7, 9), 12.0)
+    curves.take(StateChange("running", device="1", epoch=2), 40.0)
+    curves.take(ProgressMark(6, 1, 9), 42.0)
+    assert list(curves.breaks) == [Break(5.0, 12.0, 42.0)]
+
+
 def test_no_line_joins_what_a_break_parts() -> None:
     points = [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (4.0, None), (5.0, 5.0)]
     assert runs(points, [2.5, 2.0]) == [[(1.0, 1.0), (2.0, 2.0)], [(3.0, 3.0)], [(5.0, 5.0)]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ipywidgets import Output
 
 from jupyter_gpufit.jobs.events import Clear, Display, Event, Failure, Note, StateChange, Text
@@ -61,6 +62,26 @@ def test_what_a_saved_file_has_of_it_is_what_was_left_on_the_screen() -> None:
     assert html_of([lines, picture]) == '<pre>9 %%\nloss &lt; 1\n</pre><img src="data:image/png;base64,AAAA">'
 
 
+def test_its_text_is_its_output_and_tells_an_error_once() -> None:
+    output, published = Output(), []
+    job = Job(id="x", name="x", source="", created=0.0, cwd="/")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jupyter_gpufit.notebook.show.publish_widget", lambda *_, **said: published.append(said))
+        show = WidgetShow(output, job, set(), WidgetsOfJob(job, JobPaths(Path("/nowhere"))))
+        for event in (Text("stdout", "0 %\r9 %\n"), Failure("ValueError", "no", ("ValueError: no",))):
+            show(event)
+        show(StateChange("failed", "ValueError: no"))
+    assert published[0]["text"] == "… x: starting"
+    assert published[-1]["text"].startswith("9 %\nValueError: no\n✗ x: failed")
+    assert published[-1]["text"].count("ValueError") == published[-1]["html"].count("ValueError") == 1
+
+
 def test_of_a_long_output_the_end_is_kept() -> None:
     kept = html_of([{"output_type": "stream", "text": "x" * MOST + "the end"}, *[LINE] * 9])
     assert kept.startswith("<pre>…</pre>") and kept.count("a line") == 9 and "the end" in kept and len(kept) < 2 * MOST
+
+
+def test_what_can_be_typed_is_set_apart() -> None:
+    output, job = Output(), Job(id="x", name="x", source="", created=0.0, cwd="/")
+    WidgetShow(output, job, set(), WidgetsOfJob(job, JobPaths(Path("/nowhere"))))(Note("a < b: `gpufit status`"))
+    assert "a &lt; b: <code>gpufit status</code></div>" in output.outputs[-1]["data"]["text/html"]

@@ -118,7 +118,7 @@ def test_stop_in_the_middle_of_a_blocking_cell(server: Server, kernel: Kernel, c
     job = server.job(training)
     assert 0 < job["ran"] <= job["since"] - job["began"] + 1 and job["began"] >= job["created"]
     again = server.post(f"jobs/{server.job(training)['id']}/stop", {})
-    assert (again.status, again.body["message"]) == (409, "looping cannot be stopped now. It is stopped.")
+    assert (again.status, again.body["message"]) == (409, "looping cannot be stopped now. It was stopped.")
     removed = server.post("jobs/remove", {"jobs": [job["id"]]})
     assert removed.status == 202 and job["id"] not in [one["id"] for one in server.status()["jobs"]]
 

@@ -44,7 +44,18 @@ def test_sentences_go_on_below_and_the_widest_cells_are_cut() -> None:
     assert "…" in fitted[-1] and fitted[-1].endswith("short")
     assert " ".join(line[26:].strip() for line in fitted[1:-1]).endswith("for 3 min 5 s; you are 1st of 2")
     narrow = columns(ROWS, 24).split("\n")
-    assert narrow[0].split() == ["waits", "job"] and narrow[1] == "    why"
+    assert narrow[0].split() == ["waits", "job"] and narrow[2].startswith("    bob's gnn holds")
+
+
+def test_no_amount_is_cut_and_what_has_no_room_stands_below_with_its_head() -> None:
+    rows = [
+        ("device", "name", "memory", "left", "who"),
+        ("0", "NVIDIA H100 80GB", "20.0 GiB of 80.0 GiB", "9.5 GiB", "ada"),
+    ]
+    for width in (40, 60, 80):
+        shown = columns(rows, width)
+        assert "20.0 GiB of 80.0 GiB" in shown and "9.5 GiB" in shown and shown.endswith("ada")
+    assert columns(rows, 40).split("\n")[-1] == "    left 9.5 GiB  ada"
 
 
 @given(st.lists(st.lists(st.text("ab c", max_size=30), min_size=3, max_size=3), min_size=1), st.integers(20, 90))

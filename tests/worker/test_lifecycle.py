@@ -121,7 +121,7 @@ def is_told_or_done(life: Life, verb: Verb, following: Life, effects: Sequence[E
     if refusal(life, verb) is not None:
         assert (following, effects) == (life, ())
     else:
-        on_its_way_out = life.phase in ("releasing", "moving", "leaving")
+        on_its_way_out = life.phase in ("releasing", "moving", "changing", "leaving")
         assert effects or following != life or on_its_way_out or following.given_up is not None
 
 
@@ -131,9 +131,10 @@ def holds_what_it_claimed(before: int, now: int, event: Event, following: Life) 
         case (0, 1):
             assert isinstance(event, Reached)
         case (1, 2):
-            assert event == Asked("move", to="1", place=SAVED)
+            assert event in (Asked("move", to="1", place=SAVED), Asked("change", to="1", place=SAVED))
         case (2, 1):
-            assert isinstance(event, Settled | CellLeft)
+            gives_way = isinstance(event, Asked) and event.verb in ("release", "turn")
+            assert isinstance(event, Settled | CellLeft) or gives_way
         case (1 | 2, 0):
             assert isinstance(event, Over) or following.phase == "queued"
         case _:
@@ -239,6 +240,16 @@ def test_a_turn_is_told_ahead_and_one_that_comes_to_nothing_goes_on() -> None:
     assert effects == (Tell(StateChange("saving", "its turn is over", "0")),) and refusal(life, "release") is None
     assert lived(Settled("turn", durable=False), begin=life).phase == "running"
     assert lived(Settled("turn", durable=True), CellLeft(OUTCOMES[6]), begin=life).phase == "requeued"
+
+
+def test_a_change_of_its_own_gives_way_to_who_wants_something_else() -> None:
+    life, effects = after(in_phase("running"), Asked("change", "to go on on 4 devices"))
+    assert effects == (Tell(StateChange("saving", "to go on on 4 devices", "0")),)
+    assert lived(Asked("release"), begin=life).phase == lived(Asked("turn", "now"), begin=life).phase == "releasing"
+    assert refusal(life, "move") is not None and refusal(life, "checkpoint") is None
+    assert lived(Settled("move", durable=False), begin=life).phase == "running"
+    life, effects = after(lived(Settled("move", durable=True), begin=life), CellLeft(OUTCOMES[4]))
+    assert life.phase == "crossing" and effects == (Tell(StateChange("moving", device="0")),)
 
 
 def test_a_cell_that_has_ended_keeps_its_end() -> None:

@@ -65,6 +65,15 @@ def test_does_not_look_while_the_program_is_being_saved() -> None:
     assert after.loss == Loss(name="loss", value=0.25)
 
 
+def test_until_a_resumed_loop_comes_to_its_loss_the_one_of_before_is_told() -> None:
+    before, sampled = Loss(name="loss", value=0.5), Sampled({})
+    told = telling(sampled)
+    told._live = Live(loss=before)
+    assert told.look(7, Pace(), MEMORY)[0].loss == before
+    sampled.values = {"loss": 0.25}
+    assert told.look(8, Pace(), MEMORY)[0].loss == Loss(name="loss", value=0.25)
+
+
 def test_tells_the_latest_and_makes_a_point_of_what_is_new() -> None:
     sampled = Sampled({"loss": 0.5, "acc": float("inf")})
     told = telling(sampled)
@@ -161,6 +170,7 @@ def test_what_the_plan_took_of_the_host_is_told_in_the_end_too(monkeypatch: pyte
         silent=False,
         steps=SimpleNamespace(step=2, finish=lambda: None),
         handover=SimpleNamespace(foreseen=4),
+        last={},
     )
     account: Any = SimpleNamespace(
         output=SimpleNamespace(put=lambda event: None),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_gpufit.worker.whereabouts import where_is
+from jupyter_gpufit.worker.whereabouts import chain_of, where_is
 
 CELL = """
 def slow(wait):
@@ -97,3 +97,13 @@ def test_names_the_line_that_imports_what_takes_long(tmp_path: Path, monkeypatch
 
 def test_a_thread_that_is_gone_is_nowhere() -> None:
     assert where_is(-1) == ""
+
+
+def test_of_a_long_chain_its_ends_are_named() -> None:
+    text = "".join(f"def f{n}(): f{n + 1}()\n" for n in range(20)) + "f0()\n"
+    name, said = "<ipython-input-5-abc>", []
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    exec(compile(text, name, "exec"), {"f20": lambda: said.append(chain_of(threading.get_ident()))})
+    [chain] = said
+    assert chain.count("called from") <= 6 and "…" in chain
+    assert "`f19`" in chain and "`f0`" in chain and chain.endswith("called from line 21 of the cell")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...cuda.slot import SlotMode  # these import torch
     from .expected import Expected
 
-COMPUTED = "computed on the CPU; put %%gpufit train on top to use a GPU"
+COMPUTED = "This cell computed on the CPU. To use a GPU, put %%gpufit train on top of it."
 
 
 class KernelCuda:
@@ -77,12 +77,14 @@ class KernelCuda:
             self._say(self._context)
             return
         from ...cuda.slot import SlotMode, standing_in
+        from ...graph.kinds.loader_iterators import noted
         from .answers import NotebookAnswers
         from .expected import Expected
 
         expected = self._expected = Expected(self._settings, lambda: self._say(COMPUTED))
         mode = SlotMode(expected)
         self._entered.enter_context(standing_in(mode, NotebookAnswers(expected)))
+        self._entered.enter_context(noted())
         self._mode = mode
         self._shell.events.register("pre_run_cell", self._stand_in_this_thread)
 

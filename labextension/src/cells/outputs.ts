@@ -1,6 +1,6 @@
 /** Writes journal entries as a cell's own outputs, as its kernel would have; pure, but for what it is given. */
 
-import { Entry } from '../words/schema';
+import { Entry, OVER } from '../words/schema';
 import { Widgets } from '../words/widgets';
 
 const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
@@ -65,6 +65,7 @@ export class Writer {
         this.outputs.add({ ...bundle(event), output_type: 'execute_result', execution_count: null });
         break;
       case 'failure':
+        this._failed = true;
         this.outputs.add({
           output_type: 'error',
           ename: event.ename,
@@ -121,7 +122,9 @@ export class Writer {
 
   /** One line for the job's state, in its place; by its metadata it is known when the file is opened again. */
   say(event: Told): void {
-    const line = quiet(`${this.job.name}: ${this.words(event)}`);
+    this._failed = this._failed && OVER.has(event.state); // else it was resumed
+    const shown = this._failed ? { ...event, reason: '' } : event; // its error stands above
+    const line = quiet(`${this.job.name}: ${this.words(shown)}`);
     const metadata = { gpufit: { job: this.job.id, state: event.state } };
     // In the notebook's file the line stands for the card, whose numbers were those of before the reload.
     const data = { ...(this.card?.data as Data | undefined), ...(line.data as Data) };
@@ -141,6 +144,7 @@ export class Writer {
   }
 
   private _begun = false;
+  private _failed = false;
   private _widgets = new Widgets();
   private _shown = new Map<string, string>(); // views of widgets, by their places
   private _places = new Map<string, number>(); // of displays, by what they are called
@@ -194,6 +198,7 @@ function bundle({ data, metadata }: Entry['event']): Data {
 
 function quiet(text: string): Data {
   const escaped = text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
-  const html = `<div style="opacity:.7;font-size:90%">${escaped}</div>`;
+  const typed = escaped.replace(/`([^`]*)`/g, '<code>$1</code>'); // as in the notebook's own lines
+  const html = `<div style="opacity:.7;font-size:90%">${typed}</div>`;
   return { output_type: 'display_data', data: { 'text/plain': text, 'text/html': html }, metadata: {} };
 }

@@ -42,7 +42,7 @@ export function RunPage(props: {
         </span>
         <span className="jp-gpufit-quiet">{endWords(job, now)}</span>
         <button type="button" className="jp-gpufit-button" onClick={() => run('log')}>
-          Log in a tab
+          Open log
         </button>
         <button type="button" className="jp-gpufit-button" onClick={() => void commands.execute('gpufit:runs')}>
           All runs

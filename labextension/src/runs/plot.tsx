@@ -166,7 +166,7 @@ function options(latest: Latest, host: HTMLElement): uPlot.Options {
       { ...axis, size: 28, space: 90, incrs: x.steps, values: (_, ticks) => ticks.map(x.write) },
       {
         ...axis,
-        size: 68,
+        size: 76,
         incrs: logarithmic ? undefined : y.steps,
         values: (_, ticks) => ticks.map(tick => (tick === null ? '' : y.write(tick)))
       }

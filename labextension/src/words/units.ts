@@ -71,11 +71,11 @@ export function formatMoment(seconds: number, now: number): string {
   return `${day}${year}, ${clock}`;
 }
 
-/** "2.1 steps/s", or "3.2 s a step" when a step takes longer than a second. */
+/** "2.1 steps/s", or "3.2 s/step" when a step takes longer than a second. */
 export function formatPace(perSecond: number): string {
   return perSecond >= 1
     ? `${perSecond.toFixed(1)} steps/s`
-    : `${(1 / perSecond).toFixed(1)} s a step`;
+    : `${(1 / perSecond).toFixed(1)} s/step`;
 }
 
 /** "GPU 1", "cpu:0": a device as people say it. */

@@ -1,4 +1,7 @@
-"""A job that was saved and resumed gives its notebook what is on `cuda`, as one that ran through."""
+"""A job that was saved and resumed gives its notebook what is on `cuda`, as one that ran through.
+
+Also where earlier cells made its batches' iterator, and wrapped its model for several GPUs.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,25 @@ import os, time, torch
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 torch.manual_seed(3)
 net = torch.nn.Linear(4, 4).to(device)
+parallel = torch.nn.DataParallel(net)
+data = torch.utils.data.TensorDataset(torch.randn(64, 4))
+batches = iter(torch.utils.data.DataLoader(data, batch_size=8, shuffle=True, num_workers=1)); shown = next(batches)
 opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 X, total, seen = torch.randn(8, 4), torch.zeros(1, device=device), []
 """
 CELL = """
 for step in range(6):
-    loss = net(X.to(device)).square().mean()
+    loss = parallel(X + next(batches)[0]).square().mean()
     opt.zero_grad(); loss.backward(); opt.step()
     total += loss.detach(); seen.append(loss.item()); print("step", step)
     while step == 2 and not os.path.exists({hold!r}): time.sleep(0.02)
 out = net(X.to(device)).detach()
 """
 WHERE = "print(*[t.device for t in (net.weight, total, out, X, *(s['momentum_buffer'] for s in opt.state.values()))])"
-PLAIN = "net.cpu(); X, total = X.cpu(), total.cpu(); print(net.weight.sum().item().hex(), total.item().hex(), seen)"
+PLAIN = """
+net.cpu(); X, total = X.cpu(), total.cpu()
+print(net.weight.sum().item().hex(), total.item().hex(), seen, next(batches))
+"""
 
 
 @pytest.mark.usefixtures("no_worker_outlives_its_test")

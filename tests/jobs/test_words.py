@@ -1,0 +1,33 @@
+"""What is said of a job's events."""
+
+from __future__ import annotations
+
+from jupyter_gpufit.jobs.events import Event, Failure, ProgressMark, StateChange
+from jupyter_gpufit.jobs.job import Job
+from jupyter_gpufit.jobs.words import StatusLine
+
+JOB = Job(id="x", name="x", source="", created=0.0, cwd="/")
+FAILURE, FAILED = Failure("ValueError", "no", ("ValueError: no",)), StateChange("failed", "ValueError: no")
+
+
+def line(*events: Event) -> str:
+    said = StatusLine(JOB)
+    for event in events:
+        said.take(event, 0.0)
+    return said.line()
+
+
+def test_an_error_whose_traceback_was_told_is_not_told_again() -> None:
+    assert line(FAILED).startswith("✗ x: failed · ValueError: no")
+    assert "ValueError" not in line(FAILURE, FAILED)
+
+
+def test_after_a_resume_another_end_is_told() -> None:
+    resumed = StateChange("running", device="cpu:0")
+    assert "its worker is gone" in line(FAILURE, FAILED, resumed, StateChange("lost", "its worker is gone"))
+
+
+def test_the_step_is_told_once() -> None:
+    released = StateChange("released", "released at step 3; `gpufit resume x` goes on")
+    assert line(ProgressMark(3, 0, 0), released).count("step 3") == 1
+    assert "step 4" in line(ProgressMark(4, 0, 0), StateChange("done"))
