@@ -63,13 +63,19 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
+@cache
+def imports_and_calls(module: str) -> list[ast.AST]:
+    """All that a rule asks for, found in one walk: five of them took a tenth of the time of the fast tests."""
+    return [node for node in ast.walk(modules()[module]) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)]
+
+
 def is_package(module: str) -> bool:
     return (HERE / module.replace(".", "/")).is_dir()
 
 
 def imported(module: str) -> Iterator[str]:
     """The modules of ours that a module imports."""
-    for node in ast.walk(modules()[module]):
+    for node in imports_and_calls(module):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -145,7 +151,7 @@ def test_torch_is_imported_where_tensors_are_and_nowhere_else() -> None:
 
 def _libraries(module: str) -> set[str]:
     found = set()
-    for node in ast.walk(modules()[module]):
+    for node in imports_and_calls(module):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
@@ -157,11 +163,18 @@ def test_processes_are_started_in_one_place() -> None:
     starts = ("Popen", "open_process", "create_subprocess_exec")
     wrong = {
         module
-        for module, tree in modules().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in starts
+        for module in modules()
+        for node in imports_and_calls(module)
+        if isinstance(node, ast.Call) and _called(node) in starts
     }
-    assert wrong <= {"system.processes"}
+    assert wrong == {"system.processes"}
+
+
+def _called(call: ast.Call) -> str:
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
 
 
 def test_a_public_class_name_occurs_once() -> None:

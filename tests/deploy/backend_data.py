@@ -27,7 +27,7 @@ from jupyter_gpufit.errors import ModelRefused
 from jupyter_gpufit.models.signature import check_call
 from jupyter_gpufit.models.taking import take
 
-OURS = re.compile(r"and no tensor|which numpy has not")  # what ONNX Runtime could run, and a call cannot bring
+OURS = re.compile(r"and no tensor|which numpy does not have")  # what ONNX Runtime could run, and a call cannot bring
 ROWS = 16
 
 
