@@ -39,7 +39,7 @@ WHOLE = (
 @pytest.fixture(scope="module")
 def env(home: Path) -> dict[str, str]:
     return environment(
-        home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="120", GPUFIT_DEVICES="cpu:2x500MiB", TMPDIR=str(home)
+        home, GPUFIT_SPARE_WORKER="1", GPUFIT_ESTIMATE_LIMIT="120", GPUFIT_DEVICES="cpu:2x440MiB", TMPDIR=str(home)
     )
 
 
