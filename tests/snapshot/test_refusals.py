@@ -43,6 +43,14 @@ for i in range(2):
     pass
 """
 )
+ANSWERED = """
+from tests.graph.vectors import Vector
+envs = Vector([lambda: 1])
+envs.links[0].send(1)
+envs.links[0].poll(300)
+for i in range(2):
+    pass
+"""
 BUSY = (
     POOL
     + """
@@ -152,6 +160,7 @@ def test_can_be_saved(cell: str) -> None:
         ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    for i in range(2): model(torch.ones(2))", "autocast"),
         (THREAD, "the thread 'mine'"),
         (BUSY, "the thread 'ThreadPoolExecutor"),
+        (ANSWERED, "there is a Vector with processes of its own, of which one could not be asked: a message of it is"),
     ],
 )
 def test_is_put_off(cell: str, why: str, trainings: Trainings, tmp_path: Path) -> None:
