@@ -69,7 +69,7 @@ def make_line(id: str, target: str) -> Any:
     """This process's line of that name; what stands at its other end knows it already."""
     import comm
 
-    made = comm.create_comm(comm_id=id, target_name=target, primary=False)
+    made: Any = comm.create_comm(comm_id=id, target_name=target, primary=False)
     comm.get_comm_manager().register_comm(made)
     made.stays = False
     return made
