@@ -11,6 +11,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { Cells } from './cells/cells';
+import { Looks } from './cells/looks';
 import { icon } from './icon';
 import { Log, LogTab } from './log/log';
 import { Events } from './model/events';
@@ -54,6 +55,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       app.shell.add(tab, below ? 'down' : 'main', { mode: 'tab-after' });
     };
     new Cells(app.shell, model, (job, after) => new Follower(settings, events, job, after));
+    new Looks(app.shell, model);
 
     const tracker = new WidgetTracker<LogTab>({ namespace: 'gpufit-log' });
     const openLog = ({ id, name }: { id: string; name: string }) => {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { cardIn, hasWidget, told, Writer } from '../lib/cells/outputs.js';
+import { cardIn, hasWidget, lookIn, told, Writer } from '../lib/cells/outputs.js';
 
 /** What JupyterLab's own model does, but for drawing. */
 class Outputs {
@@ -159,4 +159,15 @@ test('a card stays above what comes, and has the state in its metadata', () => {
   writer.say({ state: 'done', reason: '', device: '' });
   const { data, metadata } = outputs.list[0];
   assert.deepEqual([data.view, data['text/plain'], metadata.gpufit.state], [1, 'bert: done', 'done']);
+});
+
+test('a look that is told aside is known from one that is drawn, and from others\' widgets', () => {
+  const view = { 'application/vnd.jupyter.widget-view+json': { model_id: 'w' } };
+  const data = { ...view, 'text/plain': 'step 3' };
+  const look = { 'text/plain': 'step 3' };
+  const aside = { gpufit: { job: 'j', aside: true } };
+  assert.deepEqual(lookIn({ data, metadata: aside }), { widget: 'w', look, aside: true });
+  assert.deepEqual(lookIn({ data, metadata: { gpufit: { job: 'j' } } }), { widget: 'w', look, aside: false });
+  assert.equal(lookIn({ data, metadata: {} }), null);
+  assert.equal(lookIn({ data: look, metadata: aside }), null);
 });

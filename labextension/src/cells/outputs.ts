@@ -8,7 +8,7 @@ const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
 const STATE = 'the state'; // where it is told
 const ONLY_SEEN = 'Since the page was reloaded, these can be looked at and not used.';
 
-type Data = Record<string, unknown>;
+export type Data = Record<string, unknown>;
 
 /** What a cell's model of outputs can do, and nothing else of it. */
 export interface Outputs {
@@ -173,6 +173,14 @@ export function hasWidget(outputs: Data[]): boolean {
 /** The job's card, if the cell has one; its output stands below it. */
 export function cardIn(outputs: Data[]): Data | null {
   return outputs.find(output => ours(output)?.output === false) ?? null;
+}
+
+/** How a widget of ours looks by now, where a kernel's update tells it; `aside`: no output shows it yet. */
+export function lookIn({ data, metadata }: Data): { widget: string; look: Data; aside: boolean } | null {
+  const { gpufit } = (metadata ?? {}) as { gpufit?: Data };
+  const { [WIDGET_VIEW]: view, ...look } = (data ?? {}) as Data;
+  const widget = (view as { model_id?: unknown } | undefined)?.model_id;
+  return gpufit && typeof widget === 'string' ? { widget, look, aside: gpufit.aside === true } : null;
 }
 
 /** The mark of a widget of ours, and not one that the cell made. */
