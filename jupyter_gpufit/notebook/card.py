@@ -29,7 +29,7 @@ from ..jobs.words import StatusLine
 from ..settings import Settings
 from ..units import format_bytes, format_duration, format_figure
 from .pictures import in_text, picture
-from .saved import Look, Still, sentence
+from .saved import Likeness, Still, sentence
 
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
 LONGEST_CHIP = 30  # characters of a number's name
@@ -81,9 +81,9 @@ class JobCard:
             else:
                 self._still.tell(self._look, time.monotonic())
 
-    def _look(self) -> Look:
+    def _look(self) -> Likeness:
         text = "\n".join([self._line.line(), *map(self._in_text, shown(self._curves.metrics, picked(self._paths)))])
-        return Look(text, self._head.value + self._pictures.value, self._line.mark)
+        return Likeness(text, self._head.value + self._pictures.value, self._line.mark)
 
     def _in_text(self, name: str) -> str:
         curve = self._curves.metrics[name]

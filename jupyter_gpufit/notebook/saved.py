@@ -16,7 +16,7 @@ PER_SECOND = 4000  # characters of such: longer ones come less often
 PICTURES = ("image/png", "image/jpeg")
 
 
-class Look(NamedTuple):
+class Likeness(NamedTuple):
     """How something looks where there are no widgets, and the mark by which the panel knows it."""
 
     text: str
@@ -37,24 +37,24 @@ class Still:
         self._stands = False
         self._next = 0.0  # time.monotonic() from which on it may be told aside
 
-    def show(self, look: Look) -> None:
+    def show(self, look: Likeness) -> None:
         """Put it under the cell."""
         self._publish(look, self._name, {}, update=False)
         self._stands = True
 
-    def renew(self, look: Callable[[], Look]) -> None:
+    def renew(self, look: Callable[[], Likeness]) -> None:
         """Draw it anew, if it stands there."""
         if self._stands:
             self._publish(look(), self._name, {}, update=True)
 
-    def tell(self, look: Callable[[], Look], now: float) -> None:
+    def tell(self, look: Callable[[], Likeness], now: float) -> None:
         """Tell aside how it looks, if that was not told just now."""
         if self._stands and now >= self._next:
             look_now = look()
             self._next = now + max(EVERY, len(look_now.html) / PER_SECOND)
             self._publish(look_now, f"{self._name}-aside", {"aside": True}, update=True)
 
-    def _publish(self, look: Look, name: str, more: Mapping[str, Any], *, update: bool) -> None:
+    def _publish(self, look: Likeness, name: str, more: Mapping[str, Any], *, update: bool) -> None:
         if self._has_output:
             more = {**more, "output": True}
         view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}

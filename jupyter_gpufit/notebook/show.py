@@ -23,7 +23,7 @@ from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.state import OVER
 from ..jobs.words import StatusLine, told
-from .saved import Look, Still, html_of, sentence, text_of
+from .saved import Likeness, Still, html_of, sentence, text_of
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
@@ -237,9 +237,9 @@ class WidgetShow:
         kept = [self._output.outputs[at] for name, at in self._places.items() if name == STATUS]
         self._output.outputs, self._places = tuple(kept), {STATUS: 0} if kept else {}
 
-    def _look(self) -> Look:
+    def _look(self) -> Likeness:
         outputs = self._output.outputs
-        return Look(text_of(outputs) or self._status.line(), html_of(outputs), self._status.mark)
+        return Likeness(text_of(outputs) or self._status.line(), html_of(outputs), self._status.mark)
 
     def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
         shown = {"output_type": "display_data", "data": data, "metadata": metadata}

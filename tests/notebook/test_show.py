@@ -12,7 +12,7 @@ from jupyter_gpufit.jobs.events import Clear, Display, Event, Failure, Note, Pro
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.notebook import saved
-from jupyter_gpufit.notebook.saved import MOST, Look, Still, html_of
+from jupyter_gpufit.notebook.saved import MOST, Likeness, Still, html_of
 from jupyter_gpufit.notebook.show import WidgetShow, WidgetsOfJob
 from jupyter_gpufit.units import GiB
 
@@ -103,16 +103,16 @@ def test_between_two_changes_of_state_it_is_told_aside_for_the_file(
 
 
 def test_what_is_told_aside_comes_seldom_and_a_long_one_more_so() -> None:
-    looks = iter([Look("", "short", {}), Look("", "x" * int(saved.PER_SECOND * 60), {}), Look("", "", {})])
+    looks = iter([Likeness("", "short", {}), Likeness("", "x" * int(saved.PER_SECOND * 60), {}), Likeness("", "", {})])
     still, told = Still(Output(), "x"), []
 
-    def look() -> Look:
+    def look() -> Likeness:
         told.append(next(looks))
         return told[-1]
 
     still.tell(look, 1.0)
     assert not told  # nothing stands there yet
-    still.show(Look("", "", {}))
+    still.show(Likeness("", "", {}))
     for now in (1.0, 1.0 + saved.EVERY / 2, 1.0 + saved.EVERY, 30.0, 60.0):
         still.tell(look, now)
     assert len(told) == 2
