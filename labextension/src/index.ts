@@ -9,6 +9,7 @@ import { ICommandPalette, WidgetTracker } from '@jupyterlab/apputils';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
+import { TabPanel } from '@lumino/widgets';
 
 import { Cells } from './cells/cells';
 import { Looks } from './cells/looks';
@@ -54,6 +55,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
       tab.toggleClass('jp-gpufit-below', below);
       app.shell.add(tab, below ? 'down' : 'main', { mode: 'tab-after' });
     };
+    const bring = (tab: LogTab | RunTab) => {
+      app.shell.activateById(tab.id);
+      const tabs = tab.parent?.parent;
+      if (tabs instanceof TabPanel) {
+        tabs.currentWidget = tab; // Notebook 7 shows what stands below, but not which of it
+      }
+    };
     new Cells(app.shell, model, (job, after) => new Follower(settings, events, job, after));
     new Looks(app.shell, model);
 
@@ -66,7 +74,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         void tracker.add(tab);
         place(tab);
       }
-      app.shell.activateById(tab.id);
+      bring(tab);
     };
     const runs = new WidgetTracker<RunTab>({ namespace: 'gpufit-run' });
     const openRun = ({ id, name }: { id: string; name: string }) => {
@@ -78,7 +86,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         void runs.add(tab);
         place(tab);
       }
-      app.shell.activateById(tab.id);
+      bring(tab);
     };
     addCommands({ app, model, palette, openLog, openRun, show });
 

@@ -37,6 +37,7 @@ def test_reloaded_while_it_blocks_and_ended_while_nobody_looked(page: Page, lab:
 
     expect(output(page)).to_contain_text("step 50\n")  # what was written before, and what comes
     expect(output(page)).to_contain_text("step 100\n")
+    expect(output(page)).to_contain_text(re.compile(f"▶ {training}: running on cpu:[01] · step [1-9].*peak"))
     assert output(page).inner_text().count("step 50\n") == 1
     command(page, "docmanager:save")
     page.goto("about:blank")
