@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from IPython.display import publish_display_data
@@ -73,13 +74,25 @@ def html_of(outputs: Iterable[Mapping[str, Any]]) -> str:
     """Outputs of a cell, as a notebook has them, on a page without scripts."""
     parts: list[str] = []
     length = 0
-    for output in reversed(list(outputs)):
+    for output in reversed(_joined(outputs)):
         parts.append(_html(output))
         length += len(parts[-1])
         if length > MOST:
             parts.append("<pre>…</pre>")
             break
     return "".join(reversed(parts))
+
+
+def _joined(outputs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """With neighbouring texts of one stream as one, as a page has them: a bar is drawn over by a later text."""
+    found: list[Mapping[str, Any]] = []
+    for stream, some in groupby(outputs, lambda output: output.get("name") if "text" in output else None):
+        together = list(some)
+        if stream is None:
+            found += together
+        else:
+            found.append({**together[0], "text": "".join(output["text"] for output in together)})
+    return found
 
 
 def _html(output: Mapping[str, Any]) -> str:
@@ -94,7 +107,7 @@ def _html(output: Mapping[str, Any]) -> str:
 
 def text_of(outputs: Iterable[Mapping[str, Any]]) -> str:
     """The same where there are no pages: in a terminal, or what a search reads."""
-    parts = [_plain(output).rstrip("\n") for output in outputs]
+    parts = [_plain(output).rstrip("\n") for output in _joined(outputs)]
     return "\n".join(filter(None, parts))[-MOST:]
 
 

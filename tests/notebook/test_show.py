@@ -16,7 +16,7 @@ from jupyter_gpufit.notebook.saved import MOST, Likeness, Still, html_of
 from jupyter_gpufit.notebook.show import WidgetShow, WidgetsOfJob
 from jupyter_gpufit.units import GiB
 
-LINE = {"output_type": "stream", "text": "a line"}
+LINE = {"output_type": "stream", "name": "stdout", "text": "a line"}
 
 
 def bar(text: str, *, update: bool = True, name: str = "bar") -> Display:
@@ -79,6 +79,13 @@ def apart(*events: Event) -> WidgetShow:
     for event in events:
         show(event)
     return show
+
+
+def test_what_was_written_in_pieces_reads_as_one(published: list[dict[str, Any]]) -> None:
+    pieces = [Text("stdout", piece) for piece in ("loss ", "1\n", "0 %", "\r50 %", "\r100 %\n")]
+    apart(*pieces, Text("stderr", "careful\n"), StateChange("released"))
+    assert published[-1]["text"].startswith("loss 1\n100 %\ncareful\n")
+    assert published[-1]["html"].startswith("<pre>loss 1\n100 %\n</pre><pre>careful\n</pre>")
 
 
 def test_its_text_is_its_output_and_tells_an_error_once(published: list[dict[str, Any]]) -> None:
