@@ -91,11 +91,16 @@ def run(source: Path, kernel: KernelManager, *, story: bool) -> None:
     client.execute()
     target = OUT / source.name
     nbformat.write(notebook, target)
-    by_hand = f"GPUFIT_DEVICES=cpu:2x4GiB .venv/bin/jupyter lab {source}"
+    by_hand = f"GPUFIT_DEVICES=cpu:2x4GiB {_here(Path(sys.prefix))}/bin/jupyter lab {source}"
     if story:
         print(f"See {' '.join(map(str, client.pictures)) or target}; to run it yourself: {by_hand}")
     else:
         print(f"The executed notebook: {target}\nRun it by hand: {by_hand}")
+
+
+def _here(path: Path) -> Path:
+    """As it is typed in this directory."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def main() -> None:

@@ -94,3 +94,4 @@ def test_the_demo_tells_a_story_of_few_lines(capsys: pytest.CaptureFixture[str],
         *("moons: running", "epoch 20: loss 0.01", "epoch 40: loss 0.01", "moons: done", "99.9% are told apart"),
     ]
     assert client.pictures == [tmp_path / "moons-7.png"] and client.pictures[0].exists()
+    assert str(example._here(Path.cwd() / ".venv-3.13")) == ".venv-3.13" and str(example._here(Path("/opt"))) == "/opt"

@@ -1,4 +1,4 @@
-"""The verbs and their options, once for magics and command line: parsing, help and completion come from here; pure."""
+"""The verbs and their options, once for magics and command line: parsing and help come from here; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ..settings import FITS
 from ..system.version import version
 from . import values
 from .lab_deeds import LAB, add_deeds
-from .places import Place, places_of
 
 ENDED_HINT = "a job's name or id, as `gpufit jobs` lists them"
 
@@ -24,13 +23,19 @@ _DEVICES = values.number(MOST_DEVICES, "of devices ")
 _STEPS, _ROWS = values.number(100, "of steps "), values.number(65536)
 _DAYS, _SECONDS = values.amount(3660, "days"), values.amount(3600, "seconds")
 EPILOG = """
-On top of a cell:   %%gpufit train --name bert --memory 12GiB
-                    %%gpufit estimate --on "NVIDIA A100-SXM4-40GB"
-On a line:          %gpufit status | queue | history | jobs | attach NAME | stop NAME | clean
-                    %gpufit checkpoint NAME | release NAME | move NAME --to DEVICE | resume NAME
-                    runs = %gpufit runs | numbers = %gpufit runs NAME
-                    net = %gpufit deploy resnet.onnx | net = %gpufit deploy model --example x
-In a terminal:      the same without the %, and: gpufit run --memory 12GiB -- python train.py
+On top of a cell:
+  %%gpufit train --name bert --memory 12GiB
+  %%gpufit estimate --on "NVIDIA A100-SXM4-40GB"
+On a line:
+  %gpufit status | queue | history | jobs
+  %gpufit attach NAME | stop NAME | clean
+  %gpufit checkpoint NAME | release NAME
+  %gpufit move NAME --to DEVICE | resume NAME
+  runs = %gpufit runs | numbers = %gpufit runs NAME
+  net = %gpufit deploy resnet.onnx
+  net = %gpufit deploy model --example x
+In a terminal the same without the %, and:
+  gpufit run --memory 12GiB -- python train.py
 Each verb explains itself: %gpufit train --help
 """
 
@@ -62,7 +67,7 @@ class _Version(argparse.Action):
 def _build() -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(
         prog="gpufit",
-        description="Run a cell on the device where it fits, in a process of its own.",
+        description="Run a cell on the device where it fits,\nin a process of its own.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -92,14 +97,20 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         "--fit",
         choices=FITS,
         default=None,
-        help="if it fits on no device: make it fit, to the same bits (exact), nearly (any), not, or in this one way",
+        metavar="HOW",
+        help="if it fits on no device: make it fit, to the same bits (exact), nearly (any), not (no), or in this one"
+        " way: %(choices)s",
     )
     train.add_argument("--name", type=values.name, help="what to call the job (default: after the notebook)")
     train.add_argument("-d", "--detach", action="store_true", help="return at once; the job goes on by itself")
     train.add_argument("--dry-run", action="store_true", help="say what would happen, and start nothing")
 
     estimate = verb("estimate", "Say how much memory the cell below, or a script, will need; no device is touched.")
-    estimate.usage = "gpufit estimate [SCRIPT] [--on CARD] [--steps N] [--sweep NAME=8,16] [--fit no] [--json] [-- ...]"
+    estimate.usage = (
+        "gpufit estimate [SCRIPT] [--on CARD] [--steps N]\n"
+        "       [--gpus N] [--sweep NAME=8,16 | --max-batch NAME]\n"
+        "       [--fit HOW] [--json] [-- ...]"
+    )
     estimate.add_argument("script", metavar="SCRIPT", nargs="?", default="", help="a script (only in a terminal)")
     estimate.add_argument("--on", default="", metavar="CARD", help='a type of GPU, e.g. "NVIDIA A100-SXM4-40GB"')
     estimate.add_argument(
@@ -113,11 +124,15 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     several = estimate.add_mutually_exclusive_group()
     several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
     several.add_argument("--max-batch", type=values.variable, metavar="NAME", help="find its largest that fits")
-    estimate.add_argument("--fit", choices=FITS, help="also how it would fit (default: exact)")
+    estimate.add_argument(
+        "--fit", choices=FITS, metavar="HOW", help="also how it would fit (default: exact): %(choices)s"
+    )
     estimate.add_argument("--json", action="store_true", help="as JSON: need, low, high, by_kind, reasons and more")
 
     run = verb("run", "Run a command on the device where it fits, when its turn has come (only in a terminal).")
-    run.usage = "gpufit run [--memory BYTES] [--gpu DEVICE] [--gpus N] [--exclusive] [--name NAME] -- COMMAND ..."
+    run.usage = (
+        "gpufit run [--memory BYTES] [--gpu DEVICE] [--gpus N]\n       [--exclusive] [--name NAME] -- COMMAND ..."
+    )
     run.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
     run.add_argument(
         "--gpus",
@@ -216,7 +231,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     stop = verb("stop", "Stop a job: interrupt it, then ask, terminate and kill, each after a while.")
     stop.add_argument("job", metavar="JOB", help=f"{ENDED_HINT}; also a command's of `gpufit run`")
     checkpoint = verb("checkpoint", "Save a running job at its next safe point; it goes on. Or show what was saved.")
-    checkpoint.usage = "gpufit checkpoint [JOB] | gpufit checkpoint show [JOB] [--json]"
+    checkpoint.usage = "gpufit checkpoint [JOB]\n       gpufit checkpoint show [JOB] [--json]"
     checkpoint.add_argument("words", metavar="JOB", nargs="*", help=f"{ENDED_HINT} (default: the newest that runs)")
     checkpoint.add_argument("--json", action="store_true", help="with show: as JSON")
     release = verb("release", "Save your job and leave its device; ask the owner if it is not yours.")
@@ -281,8 +296,8 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
 
 
 VERBS: tuple[str, ...] = ()
-_PARSER, _VERB_PARSERS = _build()
-VERBS = tuple(_VERB_PARSERS)
+_PARSER, VERB_PARSERS = _build()
+VERBS = tuple(VERB_PARSERS)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -306,7 +321,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if options.verb == "help" and not unknown:
         raise HelpAsked(_help(options.about))
     if unknown:
-        verb, parser, first = arguments[0], _VERB_PARSERS[arguments[0]], unknown[0]
+        verb, parser, first = arguments[0], VERB_PARSERS[arguments[0]], unknown[0]
         usage = parser.format_usage().strip()
         if not first.startswith("-"):
             how = f" A name goes behind --name: {verb} --name {first}" if "--name" in usage else ""
@@ -317,9 +332,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _help(about: str) -> str:
-    if about and about not in _VERB_PARSERS:
+    if about and about not in VERB_PARSERS:
         raise BadOption(f"There is no verb {about!r}.{did_you_mean(about, VERBS)} It is one of {', '.join(VERBS)}.")
-    return (_VERB_PARSERS[about] if about else _PARSER).format_help()
+    return (VERB_PARSERS[about] if about else _PARSER).format_help()
 
 
 def _name_checkpoint(options: argparse.Namespace) -> None:
@@ -327,7 +342,7 @@ def _name_checkpoint(options: argparse.Namespace) -> None:
     shows = options.words[:1] == ["show"]
     names = options.words[1:] if shows else options.words
     if len(names) > 1 or (options.json and not shows):
-        raise BadOption(f"checkpoint takes one job.\n{_VERB_PARSERS['checkpoint'].format_usage().strip()}")
+        raise BadOption(f"checkpoint takes one job.\n{VERB_PARSERS['checkpoint'].format_usage().strip()}")
     options.verb = "checkpoint show" if shows else "checkpoint"
     options.job = names[0] if names else ""
 
@@ -339,9 +354,9 @@ def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 def _command(command: Sequence[str], unknown: Sequence[str]) -> list[str]:
     """What `gpufit run` is to run."""
-    usage = _VERB_PARSERS["run"].format_usage().strip()
+    usage = VERB_PARSERS["run"].format_usage().strip()
     if unknown and unknown[0].startswith("-"):
-        near = did_you_mean(unknown[0], sorted(_VERB_PARSERS["run"]._option_string_actions))
+        near = did_you_mean(unknown[0], sorted(VERB_PARSERS["run"]._option_string_actions))
         raise BadOption(f"run has no option {unknown[0]!r}.{near}\n{usage}")
     if unknown:
         raise BadOption(f"Put -- before the command: gpufit run [options] -- {shlex.join(unknown)} ...\n{usage}")
@@ -360,30 +375,5 @@ def parse_line(line: str) -> argparse.Namespace:
 
 def help_text() -> str:
     """What `%%gpufit?` shows."""
-    train = _VERB_PARSERS["train"].format_help()
+    train = VERB_PARSERS["train"].format_help()
     return f"{_PARSER.format_help()}\n%%gpufit train\n--------------\n{train}"
-
-
-def completions(
-    words: Sequence[str], fragment: str, *, place: Place, devices: Sequence[str], jobs: Sequence[str]
-) -> list[str]:
-    """What may stand where `fragment` is being typed after `words`; each begins with the fragment."""
-    return [word for word in _candidates(words, place, devices, jobs) if word.startswith(fragment)]
-
-
-def _candidates(words: Sequence[str], place: Place, devices: Sequence[str], jobs: Sequence[str]) -> Sequence[str]:
-    if not words:
-        return [verb for verb in VERBS if place in places_of(verb)]
-    if words == ["help"]:
-        return VERBS
-    if words == ["completion"]:
-        return ("bash", "zsh", "fish")
-    parser = _VERB_PARSERS.get(words[0])
-    if parser is None:
-        return []
-    if words[-1] in ("--gpu", "--to"):
-        return devices
-    options = [option for option in parser._option_string_actions if option.startswith("--") and option not in words]
-    takes_job = any(action.metavar == "JOB" for action in parser._actions)
-    deeds = ("show",) if words == ["checkpoint"] else ()
-    return [*deeds, *(jobs if takes_job else ()), *options]

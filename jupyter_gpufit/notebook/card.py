@@ -29,7 +29,7 @@ from ..jobs.words import StatusLine
 from ..settings import Settings
 from ..units import format_bytes, format_duration, format_figure
 from .pictures import in_text, picture
-from .saved import publish_widget, sentence
+from .saved import Likeness, Still, sentence
 
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
 LONGEST_CHIP = 30  # characters of a number's name
@@ -55,13 +55,12 @@ class JobCard:
             [self._head, self._choice, self._pictures, buttons, self._said],
             layout=Layout(border="1px solid var(--jp-border-color2, #ddd)", padding="4px 8px"),
         )
-        self._still = ""  # the display_id of what stands in the notebook's file
+        self._still = Still(self.box, f"gpufit-card-{job.id}-{time.monotonic_ns()}")
         self.draw()
 
     def show(self) -> None:
         """Put it under the cell."""
-        self._still = f"gpufit-card-{self._job.id}-{time.monotonic_ns()}"
-        self._publish(update=False)
+        self._still.show(self._look())
 
     def take(self, event: Event, when: float) -> None:
         """Take in an event of that time; whatever goes wrong, the job's output must go on being shown."""
@@ -77,13 +76,14 @@ class JobCard:
             soon = isinstance(event, Metrics | ProgressMark) and time.monotonic() - self._drawn > EVERY
             if soon or isinstance(event, StateChange):
                 self.draw()
-            if self._still and isinstance(event, StateChange):
-                self._publish(update=True)
+            if isinstance(event, StateChange):
+                self._still.renew(self._look)
+            else:
+                self._still.tell(self._look, time.monotonic())
 
-    def _publish(self, *, update: bool) -> None:
-        look = self._head.value + self._pictures.value
+    def _look(self) -> Likeness:
         text = "\n".join([self._line.line(), *map(self._in_text, shown(self._curves.metrics, picked(self._paths)))])
-        publish_widget(self.box, self._still, text=text, html=look, mark=self._line.mark, update=update)
+        return Likeness(text, self._head.value + self._pictures.value, self._line.mark)
 
     def _in_text(self, name: str) -> str:
         curve = self._curves.metrics[name]

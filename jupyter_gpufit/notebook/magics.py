@@ -24,6 +24,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from ..actions import commands
+from ..actions.completions import completions
 from ..errors import GpufitError, first_of
 from ..graph.kinds import parents
 from ..jobs.follow import Interrupts, Left
@@ -219,9 +220,7 @@ def gpufit_matcher(context: Any) -> SimpleMatcherResult:
     if typed is None:
         return {"completions": []}
     *words, fragment = re.split(r"\s+", typed[2])
-    found = commands.completions(
-        words, fragment, place="cell" if typed[1] == "%%" else "line", devices=_devices(), jobs=_jobs()
-    )
+    found = completions(words, fragment, place="cell" if typed[1] == "%%" else "line", devices=_devices(), jobs=_jobs())
     return {
         "completions": [SimpleCompletion(text=word, type="param") for word in found],
         "matched_fragment": fragment,

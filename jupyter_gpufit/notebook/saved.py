@@ -2,29 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from IPython.display import publish_display_data
 from ipywidgets import Widget
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 MOST = 200_000  # characters of HTML: the end of a long output
+EVERY = 5.0  # seconds between two looks that are told aside
+PER_SECOND = 4000  # characters of such: longer ones come less often
 PICTURES = ("image/png", "image/jpeg")
 
 
-def publish_widget(
-    widget: Widget, name: str, *, text: str, html: str, mark: Mapping[str, Any], update: bool, has_output: bool = False
-) -> None:
-    """Show it, or renew what is read where it cannot be shown; `name` is its display_id.
+class Likeness(NamedTuple):
+    """How something looks where there are no widgets, and the mark by which the panel knows it."""
 
-    By `mark` the panel knows it, and whether the job's output stands in it.
+    text: str
+    html: str
+    mark: Mapping[str, Mapping[str, Any]]
+
+
+class Still:
+    """Shows a widget, and says what is read in its place.
+
+    To say it anew draws the widget anew. So between two changes of state it is only told aside: under a name that no
+    page shows. The labextension hears it, and puts it into the file when that is saved.
     """
-    mark = {key: {**value, "output": True} if has_output else value for key, value in mark.items()}
-    view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
-    data = {WIDGET_VIEW: view, "text/plain": text, "text/html": html}
-    publish_display_data(data, dict(mark), transient={"display_id": name}, update=update)
+
+    def __init__(self, widget: Widget, name: str, *, has_output: bool = False) -> None:
+        self._widget, self._name = widget, name  # its display_id
+        self._has_output = has_output  # whether the job's output stands in it
+        self._stands = False
+        self._next = 0.0  # time.monotonic() from which on it may be told aside
+
+    def show(self, look: Likeness) -> None:
+        """Put it under the cell."""
+        self._publish(look, self._name, {}, update=False)
+        self._stands = True
+
+    def renew(self, look: Callable[[], Likeness]) -> None:
+        """Draw it anew, if it stands there."""
+        if self._stands:
+            self._publish(look(), self._name, {}, update=True)
+
+    def tell(self, look: Callable[[], Likeness], now: float) -> None:
+        """Tell aside how it looks, if that was not told just now."""
+        if self._stands and now >= self._next:
+            look_now = look()
+            self._next = now + max(EVERY, len(look_now.html) / PER_SECOND)
+            self._publish(look_now, f"{self._name}-aside", {"aside": True}, update=True)
+
+    def _publish(self, look: Likeness, name: str, more: Mapping[str, Any], *, update: bool) -> None:
+        if self._has_output:
+            more = {**more, "output": True}
+        view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
+        data = {WIDGET_VIEW: view, "text/plain": look.text, "text/html": look.html}
+        mark = {key: {**value, **more} for key, value in look.mark.items()}
+        publish_display_data(data, mark, transient={"display_id": name}, update=update)
 
 
 def sentence(text: str) -> str:
@@ -37,13 +74,25 @@ def html_of(outputs: Iterable[Mapping[str, Any]]) -> str:
     """Outputs of a cell, as a notebook has them, on a page without scripts."""
     parts: list[str] = []
     length = 0
-    for output in reversed(list(outputs)):
+    for output in reversed(_joined(outputs)):
         parts.append(_html(output))
         length += len(parts[-1])
         if length > MOST:
             parts.append("<pre>…</pre>")
             break
     return "".join(reversed(parts))
+
+
+def _joined(outputs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """With neighbouring texts of one stream as one, as a page has them: a bar is drawn over by a later text."""
+    found: list[Mapping[str, Any]] = []
+    for stream, some in groupby(outputs, lambda output: output.get("name") if "text" in output else None):
+        together = list(some)
+        if stream is None:
+            found += together
+        else:
+            found.append({**together[0], "text": "".join(output["text"] for output in together)})
+    return found
 
 
 def _html(output: Mapping[str, Any]) -> str:
@@ -58,7 +107,7 @@ def _html(output: Mapping[str, Any]) -> str:
 
 def text_of(outputs: Iterable[Mapping[str, Any]]) -> str:
     """The same where there are no pages: in a terminal, or what a search reads."""
-    parts = [_plain(output).rstrip("\n") for output in outputs]
+    parts = [_plain(output).rstrip("\n") for output in _joined(outputs)]
     return "\n".join(filter(None, parts))[-MOST:]
 
 

@@ -24,7 +24,7 @@ from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.state import OVER
 from ..jobs.words import StatusLine, told
-from .saved import html_of, publish_widget, sentence, text_of
+from .saved import Likeness, Still, html_of, sentence, text_of
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
     from IPython.core.interactiveshell import InteractiveShell
@@ -212,13 +212,20 @@ class WidgetShow:
         self._job = job
         self._status = StatusLine(job)
         self._places: dict[str, int] = {}  # of displays that may change, among the outputs
-        self._name = f"gpufit-output-{job.id}-{time.monotonic_ns()}"
-        self._publish(update=False)
+        self._still = Still(output, f"gpufit-output-{job.id}-{time.monotonic_ns()}", has_output=True)
+        self._still.show(self._look())
 
     def __call__(self, event: Event, when: float | None = None) -> None:
-        self._status.take(event, when or time.time())
-        if self._widgets.take(event):
-            return
+        if self._status.take(event, when or time.time()) and not self._has_card:
+            self._display(_quiet(self._status.line()), {}, STATUS)
+        if not self._widgets.take(event):
+            self._show(event)
+        if isinstance(event, StateChange):
+            self._still.renew(self._look)
+        else:
+            self._still.tell(self._look, time.monotonic())
+
+    def _show(self, event: Event) -> None:
         match event:
             case Text(name, text):
                 (self._output.append_stdout if name == "stdout" else self._output.append_stderr)(text)
@@ -230,10 +237,6 @@ class WidgetShow:
                 self._clear()
             case Failure(_, _, traceback):
                 self._output.append_stderr("\n".join(traceback) + "\n")
-            case StateChange():
-                if not self._has_card:
-                    self._display(_quiet(self._status.line()), {}, STATUS)
-                self._publish(update=True)
             case _ if _is_news(event, self._said) and (words := told(self._job, event)):
                 self._display(_quiet(words), {}, None)
 
@@ -242,10 +245,9 @@ class WidgetShow:
         kept = [self._output.outputs[at] for name, at in self._places.items() if name == STATUS]
         self._output.outputs, self._places = tuple(kept), {STATUS: 0} if kept else {}
 
-    def _publish(self, *, update: bool) -> None:
+    def _look(self) -> Likeness:
         outputs = self._output.outputs
-        text, html, mark = text_of(outputs) or self._status.line(), html_of(outputs), self._status.mark
-        publish_widget(self._output, self._name, text=text, html=html, mark=mark, update=update, has_output=True)
+        return Likeness(text_of(outputs) or self._status.line(), html_of(outputs), self._status.mark)
 
     def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
         shown = {"output_type": "display_data", "data": data, "metadata": metadata}

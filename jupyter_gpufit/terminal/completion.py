@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..actions.commands import completions
+from ..actions.completions import completions
 from ..errors import GpufitError
 from ..jobs.store import all_jobs
 from ..settings import load_settings

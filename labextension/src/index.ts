@@ -9,8 +9,10 @@ import { ICommandPalette, WidgetTracker } from '@jupyterlab/apputils';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
+import { TabPanel } from '@lumino/widgets';
 
 import { Cells } from './cells/cells';
+import { Looks } from './cells/looks';
 import { icon } from './icon';
 import { Log, LogTab } from './log/log';
 import { Events } from './model/events';
@@ -53,7 +55,15 @@ const plugin: JupyterFrontEndPlugin<void> = {
       tab.toggleClass('jp-gpufit-below', below);
       app.shell.add(tab, below ? 'down' : 'main', { mode: 'tab-after' });
     };
+    const bring = (tab: LogTab | RunTab) => {
+      app.shell.activateById(tab.id);
+      const tabs = tab.parent?.parent;
+      if (tabs instanceof TabPanel) {
+        tabs.currentWidget = tab; // Notebook 7 shows what stands below, but not which of it
+      }
+    };
     new Cells(app.shell, model, (job, after) => new Follower(settings, events, job, after));
+    new Looks(app.shell, model);
 
     const tracker = new WidgetTracker<LogTab>({ namespace: 'gpufit-log' });
     const openLog = ({ id, name }: { id: string; name: string }) => {
@@ -64,7 +74,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         void tracker.add(tab);
         place(tab);
       }
-      app.shell.activateById(tab.id);
+      bring(tab);
     };
     const runs = new WidgetTracker<RunTab>({ namespace: 'gpufit-run' });
     const openRun = ({ id, name }: { id: string; name: string }) => {
@@ -76,7 +86,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         void runs.add(tab);
         place(tab);
       }
-      app.shell.activateById(tab.id);
+      bring(tab);
     };
     addCommands({ app, model, palette, openLog, openRun, show });
 

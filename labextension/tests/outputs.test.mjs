@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { cardIn, hasWidget, told, Writer } from '../lib/cells/outputs.js';
+import { cardIn, hasWidget, lookIn, told, Writer } from '../lib/cells/outputs.js';
 
 /** What JupyterLab's own model does, but for drawing. */
 class Outputs {
@@ -40,7 +40,7 @@ const state = (name, device = '') => ({ kind: 'state', state: name, reason: '', 
 
 function written(...batches) {
   const outputs = new Outputs();
-  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, event => `${event.state}${event.device}`);
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' });
   for (const events of batches) {
     writer.write(events.map((event, at) => ({ number: at, time: 0, event })));
   }
@@ -59,7 +59,7 @@ test('texts are joined, and keep their order between the streams', () => {
 
 test('an error is told once', () => {
   const outputs = new Outputs();
-  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, ({ state, reason }) => `${state} ${reason}`);
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' });
   const failure = { kind: 'failure', ename: 'ValueError', evalue: 'no', traceback: ['ValueError: no'] };
   const failed = { ...state('failed'), reason: 'ValueError: no' };
   const lost = { ...state('lost'), reason: 'its worker is gone' };
@@ -68,14 +68,14 @@ test('an error is told once', () => {
     return outputs.list.map(one => one.data?.['text/plain']).filter(Boolean);
   };
   said(failure);
-  assert.deepEqual(said(failed), ['bert: failed ']);
+  assert.deepEqual(said(failed), ['✗ bert: failed']);
   said(state('running'));
-  assert.deepEqual(said(lost), ['bert: lost its worker is gone']);
+  assert.deepEqual(said(lost), ['✗ bert: lost: its worker is gone']);
 });
 
 test('the state has one line, in its place', () => {
-  const found = written([state('queued'), text('stdout', 'a')], [state('running', ' on cpu:0')], [state('done')]);
-  assert.deepEqual(found, ['bert: done', 'a']);
+  const found = written([state('queued'), text('stdout', 'a')], [state('running', 'cpu:0')], [state('done')]);
+  assert.deepEqual(found, ['✓ bert: done', 'a']);
 });
 
 test('a display that changes stays where it is; one that is updated before it was seen comes', () => {
@@ -86,7 +86,7 @@ test('a display that changes stays where it is; one that is updated before it wa
 
 test('after a clear, places are counted anew', () => {
   const found = written([state('running'), display('h', 'half'), { kind: 'clear' }, display('h', 'all', true), state('done')]);
-  assert.deepEqual(found, ['all', 'bert: done']);
+  assert.deepEqual(found, ['all', '✓ bert: done']);
 });
 
 test('an error is one, and a result is one', () => {
@@ -110,7 +110,7 @@ test('a saved output tells its job and state, and whether a widget shows more', 
 test('widgets are drawn as they are where no kernel can be asked', () => {
   const says = (comm, what, state) => ({ kind: 'widget', comm, what, data: { state }, buffers: [] });
   const outputs = new Outputs();
-  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, event => event.state);
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' });
   const write = (...events) => writer.write(events.map((event, number) => ({ number, time: 0, event })));
   const html = () => outputs.list[0].data['text/html'];
 
@@ -153,10 +153,39 @@ test('a card stays above what comes, and has the state in its metadata', () => {
   const card = { output_type: 'display_data', data: { view: 1 }, metadata: { gpufit: { job: 'j', state: 'running' } } };
   outputs.add(card);
   outputs.add({ output_type: 'stream', name: 'stdout', text: 'step 50\n' });
-  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, event => event.state, card);
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' }, card);
   writer.write([text('stdout', 'step 50\n'), text('stdout', 'step 100\n')].map(event => ({ number: 1, time: 0, event })));
   assert.deepEqual([outputs.length, outputs.list[1].text], [2, 'step 50\nstep 100\n']);
   writer.say({ state: 'done', reason: '', device: '' });
   const { data, metadata } = outputs.list[0];
-  assert.deepEqual([data.view, data['text/plain'], metadata.gpufit.state], [1, 'bert: done', 'done']);
+  assert.deepEqual([data.view, data['text/plain'], metadata.gpufit.state], [1, '✓ bert: done', 'done']);
+});
+
+test('a look that is told aside is known from one that is drawn, and from others\' widgets', () => {
+  const view = { 'application/vnd.jupyter.widget-view+json': { model_id: 'w' } };
+  const data = { ...view, 'text/plain': 'step 3' };
+  const look = { 'text/plain': 'step 3' };
+  const aside = { gpufit: { job: 'j', aside: true } };
+  assert.deepEqual(lookIn({ data, metadata: aside }), { widget: 'w', look, aside: true });
+  assert.deepEqual(lookIn({ data, metadata: { gpufit: { job: 'j' } } }), { widget: 'w', look, aside: false });
+  assert.equal(lookIn({ data, metadata: {} }), null);
+  assert.equal(lookIn({ data: look, metadata: aside }), null);
+});
+
+test('the line says what the kernel\'s own says', () => {
+  const outputs = new Outputs();
+  const writer = new Writer(outputs, { id: 'j', name: 'bert' });
+  const line = (...entries) => {
+    writer.write(entries.map(([time, event], number) => ({ number, time, event })));
+    return outputs.list[0].data['text/plain'];
+  };
+  const mark = { kind: 'progress', step: 1204, used: 1 << 20, peak: 2 << 20, pace: '2.1 steps/s' };
+  const saved = { kind: 'saved', step: 1200 };
+  assert.equal(
+    line([10, state('running', 'cpu:0')], [11, mark], [12, saved]),
+    '▶ bert: running on cpu:0 · step 1,204 · 2.1 steps/s · 1.0 MiB, peak 2.0 MiB · saved at step 1,200'
+  );
+  const released = { ...state('released'), reason: 'released at step 1,204; `gpufit resume bert` goes on' };
+  assert.equal(line([20, released]), '⏏ bert: released at step 1,204; `gpufit resume bert` goes on · 2.1 steps/s · peak 2.0 MiB');
+  assert.match(line([30, state('running', 'cpu:1')], [75, state('done')]), /^✓ bert: done · .* · after 45 s$/);
 });

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jupyter_gpufit import __version__
-from jupyter_gpufit.actions.commands import VERBS, HelpAsked, completions, help_text, parse, parse_line
+from jupyter_gpufit.actions.commands import VERBS, HelpAsked, help_text, parse, parse_line
 from jupyter_gpufit.errors import BadOption
 from jupyter_gpufit.units import GiB
 
@@ -80,27 +80,13 @@ def test_no_verb_shows_them_all() -> None:
         parse([])
 
 
-@pytest.mark.parametrize(
-    ("words", "fragment", "cell", "expected"),
-    [
-        ([], "tr", True, ["train"]),
-        ([], "tr", False, []),
-        ([], "st", False, ["status", "stop"]),
-        (["train"], "--d", True, ["--detach", "--dry-run"]),
-        (["train", "--detach"], "--d", True, ["--dry-run"]),
-        (["train", "--gpu"], "", True, ["0", "1"]),
-        (["attach"], "b", False, ["bert"]),
-        (["checkpoint"], "s", False, ["show"]),
-        (["resume"], "b", False, ["bert"]),
-        (["move", "bert", "--to"], "", False, ["0", "1"]),
-        (["nonsense"], "", False, []),
-    ],
-)
-def test_completes_what_may_stand_there(words: list[str], fragment: str, cell: bool, expected: list[str]) -> None:
-    assert (
-        completions(words, fragment, place="cell" if cell else "line", devices=["0", "1"], jobs=["bert", "k3f9a2"])
-        == expected
-    )
+@pytest.mark.parametrize("width", [60, 80])
+def test_help_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words in ([], *([verb] for verb in VERBS), *(["lab", deed] for deed in ("init", "check", "policy", "upgrade"))):
+        with pytest.raises(HelpAsked) as asked:
+            parse([*words, "--help"])
+        assert [line for line in str(asked.value).splitlines() if len(line) > width] == [], words
 
 
 def test_help_is_a_verb_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from .conftest import Lab
 from .screen import button, command, fold, job_card, open_panel
-from .training import KERNEL_IS_READY, blocking, end, runs
+from .training import KERNEL_IS_READY, blocking, end, run_all, runs, write_notebook
+
+SAVES = 20  # more than there are looks until the one that is waited for
 
 
 @pytest.fixture
@@ -34,6 +37,7 @@ def test_reloaded_while_it_blocks_and_ended_while_nobody_looked(page: Page, lab:
 
     expect(output(page)).to_contain_text("step 50\n")  # what was written before, and what comes
     expect(output(page)).to_contain_text("step 100\n")
+    expect(output(page)).to_contain_text(re.compile(f"▶ {training}: running on cpu:[01] · step [1-9].*peak"))
     assert output(page).inner_text().count("step 50\n") == 1
     command(page, "docmanager:save")
     page.goto("about:blank")
@@ -67,3 +71,26 @@ def test_after_a_kernels_restart_and_a_resume_by_the_panel(page: Page, lab: Lab,
 
     expect(output(page)).to_contain_text("it had")
     expect(output(page)).to_contain_text(f"{training}: done")
+
+
+def test_a_file_that_is_saved_meanwhile_has_what_a_detached_job_has_shown(page: Page, lab: Lab) -> None:
+    name = "meanwhile"
+    write_notebook(lab, name, "--detach")
+    try:
+        open_panel(page, lab, f"/tree/{name}.ipynb")
+        run_all(page)
+        runs(page, name)
+        expect(output(page)).to_contain_text("step 100\n")
+        for _ in range(SAVES):
+            # Without anything that is drawn there, so that it is saved by itself, too.
+            page.wait_for_function("() => jupyterapp.shell.currentWidget.context.model.dirty")
+            command(page, "docmanager:save")
+            card, shown = json.loads((lab.home / f"{name}.ipynb").read_text())["cells"][1]["outputs"]
+            if "step 100\n" in "".join(shown["data"]["text/html"]):
+                break
+        else:
+            pytest.fail(f"the file has none of it: {shown}")
+    finally:
+        end(lab, name)
+    assert re.search("running on cpu:[01] · step [1-9]", "".join(card["data"]["text/plain"]))
+    assert "loss" in "".join(card["data"]["text/html"])

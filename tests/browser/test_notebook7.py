@@ -46,5 +46,7 @@ def test_panel_card_and_output_after_a_reload(page: Page, lab: Lab) -> None:
         button(page, NAME).click()  # opens the page of the run
         expect(page.locator(".jp-gpufit-run")).to_be_visible()
         page.wait_for_function("() => document.querySelector('.jp-gpufit-run').clientHeight > 300")
+        page.locator(".jp-gpufit-run").get_by_role("button", name="All runs").click()
+        expect(page.get_by_role("table").filter(has_text=NAME)).to_be_visible()  # before the page that stood there
     finally:
         end(lab, NAME)

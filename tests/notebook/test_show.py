@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from ipywidgets import Output
 
-from jupyter_gpufit.jobs.events import Clear, Display, Event, Failure, Note, StateChange, Text
+from jupyter_gpufit.jobs.events import Clear, Display, Event, Failure, Note, ProgressMark, StateChange, Text
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
-from jupyter_gpufit.notebook.saved import MOST, html_of
+from jupyter_gpufit.notebook import saved
+from jupyter_gpufit.notebook.saved import MOST, Likeness, Still, html_of
 from jupyter_gpufit.notebook.show import WidgetShow, WidgetsOfJob
+from jupyter_gpufit.units import GiB
 
-LINE = {"output_type": "stream", "text": "a line"}
+LINE = {"output_type": "stream", "name": "stdout", "text": "a line"}
 
 
 def bar(text: str, *, update: bool = True, name: str = "bar") -> Display:
@@ -22,12 +24,8 @@ def bar(text: str, *, update: bool = True, name: str = "bar") -> Display:
 
 
 def shown(*events: Event) -> list[Any]:
-    output = Output()
-    job = Job(id="x", name="x", source="", created=0.0, cwd="/")
-    show = WidgetShow(output, job, set(), WidgetsOfJob(job, JobPaths(Path("/nowhere"))))
-    for event in events:
-        show(event)
-    return [one["data"]["text/plain"] if "data" in one else one["text"] for one in output.outputs]
+    outputs = apart(*events)._output.outputs
+    return [one["data"]["text/plain"] if "data" in one else one["text"] for one in outputs]
 
 
 def test_a_display_that_changes_stays_in_its_place() -> None:
@@ -62,18 +60,69 @@ def test_what_a_saved_file_has_of_it_is_what_was_left_on_the_screen() -> None:
     assert html_of([lines, picture]) == '<pre>9 %%\nloss &lt; 1\n</pre><img src="data:image/png;base64,AAAA">'
 
 
-def test_its_text_is_its_output_and_tells_an_error_once() -> None:
-    output, published = Output(), []
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Each display as it went out: its data, and the marks on it."""
+    found: list[dict[str, Any]] = []
+
+    def publish(data: dict[str, Any], metadata: dict[str, Any], **said: Any) -> None:
+        found.append({"text": data["text/plain"], "html": data["text/html"], **metadata["gpufit"], **said})
+
+    monkeypatch.setattr(saved, "publish_display_data", publish)
+    return found
+
+
+def apart(*events: Event) -> WidgetShow:
+    """A detached job's output, after these."""
     job = Job(id="x", name="x", source="", created=0.0, cwd="/")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jupyter_gpufit.notebook.show.publish_widget", lambda *_, **said: published.append(said))
-        show = WidgetShow(output, job, set(), WidgetsOfJob(job, JobPaths(Path("/nowhere"))))
-        for event in (Text("stdout", "0 %\r9 %\n"), Failure("ValueError", "no", ("ValueError: no",))):
-            show(event)
-        show(StateChange("failed", "ValueError: no"))
+    show = WidgetShow(Output(), job, set(), WidgetsOfJob(job, JobPaths(Path("/nowhere"))))
+    for event in events:
+        show(event)
+    return show
+
+
+def test_what_was_written_in_pieces_reads_as_one(published: list[dict[str, Any]]) -> None:
+    pieces = [Text("stdout", piece) for piece in ("loss ", "1\n", "0 %", "\r50 %", "\r100 %\n")]
+    apart(*pieces, Text("stderr", "careful\n"), StateChange("released"))
+    assert published[-1]["text"].startswith("loss 1\n100 %\ncareful\n")
+    assert published[-1]["html"].startswith("<pre>loss 1\n100 %\n</pre><pre>careful\n</pre>")
+
+
+def test_its_text_is_its_output_and_tells_an_error_once(published: list[dict[str, Any]]) -> None:
+    failure = Failure("ValueError", "no", ("ValueError: no",))
+    apart(Text("stdout", "0 %\r9 %\n"), failure, StateChange("failed", "ValueError: no"))
     assert published[0]["text"] == "… x: starting"
     assert published[-1]["text"].startswith("9 %\nValueError: no\n✗ x: failed")
     assert published[-1]["text"].count("ValueError") == published[-1]["html"].count("ValueError") == 1
+
+
+def test_between_two_changes_of_state_it_is_told_aside_for_the_file(
+    published: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved, "EVERY", 0.0)
+    monkeypatch.setattr(saved, "PER_SECOND", float("inf"))
+    apart(StateChange("running", device="cpu:0"), Text("stdout", "loss 1\n"), ProgressMark(7, GiB, GiB))
+    drawn, aside = published[1], published[-1]
+    assert "aside" not in drawn and aside["aside"] and aside["output"] and aside["update"]
+    assert aside["text"].startswith("▶ x: running on cpu:0 · step 7 · ") and aside["text"].endswith("\nloss 1")
+    assert "<pre>loss 1\n</pre>" in aside["html"] and "step 7" in aside["html"]
+    assert aside["transient"] != drawn["transient"]  # or a page would draw the widget anew
+
+
+def test_what_is_told_aside_comes_seldom_and_a_long_one_more_so() -> None:
+    looks = iter([Likeness("", "short", {}), Likeness("", "x" * int(saved.PER_SECOND * 60), {}), Likeness("", "", {})])
+    still, told = Still(Output(), "x"), []
+
+    def look() -> Likeness:
+        told.append(next(looks))
+        return told[-1]
+
+    still.tell(look, 1.0)
+    assert not told  # nothing stands there yet
+    still.show(Likeness("", "", {}))
+    for now in (1.0, 1.0 + saved.EVERY / 2, 1.0 + saved.EVERY, 30.0, 60.0):
+        still.tell(look, now)
+    assert len(told) == 2
 
 
 def test_of_a_long_output_the_end_is_kept() -> None:
@@ -82,6 +131,5 @@ def test_of_a_long_output_the_end_is_kept() -> None:
 
 
 def test_what_can_be_typed_is_set_apart() -> None:
-    output, job = Output(), Job(id="x", name="x", source="", created=0.0, cwd="/")
-    WidgetShow(output, job, set(), WidgetsOfJob(job, JobPaths(Path("/nowhere"))))(Note("a < b: `gpufit status`"))
-    assert "a &lt; b: <code>gpufit status</code></div>" in output.outputs[-1]["data"]["text/html"]
+    show = apart(Note("a < b: `gpufit status`"))
+    assert "a &lt; b: <code>gpufit status</code></div>" in show._output.outputs[-1]["data"]["text/html"]

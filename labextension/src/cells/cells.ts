@@ -11,7 +11,6 @@ import { Notebook, startedFrom } from '../model/front';
 import { Follower } from '../model/journal';
 import { GpufitModel } from '../model/model';
 import { Job, OVER } from '../words/schema';
-import { stateWords } from '../words/states';
 import { cardIn, hasWidget, Outputs, told, Writer } from './outputs';
 
 const LATEST = -5000; // entries that are brought at first
@@ -118,7 +117,7 @@ export class Cells {
 
   private _feed(cell: Cell, job: Job): void {
     const card = job.followed && !OVER.has(job.state) ? cardIn(cell.model.outputs!.toJSON()) : null;
-    const writer = new Writer(cell.model.outputs!, job, stateWords, card);
+    const writer = new Writer(cell.model.outputs!, job, card);
     const follower = this.follow(job.id, LATEST);
     const future = cell.outputArea?.future ?? null;
     this._feeds.set(cell, { job: job.id, follower, writer, future });

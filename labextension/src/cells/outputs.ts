@@ -1,5 +1,6 @@
 /** Writes journal entries as a cell's own outputs, as its kernel would have; pure, but for what it is given. */
 
+import { Line, Told } from '../words/line';
 import { Entry, OVER } from '../words/schema';
 import { Widgets } from '../words/widgets';
 
@@ -8,7 +9,7 @@ const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
 const STATE = 'the state'; // where it is told
 const ONLY_SEEN = 'Since the page was reloaded, these can be looked at and not used.';
 
-type Data = Record<string, unknown>;
+export type Data = Record<string, unknown>;
 
 /** What a cell's model of outputs can do, and nothing else of it. */
 export interface Outputs {
@@ -18,21 +19,15 @@ export interface Outputs {
   clear(wait?: boolean): void;
 }
 
-/** A job's state, and what is said with it. */
-export type Told = {
-  state: string;
-  reason: string;
-  device: string;
-};
-
 export class Writer {
   /** `card`: the output that has the job's card, which its kernel goes on changing; it stays, and tells the state. */
   constructor(
     private outputs: Outputs,
     private job: { id: string; name: string },
-    private words: (event: Told) => string,
     readonly card: Data | null = null
-  ) {}
+  ) {
+    this._line = new Line(job.name);
+  }
 
   write(entries: Entry[]): void {
     if (!this._begun) {
@@ -42,12 +37,18 @@ export class Writer {
         this._put(STATE, this.card);
       }
     }
-    for (const { event } of joined(entries)) {
-      if (!this._widgets.caught(event)) {
-        this._write(event);
+    let changed = false;
+    for (const entry of joined(entries)) {
+      const news = this._line.take(entry) && (!this.card || entry.event.kind === 'state'); // or it is drawn each second
+      changed = news || changed;
+      if (!this._widgets.caught(entry.event)) {
+        this._write(entry.event);
       }
     }
     this._drawWidgets();
+    if (changed && this._places.has(STATE)) {
+      this._say(); // once for all of them
+    }
   }
 
   private _write(event: Entry['event']): void {
@@ -79,7 +80,11 @@ export class Writer {
         this._shown.clear();
         break;
       case 'state':
-        this.say(event as unknown as Told);
+        this._state = String(event.state);
+        this._failed = this._failed && OVER.has(this._state as never); // else it was resumed
+        if (!this._places.has(STATE)) {
+          this._say();
+        }
         break;
       case 'gap':
         this.outputs.add(quiet(`${event.missed} entries are gone: ${event.why}`));
@@ -120,12 +125,15 @@ export class Writer {
     this._widgets.drawn();
   }
 
+  /** What no journal tells: a job that was lost. */
+  say({ state, reason, device }: Told): void {
+    this.write([{ number: 0, time: 0, event: { kind: 'state', state, reason, device } }]);
+  }
+
   /** One line for the job's state, in its place; by its metadata it is known when the file is opened again. */
-  say(event: Told): void {
-    this._failed = this._failed && OVER.has(event.state); // else it was resumed
-    const shown = this._failed ? { ...event, reason: '' } : event; // its error stands above
-    const line = quiet(`${this.job.name}: ${this.words(shown)}`);
-    const metadata = { gpufit: { job: this.job.id, state: event.state } };
+  private _say(): void {
+    const line = quiet(this._line.text(this._failed));
+    const metadata = { gpufit: { job: this.job.id, state: this._state } };
     // In the notebook's file the line stands for the card, whose numbers were those of before the reload.
     const data = { ...(this.card?.data as Data | undefined), ...(line.data as Data) };
     this._put(STATE, { ...line, data, metadata });
@@ -145,6 +153,8 @@ export class Writer {
 
   private _begun = false;
   private _failed = false;
+  private _state = '';
+  private readonly _line: Line;
   private _widgets = new Widgets();
   private _shown = new Map<string, string>(); // views of widgets, by their places
   private _places = new Map<string, number>(); // of displays, by what they are called
@@ -173,6 +183,14 @@ export function hasWidget(outputs: Data[]): boolean {
 /** The job's card, if the cell has one; its output stands below it. */
 export function cardIn(outputs: Data[]): Data | null {
   return outputs.find(output => ours(output)?.output === false) ?? null;
+}
+
+/** How a widget of ours looks by now, where a kernel's update tells it; `aside`: no output shows it yet. */
+export function lookIn({ data, metadata }: Data): { widget: string; look: Data; aside: boolean } | null {
+  const { gpufit } = (metadata ?? {}) as { gpufit?: Data };
+  const { [WIDGET_VIEW]: view, ...look } = (data ?? {}) as Data;
+  const widget = (view as { model_id?: unknown } | undefined)?.model_id;
+  return gpufit && typeof widget === 'string' ? { widget, look, aside: gpufit.aside === true } : null;
 }
 
 /** The mark of a widget of ours, and not one that the cell made. */

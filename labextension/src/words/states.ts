@@ -82,6 +82,9 @@ function words(job: Job, status: Status): string {
 export function stateWords(event: { [key: string]: unknown }): string {
   const device = event.device ? placed(String(event.state), String(event.device)) : String(event.state);
   const reason = String(event.reason || '');
+  if (reason.startsWith(String(event.state))) {
+    return reason; // "released at step 3; ..." says the state, too
+  }
   return reason ? `${device}${reason.startsWith('to ') ? ' ' : ': '}${reason}` : device;
 }
 
