@@ -70,6 +70,7 @@ class Refusal:
     name: str  # the variable that was being written
     obj: Any
     why: str
+    passing: bool = False  # it can in a moment
 
 
 class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -178,8 +179,8 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced:
         return super().reducer_override(obj)
 
-    def refuse(self, obj: Any, why: str) -> Reduced:
-        self.refusals.append(Refusal(self.name, obj, why))
+    def refuse(self, obj: Any, why: str, *, passing: bool = False) -> Reduced:
+        self.refusals.append(Refusal(self.name, obj, why, passing))
         return unavailable, (a_thing(obj),)
 
     def want(self, code: CodeType, function: str) -> None:

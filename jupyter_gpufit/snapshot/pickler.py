@@ -76,15 +76,15 @@ class SnapshotPickler(GraphPickler):
             return has_callback(obj)
         return is_held(obj) if type(obj) in LOCKS else self.kind(type(obj)) is REFUSED
 
-    def refuse(self, obj: Any, why: str) -> Reduced:
+    def refuse(self, obj: Any, why: str, *, passing: bool = False) -> Reduced:
         what = why.split(". ")[0].rstrip(".")  # what follows is advice for who sends it to a worker
         iterates = hasattr(type(obj), "__next__") and not isinstance(obj, io.IOBase)
-        return self.name_it(obj, f"{what}. {_LISTED if iterates else _ADVICE}")
+        return self.name_it(obj, f"{what}. {_LISTED if iterates else _ADVICE}", passing=passing)
 
-    def name_it(self, obj: Any, why: str) -> Reduced:
+    def name_it(self, obj: Any, why: str, *, passing: bool = False) -> Reduced:
         """Refuse an object, with a sentence that says what it is and what to do."""
         if len(self.refusals) < _MANY:
-            super().refuse(obj, why)
+            super().refuse(obj, why, passing=passing)
         return _nothing, ()
 
 

@@ -36,11 +36,16 @@ import cloudpickle
 _PATIENCE = 5.0  # seconds for a child that waits for messages; one that works would be asked again
 _BEGINNING = 120.0  # seconds for one that has just begun, and may still import; it is asked once
 _LONGEST = 1000  # characters of a reason
+_ON_ITS_WAY = "a message of it is on its way"
 _receive, _send, _poll = Connection.recv, Connection.send, Connection.poll  # a child's and a trace's are other ones
 
 
 class CannotTell(Exception):
     """Why it is not known what a child holds: a sentence's end."""
+
+
+class CannotTellYet(CannotTell):
+    """The same, of one that is between two messages again in a moment."""
 
 
 class ServedChild:
@@ -68,12 +73,12 @@ class ServedChild:
         except (OSError, EOFError):
             raise CannotTell("it has ended") from None
         if why:
-            raise CannotTell(why)
+            raise CannotTellYet(why) if why == _ON_ITS_WAY else CannotTell(why)
         return said
 
     def _hear(self, patience: float) -> tuple[str, bytes]:
         if not _poll(self._link, patience):
-            raise CannotTell("it is at work")
+            raise CannotTellYet("it is at work")
         self._owed = False
         return _take_up(self._link)
 
@@ -144,7 +149,7 @@ def _answer(
     """Why not, or what."""
     try:
         if _poll(link, 0) or _unread(link):
-            raise CannotTell("a message of it is on its way")
+            raise CannotTell(_ON_ITS_WAY)
         if verb == "take":
             _take(held, frame, given)
             return "", None

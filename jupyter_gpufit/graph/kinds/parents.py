@@ -23,7 +23,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from ...errors import CannotArrive
-from ...system.children import CannotTell, ServedChild, prepare
+from ...system.children import CannotTell, CannotTellYet, ServedChild, prepare
 from ..kind import Kind, Pickler, Reduced
 from . import instances
 from .instances import INSTANCE, attributes, holds_refused, is_plain
@@ -135,7 +135,9 @@ def reduce_parent(obj: Any, pickler: Pickler) -> Reduced:
     except CannotTell as error:
         if pickler.is_snapshot:
             return pickler.refuse(
-                obj, f"an object with processes of its own, of which one could not be asked: {error}."
+                obj,
+                f"an object with processes of its own, of which one could not be asked: {error}.",
+                passing=isinstance(error, CannotTellYet),
             )
         why = f"one of them could not be asked what it holds: {error}"
         as_what = f"as it was then, for {why}. No checkpoint can hold it."
