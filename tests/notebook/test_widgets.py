@@ -177,7 +177,12 @@ def test_the_notebooks_own_that_went_to_a_job_speak_with_it(browser: Browser, mo
     mine.observe(lambda change: seen.append(change.new), "value")
     left: list[str] = []
     monkeypatch.setattr(mirrors_, "read_record", lambda paths: Record(state="done" if left else "running", since=0.0))
-    monkeypatch.setattr(Mirrors, "_is_heard", lambda self, record, text: told.set() or True)
+
+    def is_heard(*_: Any) -> bool:
+        told.set()
+        return True
+
+    monkeypatch.setattr(Mirrors, "_is_heard", is_heard)
     job = Mirrors(JOB, JobPaths(Path("/nowhere")), {mine.model_id: mine})
     click = {"content": {"data": {"method": "update", "state": {"value": 5}}}}
 
