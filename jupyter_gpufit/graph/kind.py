@@ -96,6 +96,7 @@ _FAMILIES = (
     "kinds.directories",
     "kinds.parents",
     "kinds.archived",
+    "kinds.default_generators",
     "kinds.instances",
 )
 _OF_LIBRARIES = {

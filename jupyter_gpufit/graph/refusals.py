@@ -69,6 +69,7 @@ _BY_MODULE = {  # by the module of a class or of one of its bases; inner modules
 _TRAVELS = frozenset(  # no handle in them
     ("multiprocessing.context", "IPython.core.display", "IPython.core.display_functions", "IPython.lib.display")
     + ("IPython.utils.capture", "IPython.utils.text")
+    + ("ipykernel.iostream",)  # where sys.stdout is from: each process has its own (kinds/odd.py)
 )
 
 

@@ -2,7 +2,7 @@
 
 The real one draws a widget, whose model would live in a process that the browser does not speak with: it would stand
 at 0 % for ever. A bar of HTML is a display that changes, like any other: it goes on after a move, a resume or a reload,
-and is still a bar in the saved file.
+and is still a bar in the saved file. A bar that an earlier cell made goes on where it is.
 
 This file is executed under the real one's name, so that its class is found where a notebook's refers to it, and is the
 notebook's own again when it travels back. ipywidgets is not imported, nor anything before tqdm.notebook. Executed as
@@ -52,6 +52,9 @@ elif __name__ == NAME:
         """A bar of HTML that takes the options of the widget, and looks like it."""
 
         gpufit_display: str | None = None  # its display_id, once it is shown
+        gpufit_shows = True
+        colour: Any = None  # a property of the real one
+        container: Any = None  # of a bar that an earlier cell made: the notebook's widget, in which it goes on
 
         def __init__(self, *args: Any, display: bool = True, **kwargs: Any) -> None:
             self.gpufit_shows = display
@@ -69,11 +72,13 @@ elif __name__ == NAME:
                 return
             was = self.gpufit_display
             super().close()
-            if was is None or not self.gpufit_shows:
+            if self.container is None and (was is None or not self.gpufit_shows):
                 return
             unfinished = bool(self.total) and self.n < self.total
             if self.leave or unfinished or (self.leave is None and self.pos == 0):
                 self._publish(None, BAD if unfinished else GOOD)
+            elif self.container is not None:
+                self.container.close()
             else:
                 self._update({"text/plain": "", "text/html": ""})
 
@@ -86,7 +91,16 @@ elif __name__ == NAME:
             marked = (said["bar_format"] or "{l_bar}<bar/>{r_bar}").replace("{bar}", "<bar/>")
             line = msg if msg is not None else self.format_meter(**{**said, "bar_format": marked})
             left, bar, right = (part or "" for part in (*re.split(r"\|?(<bar/>)\|?", line, maxsplit=1), "", "")[:3])
-            self._update({"text/plain": text, "text/html": self._html(left, bool(bar), right, colour)})
+            if self.container is not None:
+                self._change_widget(left, right, colour)
+            else:
+                self._update({"text/plain": text, "text/html": self._html(left, bool(bar), right, colour)})
+
+        def _change_widget(self, left: str, right: str, colour: str) -> None:
+            before, bar, after = self.container.children
+            before.value, bar.value, after.value = escape(left), self.n, escape(right)
+            if colour:
+                bar.bar_style = "danger" if colour == BAD else "success"
 
         def _html(self, left: str, bar: bool, right: str, colour: str) -> str:
             ended = 'value="1" max="1"' if colour else ""  # of a bar that does not know its total
@@ -102,6 +116,15 @@ elif __name__ == NAME:
             shown = self.gpufit_display is not None
             self.gpufit_display = self.gpufit_display or os.urandom(8).hex()
             publish_display_data(data, transient={"display_id": self.gpufit_display}, update=shown)
+
+    def __getattr__(name: str) -> Any:
+        """The class of the notebook's widget, for a bar of an earlier cell."""
+        if name != "TqdmHBox":
+            raise AttributeError(name)
+        from ipywidgets import HBox
+
+        made = globals()[name] = type(name, (HBox,), {"__module__": NAME})
+        return made
 
     def tnrange(*args: Any, **kwargs: Any) -> tqdm_notebook:
         """`tqdm(range(*args))`."""
