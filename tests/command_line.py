@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -16,7 +18,7 @@ import anyio
 from jupyter_gpufit.jobs.client import connect
 from jupyter_gpufit.jobs.record import Record, read_record
 from jupyter_gpufit.jobs.state import ENDED
-from jupyter_gpufit.jobs.store import all_jobs, find_job
+from jupyter_gpufit.jobs.store import find_job
 from jupyter_gpufit.jobs.watch import changes
 from jupyter_gpufit.settings import Settings
 from tests import warm
@@ -90,11 +92,22 @@ async def _until(home: Path, name: str, reached: Callable[[Record], bool]) -> No
                     return
 
 
-def kill_workers(home: Path) -> None:
-    """End whatever jobs of this home's user still run."""
-    for _, paths in all_jobs(_settings(home)):
-        if (worker := read_record(paths).worker) is not None:
-            worker.signal(signal.SIGKILL)
+def kill_workers(below: Path) -> None:
+    """End whoever holds the lock of a job in this folder, wherever in it a test has had its jobs kept."""
+    for process in Path("/proc").glob("[0-9]*"):
+        if int(process.name) != os.getpid() and any(_is_a_lock(file, below) for file in _opened_by(process)):
+            with suppress(ProcessLookupError):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _opened_by(process: Path) -> list[Path]:
+    with suppress(OSError):  # it has ended, or is another user's
+        return [(process / "fd" / number).readlink() for number in os.listdir(process / "fd")]
+    return []
+
+
+def _is_a_lock(file: Path, below: Path) -> bool:
+    return file.name == "lock" and file.parent.parent.name == "jobs" and file.is_relative_to(below)
 
 
 def _settings(home: Path) -> Settings:

@@ -93,7 +93,10 @@ def second_kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
 
 
 @pytest.fixture
-def no_worker_outlives_its_test(home: Path) -> Iterator[None]:
-    """A failed test must not leave a worker that holds a slot: every test after it would wait."""
+def no_worker_outlives_its_test(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A failed test must not leave a worker that holds a slot: every test after it would wait.
+
+    A test may have had its jobs kept in a folder of its own, which is not in the home that all of them share.
+    """
     yield
-    kill_workers(home)
+    kill_workers(tmp_path_factory.getbasetemp())

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class Kernel:
 
     manager: KernelManager
     client: BlockingKernelClient
+    _shown: dict[str, Ran] = field(default_factory=dict)  # by the cell: what `until` has seen come
 
     def run(self, code: str, timeout: float = TIMEOUT) -> Ran:
         """Run a cell to its end."""
@@ -65,7 +67,7 @@ class Kernel:
         return str(self.client.execute(code))
 
     def finish(self, sent: str, timeout: float = TIMEOUT) -> Ran:
-        """Everything a started cell shows, until it is idle."""
+        """Everything that a started cell shows from now on, until it is idle."""
         ran = Ran()
         for _ in self.watch(sent, ran, timeout):
             pass
@@ -83,12 +85,16 @@ class Kernel:
             yield ran
 
     def until(self, sent: str, wanted: str, timeout: float = TIMEOUT) -> Ran:
-        """What a started cell has shown by the time `wanted` stands in its output."""
-        ran = Ran()
-        for _ in self.watch(sent, ran, timeout):
-            if wanted in ran.stdout + ran.stderr + ran.shown:
-                return ran
-        raise AssertionError(f"the cell ended without {wanted!r}: {ran}")
+        """What a started cell has shown by the time `wanted` stands in its output.
+
+        All that earlier calls have seen counts: a line that came before what they waited for does not come again.
+        """
+        ran = self._shown.setdefault(sent, Ran())
+        messages = self.watch(sent, ran, timeout)
+        while wanted not in ran.stdout + ran.stderr + ran.shown:
+            if next(messages, None) is None:
+                raise AssertionError(f"the cell ended without {wanted!r}: {ran}")
+        return deepcopy(ran)
 
     def replied(self, sent: str, timeout: float) -> bool:
         """Whether a started cell has come to its end, waiting for that so many seconds at the most."""

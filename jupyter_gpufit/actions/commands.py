@@ -321,9 +321,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if options.verb == "help" and not unknown:
         raise HelpAsked(_help(options.about))
     if unknown:
-        parser = VERB_PARSERS[arguments[0]]
-        near = did_you_mean(unknown[0], sorted(parser._option_string_actions))
-        raise BadOption(f"{arguments[0]} has no option {unknown[0]!r}.{near}\n{parser.format_usage().strip()}")
+        verb, parser, first = arguments[0], VERB_PARSERS[arguments[0]], unknown[0]
+        usage = parser.format_usage().strip()
+        if not first.startswith("-"):
+            how = f" A name goes behind --name: {verb} --name {first}" if "--name" in usage else ""
+            raise BadOption(f"{verb} has no place for {first!r}.{how}\n{usage}")
+        near = did_you_mean(first, sorted(parser._option_string_actions))
+        raise BadOption(f"{verb} has no option {first!r}.{near}\n{usage}")
     return options
 
 

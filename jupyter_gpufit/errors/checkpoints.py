@@ -23,12 +23,12 @@ class NotHere(CheckpointError):
 @dataclass(eq=False)
 class CannotSave(CheckpointError):
     problems: tuple[tuple[str, str], ...]  # where it is (model.cb['q'][1]), and a sentence: what it is and what to do
-    passing: bool = False  # all of it is in functions of modules, that are called just now and will end
+    passing: bool = False  # all of it is in functions that are called just now and will end
 
     def __str__(self) -> str:
         found = "\n".join(f"{path}: {why}" for path, why in self.problems[:10])
         more = f"\n(and {len(self.problems) - 10} more)" if len(self.problems) > 10 else ""
-        later = "\nWhat holds it is a library's function: ask again when that has ended." if self.passing else ""
+        later = "\nThis may pass: ask again when the function that runs just now has ended." if self.passing else ""
         return f"The training cannot be saved, and goes on.\n{found}{more}{later}"
 
 

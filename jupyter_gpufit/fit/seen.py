@@ -1,20 +1,18 @@
 """What a trial run notes of a model's modules: in which order they ran, what each hands on, why it must not run twice.
 
-A second run does again what the first one did beside its result. Seen are: attributes, lists and buffers that a
-module's forward changed, also those of objects that it has or is given (a cache of keys and values), what it was given
-and changed in place, variables of the notebook that it sets or adds to, hooks, generators of its own, Python's and
-NumPy's random numbers, and `print`. What compiled code does beside its result is not.
+A second run does again what the first one did beside its result. What can be put back for it bars nothing: attributes,
+lists and plain objects that a forward changed, also those that it is given (a cache of keys and values), Python's and
+NumPy's random numbers (rungs/belongings.py). Seen are: buffers, and what it was given, changed in place; objects of
+another kind; variables of the notebook that it sets or adds to; hooks; generators of torch's; and `print`. What
+compiled code does beside its result is not.
 """
 
 from __future__ import annotations
 
-import random
-import sys
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -25,14 +23,12 @@ from torch.utils._pytree import tree_leaves
 from .plan import BY_THE_COMPILER
 from .rungs.again import Call, calls_through
 from .rungs.as_then import has_hooks
+from .rungs.belongings import Belongings, of_module
 from .units import looks_of
 
 _SIZED = (list, dict, set)
-_MOST = 2000  # objects that are looked at for what a forward changes
 _LOOKS = 2  # calls of a module that are looked at; the second counts, since the first may fill a cache
 _OF_TORCH = "torch."
-_BARE = frozenset(vars(nn.Module()))  # what every module has
-_NOT_ENTERED = (str, bytes, int, float, complex, type(None), torch.Tensor, nn.Module, type, ModuleType, FunctionType)
 _unheard = torch._C.DisableTorchFunction  # what looks here is no part of the forward, which others may listen to
 
 
@@ -63,11 +59,10 @@ class _Before:
     """How things stood when a module was called."""
 
     seen: Seen
-    state: dict[str, Any]
-    held: list[Any]  # of objects that it has or was given
+    buffers: dict[str, tuple[torch.Tensor, int]]
+    belongings: Belongings
     globals: dict[str, Any]  # of the module that its forward was written in
-    versions: list[tuple[torch.Tensor, int]]  # of what it was given
-    drawn: tuple[Any, ...]
+    versions: list[tuple[torch.Tensor, int]]  # of what it has or was given
 
 
 class Modules:
@@ -115,10 +110,10 @@ class Modules:
         seen.calls += 1
         if seen.calls > _LOOKS:
             return None
+        belongings = Belongings((*args, *kwargs.values(), *of_module(module)))
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and not t.is_inference()]
-        versions = [(t, t._version) for t in given]
-        held = _held((*_own(module), *args, *kwargs.values()))
-        return _Before(seen, dict(_state(module)), held, dict(_globals(module)), versions, _drawn())
+        versions = [(t, t._version) for t in (*given, *belongings.tensors)]
+        return _Before(seen, _buffers(module), belongings, dict(_globals(module)), versions)
 
     def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if threading.get_ident() != self._thread or not self._stack:
@@ -128,21 +123,15 @@ class Modules:
             return
         with _unheard():
             before.seen.hands_on = _bytes_of(output)
-            before.seen.changes = _changed(module, before, (*_own(module), *args, *kwargs.values()))
+            before.seen.changes = _changed(module, before)
 
 
-def _state(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """What a forward could change, in a form that can be compared."""
-    for name, value in vars(module).items():
-        yield name, (id(value), len(value)) if isinstance(value, _SIZED) else id(value)
-    if not isinstance(module, _NormBase):  # whose statistics a second run leaves alone
-        for name, buffer in module._buffers.items():
-            yield f"buffer {name}", None if buffer is None else (id(buffer), buffer._version)
-
-
-def _own(module: nn.Module) -> list[Any]:
-    """Objects that it has, beside what makes it a module."""
-    return [value for name, value in vars(module).items() if not name.startswith("_") or name not in _BARE]
+def _buffers(module: nn.Module) -> dict[str, tuple[torch.Tensor, int]]:
+    """What a forward could change in place: but for a norm's statistics, which a second run leaves alone."""
+    if isinstance(module, _NormBase):
+        return {}
+    buffers = module._buffers.items()
+    return {name: (one, one._version) for name, one in buffers if one is not None and not one.is_inference()}
 
 
 def _globals(module: nn.Module) -> Iterator[tuple[str, Any]]:
@@ -154,42 +143,14 @@ def _globals(module: nn.Module) -> Iterator[tuple[str, Any]]:
                 yield name, (id(value), len(value)) if type(value) in _SIZED else id(value)
 
 
-def _held(roots: Iterable[Any]) -> list[Any]:
-    """How plain objects stand that can be reached from these, each once: what they have, and how many."""
-    found: list[Any] = []
-    left, known = deque(roots), set[int]()
-    while left and len(known) < _MOST:
-        one = left.popleft()
-        if id(one) in known or isinstance(one, _NOT_ENTERED):
-            continue
-        known.add(id(one))
-        inside = one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple, set)) else None
-        if inside is None:
-            inside = getattr(one, "__dict__", {}).values()
-        parts = list(inside)
-        found.append((id(one), tuple(map(id, parts))))
-        left.extend(parts)
-    return found
-
-
-def _changed(module: nn.Module, before: _Before, roots: Iterable[Any]) -> str:
-    now = dict(_state(module))
-    for name in now.keys() | before.state.keys():
-        if now.get(name) != before.state.get(name):
-            return f"its forward changes {name if name.startswith('buffer') else f'self.{name}'}"
+def _changed(module: nn.Module, before: _Before) -> str:
+    if names := [name for name, (buffer, version) in before.buffers.items() if buffer._version != version]:
+        return f"its forward changes buffer {names[0]}"
     if names := [name for name, value in _globals(module) if before.globals.get(name, value) != value]:
         return f"its forward changes {names[0]}"
-    if _held(roots) != before.held:
-        return "its forward changes an object that it has or is given"
     if any(t._version != version for t, version in before.versions):
-        return "its forward changes in place what it is given"
-    return "its forward draws random numbers from Python or NumPy" if _drawn() != before.drawn else ""
-
-
-def _drawn() -> tuple[Any, ...]:
-    numpy = sys.modules.get("numpy.random")
-    drawn = numpy.get_state() if numpy else None
-    return random.getstate(), (drawn[1].tobytes(), *drawn[2:]) if isinstance(drawn, tuple) else ()
+        return "its forward changes in place what it has or is given"
+    return "" if before.belongings.ran() else "its forward changes an object that cannot be put back"
 
 
 def _by_its_looks(module: nn.Module) -> str:

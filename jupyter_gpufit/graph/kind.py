@@ -80,6 +80,7 @@ class Kind:
 _ATOMS = (int, float, str, bool, bytes, complex, slice)
 _FAMILIES = (
     "kinds.locks",
+    "kinds.widgets",
     "refusals",
     "kinds.containers",
     "kinds.functions",
@@ -103,6 +104,7 @@ _OF_LIBRARIES = {
     "torch.utils.tensorboard": "kinds.writers",
     "tensorboardX": "kinds.writers",
     "numpy": "kinds.arrays",
+    "matplotlib.transforms": "kinds.figures",
     "pandas": "kinds.frames",
 }
 

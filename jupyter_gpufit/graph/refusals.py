@@ -18,6 +18,7 @@ GENERATOR = f"a generator in use, whose position cannot be copied. {INSIDE}, or 
 _HELD = f"a lock that a thread of this process holds. {INSIDE}, or release it before."
 LOADERS_PLACE = "an iterator of a DataLoader, whose position cannot be copied. Call iter(loader) inside the cell."
 HOW_MADE = "_gpufit_how_made"  # an iterator's attribute: of a DataLoader, by which it can be made anew
+TRAITS = "_trait_values"  # of traitlets: the attribute that has them
 LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
 _BY_TYPE = {  # by the full name of a class or of one of its bases
     "_thread.lock": _HELD,
@@ -62,7 +63,6 @@ _BY_MODULE = {  # by the module of a class or of one of its bases; inner modules
     "select": f"a handle of open files. {INSIDE}.",
     "selectors": f"a handle of open files. {INSIDE}.",
     "zmq": f"an open connection. {INSIDE}.",
-    "ipywidgets": f"a widget, which speaks with the notebook through the kernel. {INSIDE}.",
     "IPython": "a part of the notebook's own kernel. The cell has its own: use get_ipython() inside it.",
     "ipykernel": "a part of the notebook's own kernel. The cell has its own: use get_ipython() inside it.",
 }
@@ -111,8 +111,14 @@ def is_held(lock: Any) -> bool:
     return False
 
 
+def is_widget(cls: type) -> bool:
+    return any(base.__module__.partition(".")[0] == "ipywidgets" and base.__name__ == "Widget" for base in cls.__mro__)
+
+
 def stays(obj: Any) -> bool:
     """Whether this very object cannot travel, whatever it leads to."""
+    if is_widget(type(obj)):  # one that a worker's cell made: its line says so
+        return bool(getattr(vars(obj).get(TRAITS, {}).get("comm"), "stays", False))
     if type(obj) in LOCKS:
         return is_held(obj)
     if type(obj) is GeneratorType:

@@ -137,9 +137,12 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.dump(stand_ins)
         memo = self.memo.copy()
         for stand_in, (obj, _, _) in zip(stand_ins, there, strict=True):
-            number, _ = memo.pop(id(stand_in))
-            memo[id(obj)] = (number, obj)
+            number, _ = memo[id(stand_in)]
             self.anchored.append(number)
+            if id(obj) in memo:
+                continue  # as the notebook's own namespace, which a library's shell leads to: it has a number already
+            del memo[id(stand_in)]
+            memo[id(obj)] = (number, obj)
         self.memo = memo
 
     def known(self) -> dict[int, Any]:

@@ -28,6 +28,7 @@ _HOMES: dict[
     ),
     "directories": ("graph.kinds.directories", "DirectoryEntry make_read"),
     "exceptions": ("graph.kinds.exceptions", "fill_error fill_own_way make_error"),
+    "figures": ("graph.kinds.figures", "fill_figure"),
     "frames": ("graph.kinds.frames", "fill_frame fill_index"),
     "functions": (
         "graph.kinds.functions",
@@ -68,6 +69,7 @@ _HOMES: dict[
     "opened": ("graph.kinds.opened_files", "fill_file make_opened"),
     "texts": ("graph.texts", "interned"),
     "parents": ("graph.kinds.parents", "make_again"),
+    "widgets": ("graph.kinds.widgets", "fill_line fill_widget make_line"),
     "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Matches"),
@@ -91,7 +93,6 @@ _HOMES: dict[
             " make_device_storage make_event make_generator make_storage make_stream make_tensor"
         ),
     ),
-    "saved.figures": ("snapshot.libraries.figures", "fill_transform"),
     "saved.mlflow": ("snapshot.libraries.mlflow_runs", "Autologging take_up tell_autologging"),
     "saved.reporters": (
         "snapshot.libraries.reporters",
@@ -103,6 +104,7 @@ _HOMES: dict[
 NAMES = {f"{first}.{name}": (home, name) for first, (home, names) in _HOMES.items() for name in names.split()}
 # What was the snapshot's own, before files went to a worker: checkpoints have it under the name that it had.
 _MOVED = "make_csv_writer make_text seek"
+NAMES["saved.figures.fill_transform"] = ("graph.kinds.figures", "fill_transform")
 NAMES |= {f"saved.files.{name}": ("graph.kinds.opened_files", name) for name in _MOVED.split()}
 _KNOWN = {place: name for name, place in NAMES.items()}
 

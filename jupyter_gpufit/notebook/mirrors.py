@@ -15,7 +15,7 @@ import threading
 import time
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -30,9 +30,9 @@ from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.record import Record, read_record
 from ..jobs.state import LEFT
+from .own_widgets import Hear, OwnWidget, with_buffers
 from .saved import WIDGET_VIEW
 
-Hear = Callable[[str, Mapping[str, Any], list[Any]], None]
 LONGEST = 700 << 10  # bytes of what a browser may send; a request has to hold it as text
 AGAIN, TRIES = 0.25, 80  # seconds and times, while a job goes from one process to the next
 MOST_OUTPUTS = 2000  # in an Output: the latest
@@ -63,7 +63,7 @@ class Mirror(Widget):  # type: ignore[misc]  # untyped library
     def tell(self, data: dict[str, Any], buffers: list[bytes]) -> None:
         """Pass a message of the worker's on to the browser."""
         if data.get("method") == "update":
-            self.state.update(_with_buffers(data, buffers))
+            self.state.update(with_buffers(data, buffers))
         self.comm.send(data=data, buffers=buffers)
 
     def change(self, **state: Any) -> None:
@@ -74,7 +74,7 @@ class Mirror(Widget):  # type: ignore[misc]  # untyped library
         data, buffers = msg["content"]["data"], list(msg.get("buffers") or ())
         match data.get("method"):
             case "update":
-                self.state.update(_with_buffers(data, buffers))
+                self.state.update(with_buffers(data, buffers))
                 if widgets.JUPYTER_WIDGETS_ECHO:
                     self._send({**data, "method": "echo_update"}, buffers=buffers)
                 self._hear(self.model_id, data, buffers)
@@ -88,21 +88,23 @@ class Mirror(Widget):  # type: ignore[misc]  # untyped library
 class Mirrors:
     """Those of one job in this kernel; events may come from any thread, one at a time."""
 
-    def __init__(self, job: Job, paths: JobPaths) -> None:
+    def __init__(self, job: Job, paths: JobPaths, sent: Mapping[str, Any] | None = None) -> None:
         self._job, self._paths = job, paths
-        self._mirrors: dict[str, Mirror] = {}
-        self._catching: list[Mirror] = []  # the innermost last
+        self._mirrors: dict[str, Mirror | OwnWidget] = {}
+        self._catching: list[Mirror | OwnWidget] = []  # the innermost last
         self._said: set[str] = set()  # mirrors that somebody has used here
         self._unsent: deque[str] = deque()
         self._sender: threading.Thread | None = None
         self._guard = threading.Lock()
+        for id, own in (sent or {}).items():  # by their names in the browser: this kernel's own that went to the job
+            self._mirrors[id] = OwnWidget(own, self._hear, self._has_left)
 
     def take(self, event: WidgetMessage) -> None:
         """Let the browser see what the worker's widget said."""
         mirror = self._mirrors.get(event.comm)
         data, buffers = dict(event.data), [b64decode(one) for one in event.buffers]
         if event.what in ("open", "again"):
-            self._open(event.comm, _with_buffers(data, buffers))
+            self._open(event.comm, with_buffers(data, buffers))
         elif mirror is None or (event.what == "heard" and event.comm in self._said):
             return  # its beginning is not in the journal any more; or it was said here, and may have changed since
         elif event.what == "close":
@@ -149,12 +151,12 @@ class Mirrors:
                 state.pop("outputs", None)  # which the worker does not have: they were caught here
             changed, paths, buffers = widgets._remove_buffers(state)
             mirror.tell({"method": "update", "state": changed, "buffer_paths": paths}, buffers)
-        elif id not in widgets._instances:  # what this kernel has is nobody else's
+        elif id not in widgets._instances:  # what else this kernel has is nobody else's
             catches = state.get("msg_id")
             mirror = self._mirrors[id] = Mirror(id, {**state, "msg_id": ""} if catches else state, self._hear)
             self._note_catching(mirror, {"msg_id": catches} if catches else {})
 
-    def _note_catching(self, mirror: Mirror, state: dict[str, Any]) -> None:
+    def _note_catching(self, mirror: Mirror | OwnWidget, state: dict[str, Any]) -> None:
         """An Output says by its `msg_id` whether it catches; in a browser it would, too, and twice is too often."""
         if "msg_id" in state and mirror.is_output:
             self._catching = [one for one in self._catching if one is not mirror]
@@ -162,7 +164,7 @@ class Mirrors:
                 self._catching.append(mirror)
 
     @staticmethod
-    def _add(into: Mirror, output: dict[str, Any]) -> None:
+    def _add(into: Mirror | OwnWidget, output: dict[str, Any]) -> None:
         outputs = [] if into.clears else list(into.state.get("outputs", ()))
         into.clears = False
         last = outputs[-1] if outputs else {}
@@ -199,17 +201,12 @@ class Mirrors:
                     break  # of one that has ended, the mirror keeps what was chosen
                 time.sleep(AGAIN)
 
+    def _has_left(self) -> bool:
+        return read_record(self._paths).state in LEFT
+
     def _is_heard(self, record: Record, text: str) -> bool:
         """Whether the worker has it, or refuses it for good; between two of its processes, nobody hears."""
         with suppress(GpufitError, BaseExceptionGroup):
             answer = anyio.run(ask, self._job, record, "widget", text)
             return answer.ok or not answer.data.get("later")
         return False
-
-
-def _with_buffers(data: Mapping[str, Any], buffers: list[Any]) -> dict[str, Any]:
-    """A state with its bytes in their places."""
-    state: dict[str, Any] = json.loads(json.dumps(data.get("state", {})))
-    with suppress(KeyError, IndexError, TypeError):  # a message that does not say where
-        widgets._put_buffers(state, data.get("buffer_paths", ()), buffers)
-    return state

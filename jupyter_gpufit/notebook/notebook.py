@@ -128,6 +128,7 @@ class Notebook:
         for remark in shipment.remarks:
             self._say(remark)
         self._variables.of(job, paths).shipped(shipment)
+        self._widgets_of(job, paths).send(shipment.widgets())
         await self._follow_or_detach(options, job, paths, interrupts, leaving)
 
     async def _resume(self, options: argparse.Namespace, interrupts: Interrupts, leaving: Leaving) -> None:

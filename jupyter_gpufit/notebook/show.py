@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import BadSetting, CellFailed, cell_failure
@@ -75,6 +76,13 @@ class WidgetsOfJob:
     def __init__(self, job: Job, paths: JobPaths) -> None:
         self._job, self._paths = job, paths
         self._mirrors: Mirrors | None = None
+
+    def send(self, widgets: Mapping[str, Any]) -> None:
+        """Speak for the job with these, too: the notebook's own, by their names in the browser."""
+        if widgets:
+            from .mirrors import Mirrors
+
+            self._mirrors = Mirrors(self._job, self._paths, widgets)
 
     def take(self, event: Event) -> bool:
         """Whether it was theirs, and is shown."""

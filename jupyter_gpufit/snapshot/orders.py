@@ -1,22 +1,24 @@
 """The order of sets, which a loop over one follows and which pickle does not keep.
 
 With the same PYTHONHASHSEED it follows from the elements' hashes, their order of insertion, and those removed since. So
-the set's own table is read, an order of insertion is computed that gives it, and tried here and now: what gives the
-order in this process gives it in the next one.
+the set's own table is read, a way to fill one like it is computed and tried here and now: what gives the order in this
+process gives it in the next one. A number of ours keeps each place that is in use; where all are kept, an element finds
+the only one that was given up for it, whatever the history was (an element takes the place of a removed one, too).
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
-_PROBES, _SHIFT = 9, 5  # of CPython's Objects/setobject.c
+_LEAST = 8  # places in a table, as in CPython's Objects/setobject.c
+_MAKE_ROOM = 5  # elements that are too many for those
 _BY_VALUE = (str, bytes, int, float, complex, PurePath, date, time, timedelta)
 
 
@@ -27,11 +29,15 @@ class Order:
     at_once: list[Any]  # put in through a dict, for whose length the set makes room before it takes the first
     one_by_one: list[Any]
     removed: list[int]  # of these: they only keep a place
+    instead: Sequence[tuple[int, Any]] = ()  # what takes whose place; not in checkpoints by earlier versions
 
     def fill(self, obj: set[Any]) -> None:
         set.clear(obj)
         set.update(obj, dict.fromkeys(self.at_once))
         set.update(obj, self.one_by_one)
+        for number, element in self.instead:
+            set.discard(obj, number)
+            set.add(obj, element)
         for number in self.removed:
             set.discard(obj, number)
 
@@ -75,20 +81,12 @@ def _same(made: Iterable[Any], wanted: list[Any]) -> bool:
 def _candidates(obj: Any, wanted: list[Any]) -> Iterator[Order]:
     yield Order([], wanted, [])
     if (table := _table_of(obj)) is not None:
-        yield _as_inserted(table)
+        yield _kept_and_replaced(table)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    element: Any
-    hash: int
+_FREE, _GIVEN_UP = object(), object()  # a place that nobody ever had, and one whose element was removed
 
-
-class _PlaceKeeper(int):
-    """Stands where the set had an element that was removed: such a place is not free until the table grows."""
-
-
-Table = list[_Entry | None]
+Table = list[Any]  # for each place its element, or one of those
 
 
 def _table_of(obj: Any) -> Table | None:
@@ -101,73 +99,21 @@ def _table_of(obj: Any) -> Table | None:
         return None
     elements = {id(one): one for one in _iterate(obj)}
     slots = ctypes.cast(where, ctypes.POINTER(ctypes.c_ssize_t))[: 2 * (mask + 1)]
-    table: Table = [None] * (mask + 1)
-    for slot in range(mask + 1):
-        key, number = slots[2 * slot], slots[2 * slot + 1]
-        if key in elements:
-            table[slot] = _Entry(elements[key], number)
-        elif key:
-            table[slot] = _place_keeper(slot, mask)
-    found = [entry.element for entry in table if entry is not None and not isinstance(entry.element, _PlaceKeeper)]
+    keys = (slots[2 * slot] for slot in range(mask + 1))  # beside each stands its hash
+    table = [elements.get(key, _GIVEN_UP) if key else _FREE for key in keys]
+    found = [one for one in table if one is not _FREE and one is not _GIVEN_UP]
     return table if len(found) == used and _same(found, list(elements.values())) else None
 
 
-def _place_keeper(slot: int, mask: int) -> _Entry:
-    number = slot + (mask + 1) * 7_777_777_777  # whose place is this slot, and which nobody has in a set
-    return _Entry(_PlaceKeeper(number), number)
-
-
-def _as_inserted(table: Table) -> Order:
-    """An order in which every element finds its slot: after those that are in its way."""
-    entries = _in_order(table)
+def _kept_and_replaced(table: Table) -> Order:
     size = len(table)
-    if size == 8:
-        first = 0
-    else:
-        first = min(len(entries), size // 2 - 1)
-        free = (slot for slot, entry in enumerate(table) if entry is None)
-        while first < size // 4:  # a free slot is in nobody's way, or it would not be free
-            entries.insert(first, _place_keeper(next(free), size - 1).element)
-            first += 1
-    removed = [int(one) for one in entries if type(one) is _PlaceKeeper]
-    plain = [int(one) if type(one) is _PlaceKeeper else one for one in entries]
-    return Order(plain[:first], plain[first:], removed)
-
-
-def _in_order(table: Table) -> list[Any]:
-    done: set[int] = set()
-    order: list[Any] = []
-    for start, entry in enumerate(table):
-        todo = [start] if entry is not None and start not in done else []
-        while todo:
-            slot = todo[-1]
-            before = next((other for other in _in_the_way(table, slot) if other not in done), None)
-            if before is not None and len(todo) <= len(table):
-                todo.append(before)
-                continue
-            todo.pop()
-            if slot not in done:
-                done.add(slot)
-                order.append(_at(table, slot).element)
-    return order
-
-
-def _at(table: Table, slot: int) -> _Entry:
-    entry = table[slot]
-    assert entry is not None
-    return entry
-
-
-def _in_the_way(table: Table, slot: int) -> Iterator[int]:
-    """The slots that are looked at before this one is found free."""
-    mask = len(table) - 1
-    perturb = _at(table, slot).hash & (2 * sys.maxsize + 1)
-    at = perturb & mask
-    for _ in range(len(table)):
-        for probe in range(at, at + (_PROBES if at + _PROBES <= mask else 0) + 1):
-            if probe == slot:
-                return
-            if table[probe] is not None:
-                yield probe
-        perturb >>= _SHIFT
-        at = (at * 5 + 1 + perturb) & mask
+    number = [slot + size * 7_777_777_777 for slot in range(size)]  # its place is that slot; nobody has it in a set
+    taken = [slot for slot in range(size) if table[slot] is not _FREE]
+    free = [slot for slot in range(size) if table[slot] is _FREE]
+    # So many at once make a table of this size: more than half of it for twice as many.
+    first = 0 if size == _LEAST else min(max(len(taken), size // 4, _MAKE_ROOM), size // 2 - 1)
+    kept = taken + free[: max(0, first - len(taken))]
+    instead = [(number[slot], table[slot]) for slot in taken if table[slot] is not _GIVEN_UP]
+    removed = [number[slot] for slot in kept if table[slot] is _GIVEN_UP or table[slot] is _FREE]
+    keepers = [number[slot] for slot in kept]
+    return Order(keepers[:first], keepers[first:], removed, instead)

@@ -23,7 +23,6 @@ _FAMILIES = (
     "libraries.reporters",
     "libraries.rich_displays",
     "libraries.trackers",
-    "libraries.figures",
     "kinds.pools",
     "kinds.widgets",
 )

@@ -240,9 +240,13 @@ class _Whole:
             raise CannotSave(problems, passing=all(self._is_passing(refusal) for refusal, _ in found))
 
     def _is_passing(self, refusal: Refusal) -> bool:
-        """Whether only functions of modules have it, which will end."""
-        modules = [record for record in self.records if record.uid.startswith(PREFIX)]
-        return not refusal.name and any(where(self._held_by(one), refusal.obj) for one in modules)
+        """Whether only functions have it that will end: those of modules, and those that a loop calls."""
+        ending = [
+            record
+            for number, record in enumerate(self.records)
+            if record.uid.startswith(PREFIX) or any(outer.its for outer in self.records[:number])
+        ]
+        return not refusal.name and any(where(self._held_by(one), refusal.obj) for one in ending)
 
     def _laid_out(self, pickler: SnapshotPickler, names: list[str]) -> tuple[Parts, dict[str, Any]]:
         assert self.arrival is not None

@@ -16,6 +16,8 @@ from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from ..graph.refusals import why_not
+
 Step = tuple[str, Any]  # ".", and an attribute's name; or "[]", and a key or an index
 Place = tuple[str, tuple[Step, ...]]  # a module's name, and the steps from there
 
@@ -84,6 +86,8 @@ def _can_hold(value: Any, module: str) -> bool:
         return True  # where keras counts the names of layers: cells run in the main thread of each process
     if issubclass(cls, io.IOBase):
         return False  # `from sys import stdout`: it belongs to its process
+    if why_not(cls) is not None:
+        return False  # `ip = get_ipython()`, in a library: a part of this process, with all that it leads to
     if not cls.__flags__ & _MADE_BY_PYTHON or cls.__basicsize__ > _PLAIN:
         return False  # a compiled function has attributes, too
     return root(str(cls.__module__)) not in _STANDARD and own_names(value) is not None

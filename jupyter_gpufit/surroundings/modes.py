@@ -1,7 +1,7 @@
 """Settings of libraries go with a cell and come back, as the generators do: a default dtype of an earlier cell holds.
 
 The list is short, of what changes results or what is shown; for what a notebook has of that, see shown. Not carried:
-attributes that were set on modules, os.environ and the working directory, loggers other than the root's.
+attributes that were set on modules, os.environ and the working directory, other loggers and handlers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
+from ..graph.kinds.loggers import writes_to_a_standard_stream
 from . import shown
 
 NAME = "_gpufit_modes"  # among the variables that travel, and never among those the user sees
@@ -224,14 +225,11 @@ def _handlers() -> list[tuple[logging.Handler, _Handler]]:
     """The root's handlers that do nothing but write to a standard stream."""
     found: list[tuple[logging.Handler, _Handler]] = []
     for handler in logging.root.handlers:
-        if type(handler) is not logging.StreamHandler or type(handler.formatter) not in (logging.Formatter, type(None)):
-            continue
-        for name in ("stderr", "stdout"):
-            if handler.stream in (getattr(sys, name), getattr(sys, f"__{name}__")):
-                form = handler.formatter
-                looks = None if form is None else (form._fmt, form.datefmt, _STYLES[type(form._style)])
-                found.append((handler, (name, handler.level, looks)))
-                break
+        if isinstance(handler, logging.StreamHandler) and writes_to_a_standard_stream(handler):
+            name = "stderr" if handler.stream in (sys.stderr, sys.__stderr__) else "stdout"
+            form = handler.formatter
+            looks = None if form is None else (form._fmt, form.datefmt, _STYLES[type(form._style)])
+            found.append((handler, (name, handler.level, looks)))
     return found
 
 

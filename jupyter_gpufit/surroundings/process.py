@@ -15,7 +15,7 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..graph.kinds.loggers import can_be_kept
+from ..graph.kinds.loggers import can_be_kept, handlers_of
 from ..system.identity import kernel_text
 from . import generators, modes, torch_settings
 from .past_modes import past_modes
@@ -142,9 +142,7 @@ def _loggers() -> dict[str, tuple[int, bool, bool, list[Any], list[Any]]]:
     for name, logger in [("", logging.root), *logging.root.manager.loggerDict.items()]:
         if not isinstance(logger, logging.Logger):
             continue
-        handlers = [
-            one for one in logger.handlers if can_be_kept(one) and (name or isinstance(one, logging.FileHandler))
-        ]
+        handlers = [one for one in handlers_of(logger) if can_be_kept(one)]
         if handlers or (name and (logger.level or logger.disabled or not logger.propagate)):
             found[name] = (logger.level, logger.disabled, logger.propagate, handlers, list(logger.filters))
     return found

@@ -10,6 +10,7 @@ What cannot travel is left out, and named where a cell could have meant it.
 from __future__ import annotations
 
 import gc
+import logging
 import pickle
 import re
 import sys
@@ -69,6 +70,7 @@ class SurroundingsOut:
         if self.came is None:
             self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
         self.found["drew"] = sorted(watch.drew | watch.drew_before)
+        self.found["root logger"] = logging.root  # no variable refers to it
         self.found["reached"] = sorted(_reached(self.texts, pickler.namespace))
         self.found["changes"] = list(self._changes(pickler)) if self.whole else []
 

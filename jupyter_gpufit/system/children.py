@@ -5,8 +5,8 @@ a process holds are the variables of that function, and the states of its genera
 of the same function takes them over where it waits at the same place. Asked is it through a pipe of ours, beside its
 own; it answers only while it waits, so nothing in it moves meanwhile.
 
-Not covered: what its modules keep, a function that calls another one to receive, and one that waits within a `for` or
-a `with`, whose state is in no variable.
+Not covered: what its modules keep, a function that calls another one to receive or that looks first whether there is
+something, and one that waits within a `for` or a `with`, whose state is in no variable.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import random
 import struct
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing import Pipe
@@ -33,9 +34,11 @@ from typing import Any
 
 import cloudpickle
 
-_PATIENCE = 5.0  # seconds for a child that waits for messages; one that works would be asked again
+_PATIENCE = 5.0  # seconds for a child that waits for messages; one that works is asked again
+_SILENCE = 60.0  # seconds without an answer, from which on it is not at work: it waits where it does not hear us
 _BEGINNING = 120.0  # seconds for one that has just begun, and may still import; it is asked once
 _LONGEST = 1000  # characters of a reason
+_ON_ITS_WAY = "a message of it is on its way"
 _receive, _send, _poll = Connection.recv, Connection.send, Connection.poll  # a child's and a trace's are other ones
 
 
@@ -43,12 +46,16 @@ class CannotTell(Exception):
     """Why it is not known what a child holds: a sentence's end."""
 
 
+class OnlyNow(CannotTell):
+    """It is so at this moment only."""
+
+
 class ServedChild:
     """Our end of the pipe beside a child's own."""
 
     def __init__(self, link: Connection) -> None:
         self._link = link
-        self._owed = False  # the answer to an earlier question, for which nobody waits any more
+        self._asked: float | None = None  # when, if the answer is still to come; nobody waits for an earlier one
 
     def tell(self) -> bytes:
         """What it holds."""
@@ -60,21 +67,24 @@ class ServedChild:
 
     def _ask(self, verb: str, held: bytes | None, patience: float) -> bytes:
         try:
-            if self._owed:
-                self._hear(patience)
+            if self._asked is not None:
+                self._hear(0.0)  # who asks again and again is not held up each time
             _give(self._link, verb, held)
-            self._owed = True
+            self._asked = time.monotonic()
             why, said = self._hear(patience)
         except (OSError, EOFError):
             raise CannotTell("it has ended") from None
         if why:
-            raise CannotTell(why)
+            raise (OnlyNow if why == _ON_ITS_WAY else CannotTell)(why)
         return said
 
     def _hear(self, patience: float) -> tuple[str, bytes]:
+        assert self._asked is not None
         if not _poll(self._link, patience):
-            raise CannotTell("it is at work")
-        self._owed = False
+            if time.monotonic() - self._asked > _SILENCE:
+                raise CannotTell("it does not answer")
+            raise OnlyNow("it is at work")
+        self._asked = None
         return _take_up(self._link)
 
 
@@ -144,7 +154,7 @@ def _answer(
     """Why not, or what."""
     try:
         if _poll(link, 0) or _unread(link):
-            raise CannotTell("a message of it is on its way")
+            raise CannotTell(_ON_ITS_WAY)
         if verb == "take":
             _take(held, frame, given)
             return "", None

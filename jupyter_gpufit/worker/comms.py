@@ -45,6 +45,7 @@ class WorkerComm(BaseComm):
 
     here: ClassVar[Comms]
     announced = False  # mirrors know it; after a resume, they may not
+    stays = True  # its widget was made here, and does not travel; one of the notebook's goes back to it
     # Of a kernel, an Output asks for the message whose output it is to catch: here it is the cell's.
     kernel = SimpleNamespace(get_parent=lambda: {"header": {"msg_id": "gpufit"}})
 
@@ -60,7 +61,7 @@ class WorkerComm(BaseComm):
 
     def __reduce__(self) -> Any:
         """A checkpoint has the widget with its line; the line is another process's from then on."""
-        kept = {"_msg_callback": self._msg_callback, "_close_callback": self._close_callback}
+        kept = {"_msg_callback": self._msg_callback, "_close_callback": self._close_callback, "stays": self.stays}
         return _restored, (self.comm_id, self.target_name), kept
 
 

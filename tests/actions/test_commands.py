@@ -21,6 +21,8 @@ def test_reads_a_magics_line() -> None:
     [
         ("attatch", "Did you mean attach?"),
         ("train --exclusiv", "Did you mean --exclusive?"),
+        ("train bert", "has no place for .bert.. A name goes behind --name: train --name bert"),
+        ("attach bert gpt", "has no place for .gpt..\n"),
         ("train --memory", "expected one argument"),
         ("train --memory -3", "argument"),
         ("train --memory 0", "'0' is 0 B, in which nothing runs; say 12GiB"),

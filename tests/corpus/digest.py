@@ -91,7 +91,7 @@ def __digest__(space):
         found["numpy.random"] = sha(repr([np.random.get_state()[1].tolist(), *np.random.get_state()[2:]]).encode())
     if torch is not None:
         found["torch.random"] = sha(torch.get_rng_state().numpy().tobytes())
-    print("'''
+    __import__("builtins").print("'''
     + MARK
     + """" + json.dumps(found))
 """

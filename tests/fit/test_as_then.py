@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -170,3 +172,65 @@ def test_statistics_that_change_between_two_forwards_are_no_reason() -> None:
 
     paths = ("blocks.0", "blocks.1", "blocks.2")
     assert differ(trained(Pictures, None, twice), trained(Pictures, paths, twice)) == []
+
+
+class Past:
+    """What layers have said so far."""
+
+    def __init__(self) -> None:
+        self.layers: list[list[torch.Tensor]] = []
+
+
+class Remembers(nn.Module):
+    """Adds to what it is given, counts, and draws, all of it also into what it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.rng = nn.Linear(WIDE, WIDE), np.random.default_rng(3)
+        self.calls, self.said, self.named = 0, [1.0], {"scale": 1.0}
+
+    def forward(self, x: torch.Tensor, past: Past) -> torch.Tensor:
+        self.calls += 1
+        past.layers.append([torch.tanh(self.mix(x))])
+        past.layers[0].append(x)
+        self.said.append(self.said[-1] / 2)
+        self.named["scale"] += len(past.layers) + len(past.layers[0])
+        drawn = [random.random(), float(np.random.rand()), float(self.rng.random())] if self.calls > 2 else [1.0]
+        # What backward needs is made of all of it: what else a second run came to would be another gradient.
+        scale = self.said[-1] * self.named["scale"] * sum(drawn) * self.calls
+        return torch.tanh(torch.tanh(x * scale) + past.layers[-1][0])
+
+
+class WithPast(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        random.seed(1)
+        np.random.seed(1)
+        self.words, self.head = nn.Embedding(WORDS, WIDE), nn.Linear(WIDE, WORDS)
+        self.blocks = nn.ModuleList(Remembers() for _ in range(3))
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x, past = self.words(words), Past()
+        for block in self.blocks:
+            x = block(x, past)
+        self.drawn = random.random(), float(np.random.rand())
+        return self.head(x) * sum(self.drawn)  # type: ignore[no-any-return]
+
+
+def blocks_of(model: WithPast) -> list[Remembers]:
+    return [one for one in model.modules() if isinstance(one, Remembers)]
+
+
+def test_what_a_forward_adds_to_counts_and_draws_is_done_once() -> None:
+    ended: list[WithPast] = []
+
+    def make() -> WithPast:
+        ended.append(WithPast())
+        return ended[-1]
+
+    assert differ(trained(make, None, steps=5), trained(make, BLOCKS, steps=5)) == []
+    plain_one, again = (
+        [(one.calls, one.said, one.named, one.rng.random()) for one in blocks_of(model)] for model in ended[-2:]
+    )
+    assert plain_one == again and plain_one[0][0] == 5
+    assert ended[-2].drawn == ended[-1].drawn, "also those drawn after the blocks"

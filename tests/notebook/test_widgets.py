@@ -19,6 +19,8 @@ from jupyter_gpufit.jobs.events import Clear, Display, Event, Failure, Text, Wid
 from jupyter_gpufit.jobs.events import Entry as JournalEntry
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
+from jupyter_gpufit.jobs.record import Record
+from jupyter_gpufit.notebook import mirrors as mirrors_
 from jupyter_gpufit.notebook.mirrors import Mirrors
 from jupyter_gpufit.worker import comms
 from jupyter_gpufit.worker.comms import Comms, WorkerComm, merged
@@ -170,6 +172,41 @@ def test_a_job_reaches_no_widget_but_its_own(browser: Browser) -> None:
     assert job.shown(display) == {"text/plain": "Output()"}  # and no view of what is not its own
 
 
+def test_the_notebooks_own_that_went_to_a_job_speak_with_it(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, seen, told = IntSlider(value=1), [], threading.Event()
+    mine.observe(lambda change: seen.append(change.new), "value")
+    left: list[str] = []
+    monkeypatch.setattr(mirrors_, "read_record", lambda paths: Record(state="done" if left else "running", since=0.0))
+
+    def is_heard(self: Mirrors, record: Record, text: str) -> bool:
+        told.set()
+        return True
+
+    monkeypatch.setattr(Mirrors, "_is_heard", is_heard)
+    job = Mirrors(JOB, JobPaths(Path("/nowhere")), {mine.model_id: mine})
+    click = {"content": {"data": {"method": "update", "state": {"value": 5}}}}
+
+    job.take(changed(mine.model_id, value=2))
+    assert browser.sent[-1][1]["state"] == {"value": 2} and (mine.value, seen) == (2, [])  # observers are the worker's
+    mine.comm._msg_callback(click)
+    assert told.wait(TIMEOUT) and (mine.value, seen) == (5, [])
+    assert browser.sent[-1][1]["method"] == "echo_update"
+
+    left.append("done")
+    mine.value = 1
+    mine.comm._msg_callback(click)
+    assert (mine.value, seen) == (5, [1, 5]) and mine.comm._msg_callback == mine._handle_msg
+
+
+def test_an_output_of_the_notebooks_own_catches_what_a_job_writes(browser: Browser) -> None:
+    mine = Output()
+    job = Mirrors(JOB, JobPaths(Path("/nowhere")), {mine.model_id: mine})
+    job.take(changed(mine.model_id, msg_id="x"))
+    assert job.caught(Text("stdout", "in")) and [one["text"] for one in mine.outputs] == ["in"]
+    job.take(changed(mine.model_id, msg_id=""))
+    assert not job.caught(Text("stdout", "out"))
+
+
 def test_an_output_has_what_was_written_within(browser: Browser) -> None:
     job = mirrors(
         opened("m2"),
@@ -245,6 +282,26 @@ class Screen:
         session, channel = self.kernel.client.session, self.kernel.client.shell_channel
         data = {"method": "custom", "content": {"event": "click"}}
         channel.send(session.msg("comm_msg", {"comm_id": self.models[model], "data": data}))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_worker_outlives_its_test")
+def test_widgets_of_an_earlier_cell_work_in_one_that_trains(kernel: Kernel) -> None:
+    screen = Screen(kernel)
+    sent = kernel.send(
+        "import ipywidgets as W, time\nstop, bar, out, told = W.Button(), W.IntProgress(max=9), W.Output(), []\n"
+        "stop.on_click(lambda _: told.append(bar.value))"
+    )
+    screen.until(sent)
+    sent = kernel.send(
+        "%%gpufit train --memory 1GiB\nstop.description = 'stop'\nwith out:\n    print('inside')\nbar.value = 7\n"
+        "print('ready')\nwhile not told:\n    time.sleep(.01)"
+    )
+    screen.until(sent, "ready")
+    screen.click("ButtonModel")
+    screen.until(sent)
+    kernel.check("assert told == [7] == [bar.value] and out.outputs[0]['text'] == 'inside\\n'")
+    kernel.check("stop.click(); bar.value = 8; stop.click()\nassert told == [7, 7, 8]")
 
 
 @pytest.mark.slow

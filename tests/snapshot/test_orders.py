@@ -41,6 +41,21 @@ def test_a_set_can_be_made_again_in_its_order(history: str, size: int) -> None:
         assert list(again) == list(one) and again == one
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_was_put_in_and_removed(seed: int) -> None:
+    chance = random.Random(seed)
+    one: set[Any] = set()
+    for _ in range(200):
+        one.add(chance.getrandbits(60))
+        if len(one) > 1 + seed:
+            one.discard(chance.choice(list(one)))
+        order = order_of(one)
+        assert order is not None
+        again: set[Any] = set()
+        order.fill(again)
+        assert list(again) == list(one) and again == one
+
+
 def test_numbers_keep_their_order_by_themselves() -> None:
     assert kept_by_pickle(set(range(1000)))
 

@@ -43,6 +43,14 @@ for i in range(2):
     pass
 """
 )
+ANSWERED = """
+from tests.graph.vectors import Vector
+envs = Vector([lambda: 1])
+envs.links[0].send(1)
+envs.links[0].poll(300)
+for i in range(2):
+    pass
+"""
 BUSY = (
     POOL
     + """
@@ -152,6 +160,7 @@ def test_can_be_saved(cell: str) -> None:
         ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    for i in range(2): model(torch.ones(2))", "autocast"),
         (THREAD, "the thread 'mine'"),
         (BUSY, "the thread 'ThreadPoolExecutor"),
+        (ANSWERED, "there is a Vector with processes of its own, of which one could not be asked: a message of it is"),
     ],
 )
 def test_is_put_off(cell: str, why: str, trainings: Trainings, tmp_path: Path) -> None:
@@ -208,5 +217,26 @@ def test_what_only_a_modules_function_holds_may_pass(trainings: Trainings, tmp_p
     left = trainings.run(cell, at=1, save=tmp_path)
 
     assert left.error.startswith("CannotSave") and "lock of asks_around(): a lock" in left.error
-    assert "ask again when that has ended" in left.error
+    assert "This may pass" in left.error
     assert not trainings.run(cell, at=4, save=tmp_path).error
+
+
+IN_A_LOOP = """
+from multiprocessing import Pipe
+class Sends:
+    def __init__(self): self.ends = Pipe()
+    def __reduce__(self): return Sends, ()
+    def send(self):
+        for end in self.ends: end.fileno()
+sends = Sends()
+for i in range(2):
+    sends.send()
+"""
+
+
+@pytest.mark.slow
+def test_what_only_a_function_holds_that_a_loop_calls_may_pass(trainings: Trainings, tmp_path: Path) -> None:
+    left = trainings.run(IN_A_LOOP, at=2, save=tmp_path)
+
+    assert left.error.startswith("CannotSave") and "This may pass" in left.error
+    assert not trainings.run(IN_A_LOOP, at=1, save=tmp_path).error

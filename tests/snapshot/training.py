@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 from jupyter_gpufit.errors import GpufitError
 from jupyter_gpufit.graph import GraphMemory, Shipment, receive, ship
 from jupyter_gpufit.graph.kinds import parents
+from jupyter_gpufit.system import children
 from jupyter_gpufit.worker.streams import CapturedStream
 from tests.graph.worker import send, take
 
@@ -148,6 +149,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
     from jupyter_gpufit.snapshot.users_files import LeftFiles
 
     os.chdir(asked.get("directory", "."))
+    children._PATIENCE = 300.0  # seconds: how busy the machine is decides nothing
     parents.watch()
     if asked.get("all"):
         gain.SHORT, gain.FREE = 0.0, float("inf")

@@ -258,3 +258,28 @@ def test_a_training_that_is_released_goes_on_with_them(
     kernel.check("assert seen == [('9', True, n) for n in range(1, 7)], seen")
     kernel.check("assert state.step == 6 == borg.State().step and os.environ['MINE'] == 'kept'")
     kernel.check("assert sys.argv == ['train.py', '--steps', '9']")
+
+
+def test_what_all_loggers_write_to_goes_along_and_comes_back(kernel: Kernel, home: Path) -> None:
+    kernel.check(
+        "import logging, sys\nwhere = [logging.StreamHandler(sys.stdout), logging.FileHandler('root.log')]\n"
+        "logging.basicConfig(level=logging.INFO, format='%(message)s', handlers=where, force=True)\n"
+        "log = logging.getLogger('training')\nlog.info('before')\ndel where"
+    )
+    ran = kernel.check(
+        "%%gpufit train\nlog.info('inside')\nlogging.root.addHandler(logging.FileHandler('more.log'))\n"
+        "log.info('more')\n"
+    )
+    assert ran.stdout == "inside\nmore\n"
+    assert kernel.check("log.info('after')").stdout == "after\n"
+    assert (home / "root.log").read_text() == "before\ninside\nmore\nafter\n"
+    assert (home / "more.log").read_text() == "more\nafter\n"
+    kernel.check(
+        "%%gpufit train\nnames = [getattr(one, 'baseFilename', '') for one in logging.root.handlers]\n"
+        "more = next(one for one, name in zip(logging.root.handlers, names) if name.endswith('more.log'))\n"
+        "logging.root.removeHandler(more); log.info('last')\n"
+    )
+    assert (home / "more.log").read_text() == "more\nafter\n"
+    kernel.check("log.info('end')\nfor one in logging.root.handlers[:]: logging.root.removeHandler(one)")
+    assert (home / "more.log").read_text() == "more\nafter\n"
+    assert (home / "root.log").read_text() == "before\ninside\nmore\nafter\nlast\nend\n"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from jupyter_gpufit.system import children
-from jupyter_gpufit.system.children import CannotTell, ServedChild, prepare
+from jupyter_gpufit.system.children import CannotTell, OnlyNow, ServedChild, prepare
 from tests.kernels import TIMEOUT
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -91,7 +91,7 @@ def test_what_is_on_its_way_would_be_lost() -> None:
     with begun(serve) as (one, child):
         one.send("fill")
         assert one.poll(TIMEOUT)
-        with pytest.raises(CannotTell, match="on its way"):
+        with pytest.raises(OnlyNow, match="on its way"):
             child.tell()
         assert one.recv() == "unread"
         assert child.tell()
@@ -124,8 +124,12 @@ def test_a_late_answer_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch, tmp_pa
             one.send(work)
             with open(work, "wb") as ready:
                 for _ in range(2):
-                    with pytest.raises(CannotTell, match="at work"):
+                    with pytest.raises(OnlyNow, match="at work"):
                         child.tell()
+                hurried.setattr(children, "_SILENCE", 0.0)
+                with pytest.raises(CannotTell, match="does not answer") as silent:
+                    child.tell()
+                assert not isinstance(silent.value, OnlyNow)
                 ready.write(b"x")
         assert child._link.poll(TIMEOUT)
 

@@ -1,8 +1,9 @@
 """A module as it was when it ran first, for its second run.
 
 Between a forward and its backward a cell may switch a mode, freeze a part, put other parameters in (as
-`torch.func.functional_call` does for a while), or take the module out of training. The second run finds all that as the
-first one found it, so it computes the same. What cannot be put back, bytes that were changed in place, is refused.
+`torch.func.functional_call` does for a while), or take the module out of training; and a forward may itself add to a
+cache, count, or draw a number. The second run finds all that as the first one found it, so it computes the same, and
+leaves it as it is. What cannot be put back, bytes that were changed in place, is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_leaves
 
 from ...errors import NotTheSameAgain
+from .belongings import Belongings, of_module
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -42,6 +44,12 @@ class AsThen:
         # Not held: within a module that runs twice itself, what this one is given is made again, not kept till then.
         self._versions = [(weakref.ref(t), t._version) for t in (*changing, *given) if not t.is_inference()]
         self._kernels = _cur_sdpa_kernel_backends()
+        owned = [one for module in module.modules() for one in of_module(module)]
+        self._belongings = Belongings((*args, *kwargs.values(), *owned))
+
+    def ran(self) -> None:
+        """The first run is over."""
+        self._belongings.ran()
 
     @contextmanager
     def again(self) -> Iterator[None]:
@@ -49,6 +57,7 @@ class AsThen:
         if any(t._version != version for ref, version in self._versions if (t := ref()) is not None):
             raise NotTheSameAgain(self._name)
         with ExitStack() as stack:
+            stack.enter_context(self._belongings.again())
             for module, then in self._modules:
                 stack.callback(object.__setattr__, module, "__dict__", vars(module))
                 object.__setattr__(module, "__dict__", _attributes_of(then))

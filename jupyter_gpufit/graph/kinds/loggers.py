@@ -1,8 +1,8 @@
-"""Loggers of the notebook's own: found by their names, with their level and their handlers.
+"""Loggers of the notebook's own, and the root's: found by their names, with their level and their handlers.
 
 A handler that cannot travel stays in the notebook, and does nothing in the worker. A module's loggers are that
-module's, which sets them up where it is imported. Not covered: the root's, see surroundings/modes.py; and in a snapshot
-all of them, which surroundings/process.py has.
+module's, which sets them up where it is imported; so are the handlers that libraries give the root's. Not covered: the
+root's on a standard stream, see surroundings/modes.py; in a snapshot all of them, which surroundings/process.py has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Elsewhere(logging.NullHandler):
 
 
 def find(cls: type) -> Kind | None:
-    if issubclass(cls, logging.Logger) and not issubclass(cls, logging.RootLogger):
+    if issubclass(cls, logging.Logger):
         return Kind(reduce=reduce_logger, state=state_of, fill=fill_logger)
     if not issubclass(cls, logging.Handler) or (plain := instances.find(cls)) is None:
         return None
@@ -41,8 +41,22 @@ def reduce_logger(logger: logging.Logger, pickler: Pickler) -> Reduced:
     if pickler.is_snapshot or (state := state_of(logger)) is None:
         return made
     if not pickler.back:
-        pickler.not_by_name.update({id(one): _STAYS for one in logger.handlers if not _can_travel(one, pickler)})
+        pickler.not_by_name.update({id(one): _STAYS for one in handlers_of(logger) if not _can_travel(one, pickler)})
     return *made, state, None, None, fill_logger
+
+
+def handlers_of(logger: logging.Logger) -> list[logging.Handler]:
+    """Those that are the notebook's, wherever it has set them up."""
+    if logger is not logging.root:
+        return list(logger.handlers)
+    return [one for one in logger.handlers if can_be_kept(one) and not writes_to_a_standard_stream(one)]
+
+
+def writes_to_a_standard_stream(handler: logging.Handler) -> bool:
+    """And does nothing else, so that another process can make its like."""
+    if type(handler) is not logging.StreamHandler or type(handler.formatter) not in (logging.Formatter, type(None)):
+        return False
+    return handler.stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
 
 
 def can_be_kept(handler: logging.Handler) -> bool:
@@ -70,6 +84,8 @@ def _can_travel(handler: logging.Handler, pickler: Pickler) -> bool:
 
 def state_of(logger: logging.Logger) -> Any:
     """None: it is a module's."""
+    if logger is logging.root:
+        return logger.level, logger.disabled, logger.propagate, handlers_of(logger), list(logger.filters), None
     first = logger.name.partition(".")[0]
     if logging.root.manager.loggerDict.get(logger.name) is not logger or (first != "__main__" and first in sys.modules):
         return None
@@ -83,5 +99,8 @@ def fill_logger(logger: logging.Logger, state: Any) -> None:
     level, disabled, propagate, handlers, filters, _ = state
     logger.setLevel(level)
     logger.disabled, logger.propagate = disabled, propagate
-    logger.handlers[:] = [one for one in handlers if isinstance(one, logging.Handler)]  # one may have been lost
+    ours = handlers_of(logger)
+    others = [one for one in logger.handlers if one not in ours]
+    arrived = [one for one in handlers if isinstance(one, logging.Handler)]  # one may have been lost
+    logger.handlers[:] = others + arrived
     logger.filters[:] = filters

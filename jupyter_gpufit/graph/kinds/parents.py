@@ -22,8 +22,8 @@ from multiprocessing.process import BaseProcess
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from ...errors import CannotArrive
-from ...system.children import CannotTell, ServedChild, prepare
+from ...errors import CannotArrive, NotHere
+from ...system.children import CannotTell, OnlyNow, ServedChild, prepare
 from ..kind import Kind, Pickler, Reduced
 from . import instances
 from .instances import INSTANCE, attributes, holds_refused, is_plain
@@ -134,9 +134,10 @@ def reduce_parent(obj: Any, pickler: Pickler) -> Reduced:
         held = [_held_by(child) for child in call.children]
     except CannotTell as error:
         if pickler.is_snapshot:
-            return pickler.refuse(
-                obj, f"an object with processes of its own, of which one could not be asked: {error}."
-            )
+            with_them = "with processes of its own, of which one could not be asked"
+            if isinstance(error, OnlyNow):
+                raise NotHere(f"there is a {type(obj).__qualname__} {with_them}: {error}.") from None
+            return pickler.refuse(obj, f"an object {with_them}: {error}.")
         why = f"one of them could not be asked what it holds: {error}"
         as_what = f"as it was then, for {why}. No checkpoint can hold it."
     else:

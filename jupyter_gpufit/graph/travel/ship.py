@@ -11,10 +11,12 @@ from typing import Any
 from ...errors import CannotTravel, NoRoomToTravel
 from ...system.collecting import without_collecting
 from ..deep import deeply
+from ..kinds.figures import draw_again
 from ..memory import GraphMemory
 from ..modules import Here
 from ..opening import Opener, Original
 from ..paths import where
+from ..refusals import is_widget
 from ..spans import MEMORY, Recorder, Region, SpanLayout
 from ..stream import Around, GraphPickler, Namespace, Refusal, a_thing
 from ..texts import compared_by_identity
@@ -38,6 +40,13 @@ class Shipment:
     _origins: list[Any] = field(repr=False)
     _layout: SpanLayout = field(repr=False)
 
+    def widgets(self) -> dict[str, Any]:
+        """Those among the objects, by their names in the browser."""
+        if "ipywidgets" not in sys.modules:
+            return {}
+        found = [one for one in self._origins if is_widget(type(one))]
+        return {one.model_id: one for one in found if one.comm is not None}
+
     def bring_back(self, reply: Reply, namespace: Namespace, earlier: Undo | None = None) -> Returned:
         """Let the kernel's own objects become what the worker made of them, and bind the names it assigned.
 
@@ -58,6 +67,7 @@ class Shipment:
             regions.extend(restore_bytes(came_in, self._layout.regions))
 
         returned = apply_reply(reply, namespace, self._origins, opener, original, before)
+        draw_again(self._origins)
         gone = {*returned.names, *returned.deleted}  # by the worker's own doing
         shipped = {name: value for name, value in self._values.items() if name not in gone}
         return replace(returned, parted=parted(shipped, namespace, returned.changed, regions))
