@@ -149,7 +149,7 @@ def test_killed_in_mid_loop_and_resumed_in_a_terminal_nothing_is_lost_to_the_bit
     sent = started(kernel, "killed", hold)
     assert gpufit(env, "checkpoint", "killed").returncode == 0
     os.kill(jobs(env)["killed"]["pid"], signal.SIGKILL)
-    assert "saved at step 14; to go on from there: `%gpufit resume killed`" in kernel.finish(sent).traceback
+    assert "saved at step 14; to go on from there: %gpufit resume killed" in kernel.finish(sent).traceback
     assert jobs(env)["killed"]["state"] == "lost"
     said = gpufit(env, "resume", "killed")
     assert said.returncode == 0 and "killed runs on cpu:" in said.stdout, said
@@ -174,7 +174,7 @@ def test_killed_between_its_end_and_the_way_of_its_variables_it_is_not_done(
     deadline = time.monotonic() + TIMEOUT
     while jobs(env)["unheard"]["state"] != "lost":  # its lock goes a moment after it, with its last child
         assert time.monotonic() < deadline
-    assert "to go on from there: `%gpufit resume unheard`" in kernel.run("%gpufit attach unheard").traceback
+    assert "to go on from there: %gpufit resume unheard" in kernel.run("%gpufit attach unheard").traceback
     kernel.check("%gpufit resume unheard")
     assert kernel.check(DIGEST).stdout == plain
     assert jobs(env)["unheard"]["state"] == "done"
