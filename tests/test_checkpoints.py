@@ -249,7 +249,7 @@ def test_three_buttons_at_once_and_an_interrupt_break_nothing(
     kernel.until(sent, "saving")
     kernel.interrupt()
     ran = kernel.finish(sent)
-    assert ran.ename == "KeyboardInterrupt" and "to go on from there: %gpufit resume pressed" in ran.shown
+    assert ran.ename == "KeyboardInterrupt" and "to go on from there: `%gpufit resume pressed`" in ran.shown
     saving.communicate(timeout=TIMEOUT)
     assert jobs(env)["pressed"]["state"] == "stopped"
     hold.touch()

@@ -43,7 +43,8 @@ def clean(settings: Settings, wanted: Sequence[str], *, resumable: bool = False)
         freed += _remove(job, paths)
         yield f"{job.name} ({job.id}): removed"
     _remove_dead_sockets(settings)
-    yield f"{len(chosen)} jobs removed, {format_bytes(freed)} freed."
+    jobs = "1 job" if len(chosen) == 1 else f"{len(chosen)} jobs"
+    yield f"{jobs} removed, {format_bytes(freed)} freed."
     if stay:
         names = ", ".join(dict.fromkeys(job.name for job, _ in stay))
         yield f"{len(stay)} that can be resumed stay: {names}. To remove one: gpufit clean NAME, and all: --all"

@@ -261,7 +261,7 @@ class Notebook:
         record = read_record(paths)
         if end.state != "released" and record.resumable and record.checkpoint is not None:
             saved = record.checkpoint.words
-            show(Note(f"{job.name} was saved at {saved}; to go on from there: %gpufit resume {job.name}"))
+            show(Note(f"{job.name} was saved at {saved}; to go on from there: `%gpufit resume {job.name}`"))
         if show.failure is not None:
             raise cell_failed(show.failure)
         _raise_if_unexplained(job, end)
@@ -296,7 +296,8 @@ class Notebook:
         from ipywidgets import Output
 
         show = WidgetShow(Output(), job, self._said, self._widgets_of(job, paths), has_card=card is not None)
-        show(Note(f"{job.name} goes on by itself. Its output, and its variables at the end: %gpufit attach {job.name}"))
+        attach = f"`%gpufit attach {job.name}`"
+        show(Note(f"{job.name} goes on by itself. Its output, and its variables at the end: {attach}"))
         for view in self._widgets_of(job, paths).catch_up(after):
             show(view)
         shown = with_card(show, card)

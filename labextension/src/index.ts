@@ -94,7 +94,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     restorer?.add(panel, panel.id);
     void restorer?.restore(tracker, {
       command: 'gpufit:log',
-      args: tab => ({ job: tab.job, name: tab.title.label }),
+      args: tab => ({ job: tab.job, name: tab.name }),
       name: tab => tab.job
     });
     void restorer?.restore(runs, {

@@ -34,6 +34,6 @@ def test_the_sockets_of_killed_workers_go_and_those_of_living_ones_stay(tmp_path
         bound(run / f"{name}.sock").close()
     with bound(run / "listens.sock") as answers:
         answers.listen()
-        assert list(clean(settings, ["killed"] if named else []))[-1].startswith("1 jobs removed")
+        assert list(clean(settings, ["killed"] if named else []))[-1].startswith("1 job removed")
         assert sorted(file.name for file in run.iterdir()) == ["alive.sock", "listens.sock"]
     os.close(lock)

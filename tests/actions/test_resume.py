@@ -273,7 +273,7 @@ def test_a_job_whose_worker_is_about_to_end_is_cleaned_when_it_has(
             return fd
 
         monkeypatch.setattr(ProcessId, "open", leaves_once_it_is_waited_for)
-        assert "1 jobs removed" in list(clean(settings, ["bert"]))[-1]
+        assert "1 job removed" in list(clean(settings, ["bert"]))[-1]
 
 
 def test_the_list_of_jobs_says_what_is_saved_and_how_to_go_on(settings: Settings) -> None:

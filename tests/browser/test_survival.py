@@ -77,7 +77,7 @@ def test_a_reload_brings_back_the_log_and_a_live_card(desk: Desk) -> None:
     reload(desk)
     runs(desk.page, NAME)
     expect_live(desk, 1)
-    expect(tab(desk.page, NAME)).to_have_count(1)
+    expect(tab(desk.page, f"Log of {NAME}")).to_have_count(1)
     desk.press("Open log of")
     expect(desk.log).to_contain_text("step 50")
 

@@ -143,14 +143,15 @@ export class LogTab extends MainAreaWidget<Log> {
     const { id, name } = options;
     this.toolbar.hide();
     this.content.node.setAttribute('aria-label', `Log of ${name}`);
-    this.job = id;
+    [this.job, this.name] = [id, name];
     this.id = `jupyter-gpufit-log-${id}`;
-    this.title.label = name;
+    this.title.label = `Log of ${name}`; // the page of the run has its name
     this.title.caption = `Log of ${name} (${id})`;
     this.title.closable = true;
   }
 
   readonly job: string;
+  readonly name: string;
 }
 
 function named(name: string): Widget {
