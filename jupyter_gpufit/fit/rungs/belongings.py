@@ -10,7 +10,6 @@ is a variable of the notebook.
 
 from __future__ import annotations
 
-import pickle
 import random
 import sys
 from collections import OrderedDict, defaultdict, deque
@@ -108,8 +107,8 @@ class _Held(NamedTuple):
     @property
     def is_changed(self) -> bool:
         now = _Held.now(self.by)
-        if isinstance(self.then, _State):  # NumPy's holds an array, which is not equal to another
-            return pickle.dumps(now.then.state) != pickle.dumps(self.then.state)
+        if isinstance(self.then, _State):
+            return not _equal(now.then.state, self.then.state)
         names = [list(map(id, then)) if isinstance(then, dict) else [] for then in (now.then, self.then)]
         return names[0] != names[1] or list(map(id, now.parts)) != list(map(id, self.parts))
 
@@ -143,6 +142,13 @@ def _state_of(generator: Any) -> Any:
     if isinstance(generator, random.Random):
         return generator.getstate()
     return generator.bit_generator.state if hasattr(generator, "bit_generator") else generator.get_state(legacy=False)
+
+
+def _equal(state: Any, other: Any) -> bool:
+    """NumPy's is a dict with an array somewhere in it."""
+    if isinstance(state, dict):
+        return all(_equal(value, other[name]) for name, value in state.items())
+    return bool(state.tobytes() == other.tobytes() if hasattr(state, "tobytes") else state == other)
 
 
 def _set_state(generator: Any, state: Any) -> None:
