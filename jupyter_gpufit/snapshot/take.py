@@ -37,7 +37,6 @@ from ..graph.paths import where
 from ..graph.stream import HISTORY, Namespace, Refusal, a_thing, is_the_shells
 from ..graph.texts import compared_by_identity
 from ..graph.wire import seal, split
-from ..program.libraries.texts import PREFIX
 from ..program.values import FrameRecord, hidden
 from ..surroundings import process
 from ..surroundings.past_modes import past_modes
@@ -240,13 +239,9 @@ class _Whole:
             raise CannotSave(problems, passing=all(self._is_passing(refusal) for refusal, _ in found))
 
     def _is_passing(self, refusal: Refusal) -> bool:
-        """Whether only functions have it that will end: those of modules, and those that a loop calls."""
-        ending = [
-            record
-            for number, record in enumerate(self.records)
-            if record.uid.startswith(PREFIX) or any(outer.its for outer in self.records[:number])
-        ]
-        return not refusal.name and any(where(self._held_by(one), refusal.obj) for one in ending)
+        """Whether only functions have it, which will end; the cell itself does not before its training has."""
+        functions = self.records[1:]
+        return not refusal.name and any(where(self._held_by(one), refusal.obj) for one in functions)
 
     def _laid_out(self, pickler: SnapshotPickler, names: list[str]) -> tuple[Parts, dict[str, Any]]:
         assert self.arrival is not None
