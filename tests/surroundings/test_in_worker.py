@@ -283,3 +283,14 @@ def test_what_all_loggers_write_to_goes_along_and_comes_back(kernel: Kernel, hom
     kernel.check("log.info('end')\nfor one in logging.root.handlers[:]: logging.root.removeHandler(one)")
     assert (home / "more.log").read_text() == "more\nafter\n"
     assert (home / "root.log").read_text() == "before\ninside\nmore\nafter\nlast\nend\n"
+
+
+def test_a_handler_of_the_notebooks_own_class_writes_in_the_worker(kernel: Kernel) -> None:
+    kernel.check(
+        "import logging\nclass Above(logging.Handler):\n"
+        "    def emit(self, record): print('above', self.format(record))\n"
+        "mine = logging.getLogger('mine'); mine.addHandler(Above()); logging.root.addHandler(Above())\n"
+    )
+    assert kernel.check("%%gpufit train\nmine.warning('one')").stdout == "above one\n" * 2
+    assert kernel.check("mine.warning('two')").stdout == "above two\n" * 2
+    kernel.check("logging.root.removeHandler(logging.root.handlers[-1]); mine.removeHandler(mine.handlers[-1])")

@@ -66,7 +66,8 @@ def can_be_kept(handler: logging.Handler) -> bool:
     known = type(handler).__module__ in ("logging", "logging.handlers", "__main__")
     # A library's, made before the cell's output was captured: a new process has made it again.
     known = known and getattr(handler, "stream", None) not in (sys.__stdout__, sys.__stderr__)
-    return known and isinstance(handler, logging.StreamHandler | logging.NullHandler)
+    own = type(handler).__module__ == "__main__"  # one that writes above tqdm's bars
+    return known and (own or isinstance(handler, logging.StreamHandler | logging.NullHandler))
 
 
 def _can_travel(handler: logging.Handler, pickler: Pickler) -> bool:
