@@ -3,8 +3,8 @@
 A second run does again what the first one did beside its result. What can be put back for it bars nothing: attributes,
 lists and plain objects that a forward changed, also those that it is given (a cache of keys and values), Python's and
 NumPy's random numbers (rungs/belongings.py). Seen are: buffers, and what it was given, changed in place; objects of
-another kind; variables of the notebook that it sets or adds to; hooks; generators of torch's; and `print`. What
-compiled code does beside its result is not.
+another kind, or too many; variables of the notebook that it sets, adds to or draws from; hooks; generators of torch's;
+and `print`. What compiled code does beside its result is not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 from .plan import BY_THE_COMPILER
 from .rungs.again import Call, calls_through
 from .rungs.as_then import has_hooks
-from .rungs.belongings import Belongings, of_module
+from .rungs.belongings import Belongings, of_module, state_in_brief
 from .units import looks_of
 
 _SIZED = (list, dict, set)
@@ -110,7 +110,8 @@ class Modules:
         seen.calls += 1
         if seen.calls > _LOOKS:
             return None
-        belongings = Belongings((*args, *kwargs.values(), *of_module(module)))
+        owned = [one for part in module.modules() for one in of_module(part)]  # all that a second run needs; see AsThen
+        belongings = Belongings((*args, *kwargs.values(), *owned))
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and not t.is_inference()]
         versions = [(t, t._version) for t in (*given, *belongings.tensors)]
         return _Before(seen, _buffers(module), belongings, dict(_globals(module)), versions)
@@ -140,7 +141,8 @@ def _globals(module: nn.Module) -> Iterator[tuple[str, Any]]:
     if isinstance(forward, FunctionType) and not forward.__module__.startswith(_OF_TORCH):
         for name, value in list(forward.__globals__.items()):
             if not name.startswith("_"):
-                yield name, (id(value), len(value)) if type(value) in _SIZED else id(value)
+                length = len(value) if type(value) in _SIZED else None
+                yield name, (id(value), length, state_in_brief(value))
 
 
 def _changed(module: nn.Module, before: _Before) -> str:
@@ -150,6 +152,8 @@ def _changed(module: nn.Module, before: _Before) -> str:
         return f"its forward changes {names[0]}"
     if any(t._version != version for t, version in before.versions):
         return "its forward changes in place what it has or is given"
+    if not before.belongings.is_whole:
+        return "it has or is given too many objects to look at"
     return "" if before.belongings.ran() else "its forward changes an object that cannot be put back"
 
 

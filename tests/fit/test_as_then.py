@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from jupyter_gpufit.errors import NotTheSameAgain
 from jupyter_gpufit.fit.rungs import recompute
+from jupyter_gpufit.fit.rungs.belongings import Belongings
 from jupyter_gpufit.fit.units import looks_of
 
 from .models import GPT, WIDE, WORDS, Dense, Encoder, Pictures, batch, loss_of
@@ -234,3 +236,97 @@ def test_what_a_forward_adds_to_counts_and_draws_is_done_once() -> None:
     )
     assert plain_one == again and plain_one[0][0] == 5
     assert ended[-2].drawn == ended[-1].drawn, "also those drawn after the blocks"
+
+
+class Asks(nn.Module):
+    """Computes by what it is given and what it has, and does as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(WIDE, WIDE)
+        self.mem, self.tally, self.numbers, self.held = [1.0], Counter[int](), np.ones(2), torch.ones(3)
+
+    def forward(self, x: torch.Tensor, asked: dict[str, Any]) -> torch.Tensor:
+        past = asked["past"]
+        if asked["adds"]:
+            past.append(torch.tanh(self.mix(x)))
+        scale = asked["scale"] * (1 + len(past)) * sum(self.mem) * (1 + self.tally[1]) * float(self.numbers.sum())
+        for one in asked["does"]:
+            one(self)
+        return torch.tanh(torch.tanh(self.mix(x) * scale) + past[-1])
+
+
+class Asked(nn.Module):
+    """Changes what its blocks were given, or what they have, once they have run."""
+
+    def __init__(self, changes: str = "") -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(WORDS, WIDE), nn.Linear(WIDE, WORDS)
+        self.blocks = nn.ModuleList(Asks() for _ in range(3))
+        self.changes = changes
+        self.asked: dict[str, Any] = {"does": [], "scale": 1.0, "adds": False}
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        self.asked["past"] = [x]
+        for number, block in enumerate(self.blocks):
+            if self.changes == "what it gives":
+                self.asked["scale"] = 0.5 * (number + 1)
+            if self.changes == "a list of all":
+                self.asked["adds"] = number != 1  # the second one only reads
+            x = block(x, self.asked)
+        for block in self.blocks:
+            if self.changes == "what they have":
+                block.mem.append(0.5)  # type: ignore[operator, union-attr]
+        return self.head(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("changes", ["what it gives", "a list of all", "what they have"])
+def test_what_others_change_after_a_block_has_run_is_as_it_was(changes: str) -> None:
+    ended: list[Asked] = []
+
+    def make() -> Asked:
+        ended.append(Asked(changes))
+        return ended[-1]
+
+    assert differ(trained(make, None), trained(make, BLOCKS)) == []
+    plain_one, again = ended[-2:]
+    assert len(plain_one.asked["past"]) == len(again.asked["past"])
+    assert plain_one.asked["scale"] == again.asked["scale"]
+    assert [one.mem for one in plain_one.blocks] == [one.mem for one in again.blocks]
+
+
+def counts(block: Any) -> None:
+    block.tally[1] += 1
+
+
+def adds_in_place(block: Any) -> None:
+    block.held.add_(1)
+
+
+def adds_to_an_array(block: Any) -> None:
+    block.numbers += 1
+
+
+@pytest.mark.parametrize("does", [counts, adds_in_place, adds_to_an_array])
+def test_what_cannot_be_put_back_is_refused_by_name_whoever_changed_it(does: Callable[[Any], None]) -> None:
+    by_itself, by_others = Asked(), Asked()
+    by_itself.asked["does"].append(does)
+    for model in (by_itself, by_others):
+        with recompute.around({looks_of(model): BLOCKS}):
+            loss = model(batch()).sum()
+            if model is by_others:
+                does(model.blocks[1])
+            with pytest.raises(NotTheSameAgain, match="Asks cannot be recomputed"):
+                loss.backward()
+
+
+@pytest.mark.parametrize("many", [[[] for _ in range(3000)], dict.fromkeys(range(500_000))])
+def test_more_than_can_be_looked_at_is_refused_and_not_copied(many: Any) -> None:
+    model = Asked()
+    model.asked["many"] = many
+    assert not Belongings([model.asked]).is_whole
+    with recompute.around({looks_of(model): BLOCKS}):
+        loss = model(batch()).sum()
+        with pytest.raises(NotTheSameAgain, match="Asks cannot be recomputed"):
+            loss.backward()

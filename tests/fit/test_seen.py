@@ -10,7 +10,7 @@ from collections import Counter, deque
 import numpy as np
 import torch
 from torch import nn
-count, log, told = 0, [], 0
+count, log, told, rng = 0, [], 0, np.random.default_rng(1)
 def tell():
     global told
     told += 1
@@ -47,6 +47,12 @@ ODD = {
     "it has hooks": "return x * 1",
     "its forward changes log": "log.append(1)\n        return x * 1",
     "its forward changes told": "tell()\n        return x * 1",
+    "its forward changes rng": "return x * rng.random()",
+    "it has or is given too many objects to look at": "self.many = [[] for _ in range(3000)]\n        return x * 1",
+}
+ALSO = {  # for a reason that another has, too
+    "self.held.add_(1)": "its forward changes in place what it has or is given",
+    "self.numbers += 1": "its forward changes an object that cannot be put back",
 }
 HARMLESS = (  # a second run finds it as the first one did
     "self.filled = 1",
@@ -61,11 +67,11 @@ HARMLESS = (  # a second run finds it as the first one did
 
 
 def test_each_is_refused_for_what_it_does_and_the_others_are_not() -> None:
-    bodies = [*ODD.values(), *(f"{one}\n        return x * 1" for one in HARMLESS)]
+    bodies = [*ODD.values(), *(f"{one}\n        return x * 1" for one in (*ALSO, *HARMLESS))]
     odd = "\n".join(
         f"class Odd{number}(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.all = []\n"
         "        self.meter, self.queue, self.tally = Meter(), deque(), Counter()\n"
-        "        self.rng = np.random.default_rng(1)\n"
+        "        self.rng, self.numbers, self.held = np.random.default_rng(1), np.ones(2), torch.zeros(3)\n"
         f"        self.register_buffer('seen', torch.zeros(1))\n    def forward(self, x):\n        {body}"
         for number, body in enumerate(bodies)
     )
@@ -80,7 +86,11 @@ def test_each_is_refused_for_what_it_does_and_the_others_are_not() -> None:
 
     assert trace.status == "completed", trace.error
     why = {one.name: one.why_not for one in trace.modules}
-    assert [why[f"model.one.{number}"] for number in range(len(bodies))] == [*ODD, *("" for _ in HARMLESS)]
+    assert [why[f"model.one.{number}"] for number in range(len(bodies))] == [
+        *ODD,
+        *ALSO.values(),
+        *("" for _ in HARMLESS),
+    ]
     assert why["model.plain"] == why["model.norm"] == why["model.mix"] == ""
 
 

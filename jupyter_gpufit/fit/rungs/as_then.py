@@ -3,7 +3,7 @@
 Between a forward and its backward a cell may switch a mode, freeze a part, put other parameters in (as
 `torch.func.functional_call` does for a while), or take the module out of training; and a forward may itself add to a
 cache, count, or draw a number. The second run finds all that as the first one found it, so it computes the same, and
-leaves it as it is. What cannot be put back, bytes that were changed in place, is refused.
+leaves it as it is. What cannot be put back is refused: bytes that were changed in place, and see belongings.py.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ class AsThen:
         norms = {id(buffer) for one in module.modules() if isinstance(one, _NormBase) for buffer in one.buffers()}
         changing = [*module.parameters(), *(buffer for buffer in module.buffers() if id(buffer) not in norms)]
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        owned = [one for module in module.modules() for one in of_module(module)]
+        self._belongings = Belongings((*args, *kwargs.values(), *owned))
+        changing += [t for t in self._belongings.tensors if id(t) not in norms]
         # Not held: within a module that runs twice itself, what this one is given is made again, not kept till then.
         self._versions = [(weakref.ref(t), t._version) for t in (*changing, *given) if not t.is_inference()]
         self._kernels = _cur_sdpa_kernel_backends()
-        owned = [one for module in module.modules() for one in of_module(module)]
-        self._belongings = Belongings((*args, *kwargs.values(), *owned))
 
     def ran(self) -> None:
         """The first run is over."""
@@ -57,7 +58,8 @@ class AsThen:
         if any(t._version != version for ref, version in self._versions if (t := ref()) is not None):
             raise NotTheSameAgain(self._name)
         with ExitStack() as stack:
-            stack.enter_context(self._belongings.again())
+            if not stack.enter_context(self._belongings.again()):
+                raise NotTheSameAgain(self._name)
             for module, then in self._modules:
                 stack.callback(object.__setattr__, module, "__dict__", vars(module))
                 object.__setattr__(module, "__dict__", _attributes_of(then))

@@ -1,17 +1,20 @@
 """What a module has and is given beside tensors, as it stood when it was called: lists, dicts, sets, plain objects.
 
 A decoder's layers add to a cache of keys and values; a layer counts its calls, keeps its last output in a list, or
-draws from a generator of Python's or of NumPy's. A second run finds all these as the first one found them, and leaves
-them as they are.
+draws from a generator of Python's or of NumPy's; and its caller, or another layer, changes them meanwhile. A second run
+finds all these as the first one found them, and leaves them as they are. Where it cannot, since there are too many, or
+one is of a kind that does more than to hold what is put into it, that is said.
 
-Not seen is what lies past containers and attributes: a file, an array's numbers, objects with slots, a generator that
-is a variable of the notebook.
+Not seen is what lies past containers and attributes: a file, objects with slots, variables of the notebook.
 """
 
 from __future__ import annotations
 
+import io
+import pickle
 import random
 import sys
+import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +25,10 @@ import torch
 from torch import nn
 
 _MOST = 2000  # objects that are looked at
-_NOT_ENTERED = (str, bytes, int, float, complex, type(None), torch.Tensor, nn.Module, type, ModuleType, FunctionType)
+_MOST_INSIDE = 20_000  # entries of all of them together
+_BYTES_AS_ONE = 64  # entry, of an array
+_SIMPLE = (str, bytes, int, float, complex, type(None), nn.Module, type, ModuleType, FunctionType)
+_NOT_ENTERED = (*_SIMPLE, io.IOBase, threading.Thread)  # the last two are at work meanwhile
 _CONTAINERS = (list, deque, set, dict)
 _PLAIN = (list, deque, set, dict, OrderedDict, defaultdict)  # others may do more than to hold what is put into them
 _BARE = frozenset(vars(nn.Module()))  # what every module has
@@ -37,42 +43,55 @@ class Belongings:
     """How all that can be reached from some objects stood at one moment."""
 
     def __init__(self, roots: Iterable[Any]) -> None:
+        self.tensors: list[torch.Tensor] = []  # those among it, until a forward has run
+        self.is_whole = True  # all of it was looked at
         self._held: list[_Held] = []
-        self._whole = True  # all of it was looked at
-        left, known = deque([*_of_everybody(), *roots]), set[int]()
-        while left and self._whole:
+        left, known, inside = deque([*_of_everybody(), *roots]), set[int](), 0
+        while left:
             one = left.popleft()
             if id(one) in known or isinstance(one, _NOT_ENTERED):
                 continue
             known.add(id(one))
-            self._whole = len(known) < _MOST
-            held = _Held.now(one)
-            self._held.append(held)
-            left.extend(held.parts)
-
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        """Those in containers and plain objects."""
-        parts = (one for held in self._held for one in held.parts)
-        return [one for one in parts if isinstance(one, torch.Tensor) and not one.is_inference()]
+            if isinstance(one, torch.Tensor):
+                self.tensors += [] if one.is_inference() else [one]
+                continue
+            for looked_at in _looked_at(one):
+                inside += _size_of(looked_at)
+                if len(known) > _MOST or inside > _MOST_INSIDE:
+                    self.is_whole = False
+                    return
+                self._held.append(held := _Held.now(looked_at))
+                left.extend(held.parts)
 
     def ran(self) -> bool:
-        """A forward has run: what it changed is kept, and the rest forgotten. Whether all of that can be put back."""
-        self._held = [held for held in self._held if held.is_changed]
-        return not self._held or (self._whole and all(held.can_be_put_back for held in self._held))
+        """A forward has run. Whether what it changed can be put back."""
+        self.tensors = []
+        changed = [held for held in self._held if held.is_changed]
+        # Others may change the rest before the second run; but what did not draw from a generator will not.
+        self._held = [held for held in self._held if not isinstance(held.then, _State) or held.is_changed]
+        self.is_whole = self.is_whole and all(held.can_be_put_back for held in changed)
+        return self.is_whole
 
     @contextmanager
-    def again(self) -> Iterator[None]:
-        """Have it as it stood before that run; afterwards as it stands now."""
-        changed = [held for held in self._held if held.can_be_put_back]
+    def again(self) -> Iterator[bool]:
+        """Have it as it stood before that run; afterwards as it stands now. Whether it does stand so."""
+        changed = [held for held in self._held if held.is_changed]
+        if not self.is_whole or not all(held.can_be_put_back for held in changed):
+            yield False
+            return
         now = [_Held.now(held.by) for held in changed]
-        for held in changed:
-            held.put_back()
         try:
-            yield
+            for held in changed:
+                held.put_back()
+            yield True
         finally:
             for held in now:
                 held.put_back()
+
+
+def state_in_brief(generator: Any) -> Any:
+    """What differs once it was drawn from; None for what is no generator of Python's or NumPy's."""
+    return pickle.dumps(_state_of(generator)) if _is_generator(generator) else None
 
 
 class _State(NamedTuple):
@@ -82,7 +101,7 @@ class _State(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A container, an object or a generator, and a copy of what was in it."""
+    """A container or a generator, and a copy of what was in it."""
 
     by: Any
     then: Any
@@ -91,22 +110,21 @@ class _Held(NamedTuple):
     def now(cls, one: Any) -> _Held:
         if _is_generator(one):
             return cls(one, _State(_state_of(one)))
-        if isinstance(one, dict):
-            return cls(one, dict(one))
-        if isinstance(one, (list, tuple, deque, set, frozenset)):
-            return cls(one, list(one))
-        attributes = getattr(one, "__dict__", None)
-        return cls(one, dict(attributes) if isinstance(attributes, dict) else ())
+        if _is_array(one):
+            return cls(one, one.tobytes())
+        return cls(one, dict(one.items()) if isinstance(one, dict) else list(one))
 
     @property
     def parts(self) -> list[Any]:
-        if isinstance(self.then, _State):
+        if isinstance(self.then, (_State, bytes)):
             return []
         return list(self.then.values() if isinstance(self.then, dict) else self.then)
 
     @property
     def is_changed(self) -> bool:
         now = _Held.now(self.by)
+        if isinstance(self.then, bytes):
+            return bool(now.then != self.then)
         if isinstance(self.then, _State):
             return not _equal(now.then.state, self.then.state)
         names = [list(map(id, then)) if isinstance(then, dict) else [] for then in (now.then, self.then)]
@@ -114,15 +132,41 @@ class _Held(NamedTuple):
 
     @property
     def can_be_put_back(self) -> bool:
-        return type(self.by) in _PLAIN or not isinstance(self.by, _CONTAINERS)
+        return type(self.by) in _PLAIN or isinstance(self.then, _State)
 
     def put_back(self) -> None:
         if isinstance(self.then, _State):
             _set_state(self.by, self.then.state)
-            return
-        inside = self.by if isinstance(self.by, _CONTAINERS) else self.by.__dict__
-        inside.clear()
-        inside.extend(self.then) if isinstance(inside, (list, deque)) else inside.update(self.then)
+        elif isinstance(self.by, dict):
+            for name in [name for name in self.by if name not in self.then]:
+                del self.by[name]
+            self.by.update(self.then)
+            if list(self.by) != list(self.then):
+                self.by.clear()
+                self.by.update(self.then)
+        else:
+            self.by.clear()
+            self.by.extend(self.then) if isinstance(self.by, (list, deque)) else self.by.update(self.then)
+
+
+def _looked_at(one: Any) -> list[Any]:
+    """It, where it holds something, and its attributes."""
+    attributes = getattr(one, "__dict__", None)
+    holds = isinstance(one, (*_CONTAINERS, tuple, frozenset)) or _is_generator(one) or _is_array(one)
+    return [*([one] if holds else []), *([attributes] if type(attributes) is dict else [])]
+
+
+def _size_of(one: Any) -> int:
+    if _is_generator(one):
+        return 0
+    if _is_array(one):
+        return _MOST_INSIDE + 1 if one.dtype.hasobject else int(one.nbytes) // _BYTES_AS_ONE
+    return len(one)
+
+
+def _is_array(one: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(one, numpy.ndarray)
 
 
 def _of_everybody() -> list[Any]:
