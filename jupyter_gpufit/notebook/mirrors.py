@@ -29,7 +29,7 @@ from ..jobs.events import Clear, Display, Event, Failure, Result, Text, WidgetMe
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.record import Record, read_record
-from ..jobs.state import LEFT
+from ..jobs.state import LEFT, OVER
 from .own_widgets import Hear, OwnWidget, with_buffers
 from .saved import WIDGET_VIEW
 
@@ -114,6 +114,12 @@ class Mirrors:
             if data.get("method") != "update" or data["state"]:
                 mirror.tell(data, buffers)
 
+    def leave(self) -> None:
+        """The job has ended: what a browser sends the notebook's own is theirs again."""
+        for one in self._mirrors.values():
+            if isinstance(one, OwnWidget):
+                one.leave()
+
     def shown(self, display: Display) -> dict[str, Any]:
         """What to display: with the widget that it was, where its mirror is here."""
         id = display.transient.get("gpufit_widget", "")
@@ -146,6 +152,8 @@ class Mirrors:
 
     def _open(self, id: str, state: dict[str, Any]) -> None:
         if (mirror := self._mirrors.get(id)) is not None:  # of an earlier look at the same job, or before a resume
+            if isinstance(mirror, OwnWidget):
+                mirror.listen()
             self._note_catching(mirror, state)
             if mirror.is_output:
                 state.pop("outputs", None)  # which the worker does not have: they were caught here
@@ -202,7 +210,7 @@ class Mirrors:
                 time.sleep(AGAIN)
 
     def _has_left(self) -> bool:
-        return read_record(self._paths).state in LEFT
+        return read_record(self._paths).state in OVER  # also of one that was killed, or whose files were cleaned away
 
     def _is_heard(self, record: Record, text: str) -> bool:
         """Whether the worker has it, or refuses it for good; between two of its processes, nobody hears."""

@@ -12,6 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from ipywidgets.widgets import widget as widgets
+from traitlets import TraitError
+
+from ..graph.kinds.widgets import unwrapped
 
 Hear = Callable[[str, Mapping[str, Any], list[Any]], None]
 
@@ -22,9 +25,18 @@ class OwnWidget:
     def __init__(self, widget: Any, hear: Hear, has_left: Callable[[], bool]) -> None:
         self._widget, self._hear, self._has_left = widget, hear, has_left
         self._id, self._line = widget.model_id, widget.comm
-        self.heard_before = self._line._msg_callback  # by which a shipment finds what the notebook's own widget hears
+        self.heard_before = unwrapped(self._line._msg_callback)  # what the notebook's own widget hears
         self.clears = False  # with the next output
+        self.listen()
+
+    def listen(self) -> None:
+        """What a browser sends is the worker's from now on; where another job has the widget too, the later one's."""
         self._line.on_msg(self)
+
+    def leave(self) -> None:
+        """And the notebook's own again, unless another job hears it now."""
+        if self._line._msg_callback is self:
+            self._line.on_msg(self.heard_before)
 
     @property
     def is_output(self) -> bool:
@@ -52,14 +64,19 @@ class OwnWidget:
         """Without calling observers: the worker's have been called."""
         for name in set(state) & set(self._widget.keys):
             read = self._widget.trait_metadata(name, "from_json", self._widget._trait_from_json)
-            value = read(state[name], self._widget)
-            self._widget._trait_values[name] = tuple(value) if isinstance(value, list) else value
+            self._widget._trait_values[name] = self._as_kept(name, read(state[name], self._widget))
+
+    def _as_kept(self, name: str, value: Any) -> Any:
+        """What the trait makes of it, a list or a tuple; the class's own validators were asked by the worker."""
+        with suppress(TraitError), self._widget.cross_validation_lock:
+            return self._widget.traits()[name]._validate(self._widget, value)
+        return value
 
     def __call__(self, msg: Any) -> None:
         """Hear what a browser sent."""
         data, buffers = msg["content"]["data"], list(msg.get("buffers") or ())
         if left := self._has_left():
-            self._line.on_msg(self.heard_before)
+            self.leave()
         if left or data.get("method") == "request_state":
             self.heard_before(msg)
             return

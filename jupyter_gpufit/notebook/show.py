@@ -22,7 +22,7 @@ from ..jobs.events import (
 )
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader
-from ..jobs.state import OVER
+from ..jobs.state import LEFT, OVER
 from ..jobs.words import StatusLine, told
 from .saved import Likeness, Still, html_of, sentence, text_of
 
@@ -93,7 +93,11 @@ class WidgetsOfJob:
                 self._mirrors = Mirrors(self._job, self._paths)
             self._mirrors.take(event)
             return True
-        return self._mirrors is not None and self._mirrors.caught(event)
+        if self._mirrors is None:
+            return False
+        if isinstance(event, StateChange) and event.state in LEFT:
+            self._mirrors.leave()
+        return self._mirrors.caught(event)
 
     def catch_up(self, until: int) -> list[Display]:
         """Of a job that goes on, in a kernel that has not seen it: its widgets as they were left, to be shown here."""

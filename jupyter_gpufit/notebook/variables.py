@@ -169,6 +169,8 @@ class JobVariables:
         self._undo = returned.undo
         self.here = self._came = True
         self._name_anew(returned)
+        for remark in returned.remarks:
+            self._show(Note(remark))
         # But for those that the worker has told already.
         for words in what_stayed(left for left in returned.left_behind if left not in reply.left_behind):
             self._show(Note(words))

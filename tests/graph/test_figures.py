@@ -55,6 +55,16 @@ def test_it_is_drawn_on_in_the_worker_and_shown_where_it_was() -> None:
 
 
 @pytest.mark.slow
+def test_one_that_cannot_be_drawn_anew_keeps_nothing_else_back() -> None:
+    namespace = notebook(SETUP + "def fails(): raise OSError('no page')\ncanvas.draw_idle = fails\n")
+
+    returned = cross_here(namespace, "ax.set_title('trained'); made = 1", "figure", "ax").returned
+
+    assert namespace["made"] == 1 and namespace["ax"].get_title() == "trained"
+    assert returned.remarks == ("A figure came back and could not be drawn anew: OSError('no page')",)
+
+
+@pytest.mark.slow
 def test_one_that_was_never_drawn_before_comes_back_whole() -> None:
     namespace = notebook(SETUP.replace("manager = Manager(canvas, 1)", ""))
 

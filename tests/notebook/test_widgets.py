@@ -12,16 +12,30 @@ from typing import Any
 
 import comm
 import pytest
+import traitlets
 from ipywidgets import Image, IntSlider, Output
 from ipywidgets.widgets import widget as widgets
+from ipywidgets.widgets.trait_types import TypedTuple
 
-from jupyter_gpufit.jobs.events import Clear, Display, Event, Failure, Text, WidgetMessage, decode_entry, encode_entry
+from jupyter_gpufit.jobs.events import (
+    Clear,
+    Display,
+    Event,
+    Failure,
+    StateChange,
+    Text,
+    WidgetMessage,
+    decode_entry,
+    encode_entry,
+)
 from jupyter_gpufit.jobs.events import Entry as JournalEntry
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import Record
+from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.notebook import mirrors as mirrors_
 from jupyter_gpufit.notebook.mirrors import Mirrors
+from jupyter_gpufit.notebook.show import WidgetsOfJob
 from jupyter_gpufit.worker import comms
 from jupyter_gpufit.worker.comms import Comms, WorkerComm, merged
 from tests.command_line import gpufit
@@ -29,6 +43,7 @@ from tests.kernels import TIMEOUT, Kernel
 
 JOB = Job(id="x", name="x", source="", created=0.0, cwd="/")
 VIEW = "application/vnd.jupyter.widget-view+json"
+CLICK = {"content": {"data": {"method": "update", "state": {"value": 5}}}}
 
 
 @pytest.fixture
@@ -184,18 +199,74 @@ def test_the_notebooks_own_that_went_to_a_job_speak_with_it(browser: Browser, mo
 
     monkeypatch.setattr(Mirrors, "_is_heard", is_heard)
     job = Mirrors(JOB, JobPaths(Path("/nowhere")), {mine.model_id: mine})
-    click = {"content": {"data": {"method": "update", "state": {"value": 5}}}}
 
     job.take(changed(mine.model_id, value=2))
     assert browser.sent[-1][1]["state"] == {"value": 2} and (mine.value, seen) == (2, [])  # observers are the worker's
-    mine.comm._msg_callback(click)
+    mine.comm._msg_callback(CLICK)
     assert told.wait(TIMEOUT) and (mine.value, seen) == (5, [])
     assert browser.sent[-1][1]["method"] == "echo_update"
 
     left.append("done")
     mine.value = 1
-    mine.comm._msg_callback(click)
+    mine.comm._msg_callback(CLICK)
     assert (mine.value, seen) == (5, [1, 5]) and mine.comm._msg_callback == mine._handle_msg
+
+
+def own(state: State, monkeypatch: pytest.MonkeyPatch) -> tuple[IntSlider, list[int], WidgetsOfJob]:
+    """A slider of the notebook's that went to a job, what its observers hear, and the job's widgets here."""
+    mine, seen = IntSlider(value=1), list[int]()
+    mine.observe(lambda change: seen.append(change.new), "value")
+    monkeypatch.setattr(mirrors_, "read_record", lambda paths: Record(state=state, since=0.0))
+    monkeypatch.setattr(Mirrors, "_is_heard", lambda *_: True)
+    job = WidgetsOfJob(JOB, JobPaths(Path("/nowhere")))
+    job.send({mine.model_id: mine})
+    return mine, seen, job
+
+
+def test_of_a_job_that_is_lost_the_notebook_hears_its_own(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, seen, _ = own("lost", monkeypatch)
+    mine.comm._msg_callback(CLICK)
+    assert seen == [5] and mine.comm._msg_callback == mine._handle_msg
+
+
+def test_from_a_jobs_end_on_the_notebook_hears_its_own(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, seen, job = own("running", monkeypatch)
+    job.take(StateChange("released"))
+    assert mine.comm._msg_callback == mine._handle_msg
+    job.take(WidgetMessage(mine.model_id, "again", {"state": {"value": 3}}))  # somebody went on with it
+    mine.comm._msg_callback(CLICK)
+    assert (mine.value, seen) == (5, [])
+
+
+def test_a_job_that_has_left_takes_no_widget_from_a_later_one(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, seen, first = own("running", monkeypatch)
+    later = JobPaths(Path("/later"))
+    second = WidgetsOfJob(JOB, later)
+    second.send({mine.model_id: mine})
+    theirs = mine.comm._msg_callback
+    lives = {later: Record(state="running", since=0.0)}
+    monkeypatch.setattr(mirrors_, "read_record", lambda paths: lives.get(paths, Record(state="done", since=0.0)))
+    mine.comm._msg_callback({"content": {"data": {"method": "request_state"}}})
+    assert browser.sent[-1][1]["state"]["value"] == 1 and mine.comm._msg_callback is theirs
+    for job in (first, second):
+        job.take(StateChange("done"))
+    mine.comm._msg_callback(CLICK)
+    assert seen == [5] and mine.comm._msg_callback == mine._handle_msg
+
+
+def test_lists_and_tuples_of_the_notebooks_own_stay_what_they_are(browser: Browser) -> None:
+    class Chosen(IntSlider):  # type: ignore[misc]  # untyped library
+        names: Any = traitlets.List().tag(sync=True)
+        pair = traitlets.Tuple().tag(sync=True)
+        several = TypedTuple(traitlets.Int()).tag(sync=True)
+
+    mine = Chosen()
+    job = Mirrors(JOB, JobPaths(Path("/nowhere")), {mine.model_id: mine})
+    job.take(changed(mine.model_id, names=["a"], pair=[1, 2], several=[3]))
+    mine.names.append("b")
+    assert (mine.names, mine.pair, mine.several) == (["a", "b"], (1, 2), (3,))
 
 
 def test_an_output_of_the_notebooks_own_catches_what_a_job_writes(browser: Browser) -> None:

@@ -95,12 +95,16 @@ def fill_figure(figure: Any, state: tuple[Any, ...]) -> None:
     figure.set_canvas(canvas)
 
 
-def draw_again(objects: Iterable[Any]) -> None:
-    """Show what has become of figures that a page shows, in whichever of their parts that is."""
-    figures = _class("figure", "Figure")
+def draw_again(objects: Iterable[Any]) -> tuple[str, ...]:
+    """Show what has become of figures that a page shows, in whichever of their parts that is; says what fails."""
+    figures, undrawn = _class("figure", "Figure"), []
     if figures:
         for canvas in [one.canvas for one in objects if isinstance(one, figures) and is_spoken_with(one.canvas)]:
-            canvas.draw_idle()
+            try:
+                canvas.draw_idle()
+            except Exception as error:  # a library's or the user's; what was trained has come all the same
+                undrawn.append(f"A figure came back and could not be drawn anew: {error!r}")
+    return tuple(undrawn)
 
 
 def reduce_canvas(canvas: Any, pickler: Pickler) -> Reduced:

@@ -36,6 +36,7 @@ class Returned:
     # Of names that have got another value since they were shipped: what they had then, where the worker changed it.
     parted: Namespace = field(default_factory=dict, repr=False)
     undo: Undo = field(default_factory=Undo, repr=False)
+    remarks: tuple[str, ...] = ()  # on what came and is not quite as it should be
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,10 @@ class Shipment:
             regions.extend(restore_bytes(came_in, self._layout.regions))
 
         returned = apply_reply(reply, namespace, self._origins, opener, original, before)
-        draw_again(self._origins)
+        undrawn = draw_again(self._origins)
         gone = {*returned.names, *returned.deleted}  # by the worker's own doing
         shipped = {name: value for name, value in self._values.items() if name not in gone}
-        return replace(returned, parted=parted(shipped, namespace, returned.changed, regions))
+        return replace(returned, parted=parted(shipped, namespace, returned.changed, regions), remarks=undrawn)
 
 
 def ship(names: Iterable[str], namespace: Namespace, around: Around | None = None) -> Shipment:
