@@ -88,7 +88,7 @@ check: $(VENV)/installed  ## lint, types and the fast tests, of the panel, too; 
 
 .PHONY: fast
 fast: $(VENV)/installed
-	$(PYTEST) -m "not slow and not browser and not gpu and not soak"
+	$(PYTEST) -m "not slow and not browser and not gpu and not soak" -n logical --dist loadfile
 
 .PHONY: lint
 lint: $(VENV)/installed
