@@ -12,36 +12,26 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain, compress, repeat, tee
 from operator import is_not
 from typing import Any
+
+from .collecting import without_collecting
 
 Lists = Iterator[list[Any]]
 
 
 def kinds() -> set[type]:
     """The types of all objects."""
-    with _no_collection():
+    with without_collecting():
         found = list(map(type, chain.from_iterable(_lists())))
     return set(found)  # to hash them may run code of a metaclass
 
 
 def but_tuples() -> list[Any]:
     """All objects but tuples; those of a subclass of theirs are among them."""
-    with _no_collection():
+    with without_collecting():
         return list(_but_tuples(*tee(_lists(), 3)))
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 def _but_tuples(found: Lists, again: Lists, at_last: Lists) -> Iterator[Any]:

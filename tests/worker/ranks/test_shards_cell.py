@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -10,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import gpufit, jobs
 from tests.kernels import Kernel, environment, running_kernel
-from tests.worker.ranks.test_ranks import near, nothing_is_held, scratch, standing, until
+from tests.worker.ranks.split_story import killed_and_resumed
+from tests.worker.ranks.test_ranks import nothing_is_held, standing
 
 pytestmark = [pytest.mark.slow(50), pytest.mark.usefixtures("no_worker_outlives_its_test")]
 SET_UP = """
@@ -52,26 +51,11 @@ def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
 
 
 def test_saved_by_one_and_gone_on_with_on_two(kernel: Kernel, env: dict[str, str], home: Path) -> None:
-    kernel.check(SET_UP + CELL.format(stands=False, hold="").replace("'cuda'", "'cpu'"))
-    losses, norms = json.loads(kernel.check(WHOLE).stdout)
-    kernel.check(SET_UP)
-    hold = home / "go-on"
-    sent = kernel.send(f"%%gpufit train --gpus 2 --name parts\n{CELL.format(stands=True, hold=str(hold))}")
-    ran = kernel.until(sent, "step 2\n")
-    assert "with its state, gradients and parameters split over cpu:0 and cpu:1" in ran.shown, ran.shown
-    assert gpufit(env, "checkpoint", "parts").returncode == 0
-    os.kill(jobs(env)["parts"]["pid"], signal.SIGKILL)
-    kernel.finish(sent)
-    until(lambda: not scratch(home))
-    hold.touch()
-    ran = kernel.run("%gpufit resume parts")
-    assert ran.ok, ran.traceback
-    found, own = json.loads(kernel.check(WHOLE).stdout)
-    near(found, losses)
+    words = "with its state, gradients and parameters split over cpu:0 and cpu:1"
+    own, norms = killed_and_resumed(kernel, env, home, "parts", SET_UP, CELL, WHOLE, words)
     assert [one[:-3] for one in own] == [one[:-3] for one in norms]
     for one, other in zip(own, norms, strict=True):
         assert one[-3:] == pytest.approx(other[-3:], rel=1e-3)
-    nothing_is_held(env)
 
 
 @pytest.mark.soak  # of the ranks alone it is in every run: test_shards.py

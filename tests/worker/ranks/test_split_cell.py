@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import gpufit, jobs
 from tests.kernels import Kernel, environment, running_kernel
-from tests.worker.ranks.test_ranks import near, nothing_is_held, scratch, until
+from tests.worker.ranks.split_story import killed_and_resumed
 
 pytestmark = [pytest.mark.slow(10), pytest.mark.usefixtures("no_worker_outlives_its_test")]
 SET_UP = """
@@ -50,22 +46,7 @@ def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
 
 
 def test_saved_by_one_and_gone_on_with_on_two(kernel: Kernel, env: dict[str, str], home: Path) -> None:
-    kernel.check(SET_UP + CELL.format(stands=False, hold="").replace("'cuda'", "'cpu'"))
-    losses, states = json.loads(kernel.check(WHOLE).stdout)
-    kernel.check(SET_UP)
-    hold = home / "go-on"
-    sent = kernel.send(f"%%gpufit train --gpus 2 --name split\n{CELL.format(stands=True, hold=str(hold))}")
-    ran = kernel.until(sent, "step 2\n")
-    assert "data parallel with its optimizer's state split over cpu:0 and cpu:1" in ran.shown
-    assert gpufit(env, "checkpoint", "split").returncode == 0
-    os.kill(jobs(env)["split"]["pid"], signal.SIGKILL)
-    kernel.finish(sent)
-    until(lambda: not scratch(home))
-    hold.touch()
-    ran = kernel.run("%gpufit resume split")
-    assert ran.ok, ran.traceback
-    found, own = json.loads(kernel.check(WHOLE).stdout)
-    near(found, losses)
+    words = "data parallel with its optimizer's state split over cpu:0 and cpu:1"
+    own, states = killed_and_resumed(kernel, env, home, "split", SET_UP, CELL, WHOLE, words)
     assert [one[:-1] for one in own] == [one[:-1] for one in states]
     assert [one[-1] for one in own] == pytest.approx([one[-1] for one in states], rel=1e-4)
-    nothing_is_held(env)
