@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.manager import KernelManager
@@ -35,6 +36,10 @@ _WORKER = (
     "jupyter_gpufit.worker.shell",
 )
 _COMMAND = ("jupyter_gpufit.terminal.cli", "anyio._backends._asyncio")
+WARM = EntryPoint("warm", f"{__name__}:WarmKernel", KernelProvisionerFactory.GROUP_NAME)
+# What a process runs first that is to be such a server; it finds the tests, and the kernels that it starts do not.
+SERVER = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r}); from tests import warm; "
+SERVER += "del sys.path[0]; warm.begin_in_a_server()"
 cold_start = processes.start
 _forking: list[subprocess.Popen[bytes]] = []
 
@@ -109,9 +114,17 @@ def begin_warm(manager: KernelManager) -> None:
     if processes.start is not start:
         return
     factory = KernelProvisionerFactory.instance()
-    factory.provisioners["warm"] = EntryPoint("warm", f"{__name__}:WarmKernel", factory.GROUP_NAME)
+    factory.provisioners["warm"] = WARM
     assert manager.kernel_spec is not None
     manager.kernel_spec.metadata = {"kernel_provisioner": {"provisioner_name": "warm"}}
+
+
+def begin_in_a_server() -> None:
+    """Have all kernels of this Jupyter server forked, and their workers, and those that it starts itself."""
+    begin()
+    factory = KernelProvisionerFactory.instance()
+    factory.provisioners["warm"] = WARM
+    factory.default_provisioner_name = "warm"
 
 
 class WarmKernel(LocalProvisioner):

@@ -299,7 +299,7 @@ def main() -> None:
         _have_workers_forked(os.environ.pop(WORKERS))
         gc.unfreeze()  # a kernel's objects are looked through
     ours = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = ModuleType("__main__")  # also as multiprocessing knows it
     sys.modules["__main__"].__dict__["__builtins__"] = ours.__dict__["__builtins__"]
     runpy._run_module_as_main(wanted.module)  # type: ignore[attr-defined]  # what `python -m` itself calls
 

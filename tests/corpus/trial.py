@@ -92,7 +92,7 @@ def try_program(program: Program, home: Path, *, estimate: bool = True, resume: 
 
 
 def try_quickly(program: Program, home: Path, *, whole: bool = False) -> Trial:
-    """Try all of it in two kernels: once without us; and estimated, killed in its loop and resumed in one.
+    """Try all of it in two warm kernels: once without us; and estimated, killed in its loop and resumed in one.
 
     What then ends as it did without us was the same under the magic, too. With `whole` it also runs there without a
     kill, and is to print the same; and whatever generators it leaves unseeded begin alike, so that one run without us
@@ -108,7 +108,7 @@ def try_quickly(program: Program, home: Path, *, whole: bool = False) -> Trial:
         return trial
     trial.seconds["plain"] = first.seconds
     expected = _Expected(first, set(), False)
-    with _kernel(home / "ours", ours=True) as kernel:
+    with _kernel(home / "ours", ours=True, cold=False) as kernel:
         try:
             _setup(kernel, program)
             _ask_estimate(kernel, program, trial)
@@ -141,11 +141,11 @@ def try_quickly(program: Program, home: Path, *, whole: bool = False) -> Trial:
 def _once(program: Program, home: Path, trial: Trial) -> _Seen:
     """Without us; where it cannot run so, with the stand-in."""
     try:
-        return _run(program, home / "plain")
+        return _run(program, home / "plain", cold=False)
     except _Broken as error:
         trial.notes.append(f"without us: {error}")
         trial.reference = STAND_IN
-    return _run(program, home / "stand-in-once", ours=True)
+    return _run(program, home / "stand-in-once", ours=True, cold=False)
 
 
 @dataclass
@@ -307,8 +307,8 @@ def _record(home: Path) -> Record | None:
     return None
 
 
-def _run(program: Program, home: Path, magic: str = "", *, ours: bool = False) -> _Seen:
-    with _kernel(home, ours=ours) as kernel:
+def _run(program: Program, home: Path, magic: str = "", *, ours: bool = False, cold: bool = True) -> _Seen:
+    with _kernel(home, ours=ours, cold=cold) as kernel:
         _setup(kernel, program)
         return _trained(kernel, program, magic)
 
@@ -340,8 +340,8 @@ def _env(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _kernel(home: Path, *, ours: bool) -> Any:
+def _kernel(home: Path, *, ours: bool, cold: bool = True) -> Any:
     work = home / "work"
     work.mkdir(parents=True)
-    with running_kernel(_env(home), work, load=ours, cold=True) as kernel:
+    with running_kernel(_env(home), work, load=ours, cold=cold) as kernel:
         yield kernel

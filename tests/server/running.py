@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 import psutil
 import websocket
 
+from tests import warm
+
 TOKEN = "a-token"
 BASE = "/a%40b/"
 PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
@@ -179,7 +181,7 @@ def _listens(port: int) -> bool:
 
 
 # Changes of the server's own for a test are made before it starts.
-_START = "import sys\n{changes}\nfrom jupyter_server.serverapp import main\nmain()"
+_START = f"{warm.SERVER}\n{{changes}}\nfrom jupyter_server.serverapp import main\nmain()"
 
 
 @contextmanager
