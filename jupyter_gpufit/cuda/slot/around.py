@@ -51,7 +51,9 @@ def torch_replacements(mode: SlotMode, compiling: ExitStack) -> Iterator[Replace
     yield torch, "compile", _uncompiled(torch.compile, compiling, slot)
     yield torch.cuda, "_lazy_init", _last_resort(slot)
     if torch.distributed.is_available():
-        yield torch.distributed, "init_process_group", _without_nccl(torch.distributed.init_process_group, slot)
+        from .groups import groups_on
+
+        yield from groups_on(slot)
     yield from _default_device(slot)
     yield from _mixed_precision()
 
@@ -222,17 +224,6 @@ def _uncompiled(real: Callable[..., Any], compiling: ExitStack, slot: str) -> Ca
 def run_uncompiled(until: ExitStack) -> None:
     """Let all that torch.compile made run as if it had not."""
     until.enter_context(torch.compiler.set_stance("force_eager"))
-
-
-def _without_nccl(real: Callable[..., Any], slot: str) -> Callable[..., Any]:
-    @wraps(real)
-    def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
-        if "nccl" in str(backend):
-            why = "NCCL connects GPUs. Use backend='gloo'."
-            raise NotOnASlot(f"torch.distributed.init_process_group({backend!r})", slot, why)
-        return real(backend, *args, **kwargs)
-
-    return init_process_group
 
 
 def _last_resort(slot: str) -> Callable[[], None]:

@@ -88,7 +88,6 @@ REFUSED = {
     "torch.cuda.set_device(1)": "The device cuda:1",
     "torch.cuda.get_device_properties('cuda:3')": "The device cuda:3",
     "torch.Generator(device='cuda:1')": "The device cuda:1",
-    "torch.distributed.init_process_group('nccl')": "torch.distributed.init_process_group('nccl')",
     "torch.cuda._lazy_init()": "torch.cuda._lazy_init()",
 }
 

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from jupyter_gpufit.cuda.slot import Budget
+
+
+@pytest.fixture
+def alone(slot: Budget, tmp_path: Path) -> Iterator[None]:
+    """A group of one, begun as programs for several GPUs begin it on one."""
+    dist.init_process_group(
+        backend="nccl",
+        init_method=f"file://{tmp_path}/group",
+        world_size=1,
+        rank=0,
+        device_id=torch.device("cuda:0"),
+    )
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_a_program_for_several_gpus_trains_on_a_slot(alone: None) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2).cuda()
+    plain = nn.Linear(4, 2).cuda()
+    plain.load_state_dict(model.state_dict())
+    ours = DistributedDataParallel(model, device_ids=[0], output_device=0)
+    x = torch.ones(3, 4, device="cuda")
+    for one in (ours, plain):
+        one(x).square().sum().backward()
+    assert model.weight.grad is not None and plain.weight.grad is not None
+    assert torch.equal(model.weight.grad, plain.weight.grad)
+    assert ours(x).is_cuda
+    dist.barrier(device_ids=[0])
+    total = torch.ones(2, device="cuda")
+    dist.all_reduce(total, group=dist.new_group([0], backend="nccl"))
+    assert total.tolist() == [1, 1]
