@@ -59,7 +59,7 @@ def test_what_a_cell_put_back_into_a_module_is_there_before_a_checkpoint_is_open
     newer.old, newer.kept, newer.own = float, [1], lambda: 0  # type: ignore[attr-defined]
 
     ahead = written(lost([(newer, (name,), vars(newer)[name]) for name in ("old", "kept", "own")]))
-    del newer.old, newer.own  # type: ignore[attr-defined]
+    del newer.old, newer.own
     newer.kept = [2]  # type: ignore[attr-defined]
     put_back(ahead)
 
