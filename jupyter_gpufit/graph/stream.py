@@ -26,6 +26,7 @@ from .ids import id_of, in_place_of, stored_ids
 from .kind import Kind, Reduced, kind_of
 from .modules import Here, dictionaries, may_hold_one, met
 from .opening import Opener
+from .put_back import Lost
 from .refusals import stays
 from .sources import Source, source_of
 from .spans import Recorder
@@ -52,6 +53,7 @@ class Around(Protocol):
     """What travels around the variables; surroundings/ has it."""
 
     name: str  # under which it stands in the namespace
+    lost: list[Lost]  # what must be there before anything is opened
 
     def standing(self, ids: Container[int]) -> list[Here]:
         """Of these objects, those that the other process has, too."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import EnumType
 from typing import Any
 
+from ..graph.put_back import Lost
 from ..graph.stream import Namespace
 from ..program.libraries.versions import record
 from ..surroundings.assignments import targets, targets_in
@@ -51,6 +52,16 @@ def attributes_set(program: Mapping[str, Any], namespace: Namespace) -> list[Att
         if value is not _MISSING:
             found.append((home, tuple(path), value))
     return found
+
+
+def lost(found: Iterable[Attribute]) -> Iterator[Lost]:
+    """Those of modules themselves, which may not have them in another process."""
+    for home, path, value in found:
+        *within, name = path
+        for step in within:
+            home = getattr(home, step, None)
+        if isinstance(home, types.ModuleType):
+            yield home.__name__, name, value
 
 
 @functools.lru_cache(maxsize=64)

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import CannotArrive, NotResumable
 from ..graph import Arrival, GraphMemory
 from ..graph.opening import Opener, Whole
+from ..graph.put_back import put_back
 from ..graph.sources import make_known
 from ..graph.stream import GraphUnpickler, Namespace
 from ..graph.wire import OtherFormat, split
@@ -55,6 +56,7 @@ def restore(
     process.Surroundings(**header["surroundings"]).put()
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
     make_known(header["sources"])
+    put_back(header.get("ahead", ()))
     if program is not None:
         program.remember(header["program"])
     memory = _input_memory(header, memory)

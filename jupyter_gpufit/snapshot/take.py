@@ -34,6 +34,7 @@ from ..graph import Arrival
 from ..graph.deep import deeply
 from ..graph.modules import Here
 from ..graph.paths import where
+from ..graph.put_back import written
 from ..graph.stream import HISTORY, Namespace, Refusal, a_thing, is_the_shells
 from ..graph.texts import compared_by_identity
 from ..graph.wire import seal, split
@@ -170,10 +171,12 @@ class _Whole:
         for pickler.name in names:
             self._write(pickler, self.namespace[pickler.name])
         pickler.name = ""
-        attributes = modules.attributes_set(self.program.saved(), self.namespace)
-        for part in (self.records, self.settings, attributes, self._data_of_modules(), self.extra):
+        for part in (self.records, self.settings, self._attributes(), self._data_of_modules(), self.extra):
             self._write(pickler, part)
         return names
+
+    def _attributes(self) -> list[modules.Attribute]:
+        return modules.attributes_set(self.program.saved(), self.namespace)
 
     def _data_of_modules(self) -> modules.Contents:
         """What can be saved of it: their locks and files they make for themselves again."""
@@ -265,6 +268,7 @@ class _Whole:
             "anchored": bool(pickler.anchored),
             "path": list(sys.path),
             "sources": pickler.sources,
+            "ahead": written(modules.lost(self._attributes())),
             "program": self.program.saved(),
             "modules": modules.stamps(),
             "surroundings": vars(process.Surroundings.now()),

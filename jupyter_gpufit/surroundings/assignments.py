@@ -51,11 +51,23 @@ def targets_in(tree: ast.AST) -> tuple[tuple[str, ...], ...]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            names: list[str] = []
-            inner: ast.expr = node
-            while isinstance(inner, ast.Attribute):
-                names.append(inner.attr)
-                inner = inner.value
-            if isinstance(inner, ast.Name):
-                found.append((inner.id, *reversed(names)))
-    return tuple(found)
+            found.append(_chain(node))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+            found.append(_set_by(node))
+    return tuple(names for names in found if names)
+
+
+def _chain(node: ast.expr) -> tuple[str, ...]:
+    """Nothing where it does not begin with a name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
+
+
+def _set_by(call: ast.Call) -> tuple[str, ...]:
+    match call.args:
+        case [home, ast.Constant(value=str(name)), _] if names := _chain(home):
+            return (*names, name)
+    return ()

@@ -30,6 +30,7 @@ from .holders import Place, here_or_new, in_words, keeps_more, root
 from .imports import Watch
 
 if TYPE_CHECKING:
+    from ..graph.put_back import Lost
     from ..graph.stream import GraphPickler
 
 NAME = "_gpufit_surroundings"  # among the variables that travel, and never among those the user sees
@@ -53,6 +54,7 @@ class SurroundingsOut:
     name: str = NAME
     whole: bool = True
     left: list[str] = field(default_factory=list)  # sentences on what does not travel
+    lost: list[Lost] = field(default_factory=list)  # attributes of modules, which may not have them there
 
     def standing(self, ids: Container[int]) -> list[Here]:
         """Of these objects, those that every process has that imports the same modules."""
@@ -66,6 +68,7 @@ class SurroundingsOut:
     def fill(self, pickler: GraphPickler) -> None:
         """Add what has to go along with what is written by now."""
         self.found.clear()
+        self.lost.clear()
         self.found["process"] = start.outward() if self.came is None else start.changed(self.came.process)
         if self.came is None:
             self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
@@ -100,6 +103,8 @@ class SurroundingsOut:
                 continue
             candidates.append(((holder.place, difference), False))
         for place, name, value in assigned(self.texts, pickler.namespace):
+            # Whoever needs one that the module has lost need not be known: it was imported after that module.
+            self.lost += [(place[0], name, value)] if not place[1] else []
             if mentioned(root(place[0])) or root(place[0]) in needed:
                 candidates.append(((place, ("names", ({name: value}, []))), True))
         trial, until, late = _Trial(pickler), time.monotonic() + _PATIENCE, 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from jupyter_gpufit.graph import receive, ship
 from jupyter_gpufit.graph.modules import Here
+from jupyter_gpufit.graph.put_back import Lost
 
 from .crossing import notebook
 
@@ -18,6 +19,7 @@ class Around:
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self._namespace = namespace
+        self.lost: list[Lost] = []
 
     def standing(self, ids: Container[int]) -> list[Here]:
         return [(self._namespace, dict, ())] if id(self._namespace) in ids else []

@@ -358,3 +358,22 @@ def test_a_reply_takes_the_place_of_the_one_of_a_failed_try() -> None:
     assert "error" not in namespace and namespace["done"] == 1
     assert namespace["made_anew"] == 3  # by the notebook, after the failed try
     assert torch.equal(namespace["weight"], torch.zeros(3)) and not namespace["weight"].requires_grad
+
+
+def test_what_only_a_getstate_tells_comes_back() -> None:
+    """A count in memory that processes share: the object that holds it is the same, whatever it counts."""
+    namespace = notebook(
+        "class Writer:\n"
+        "    def __init__(self, count):\n"
+        "        import multiprocessing\n"
+        "        self.shared = multiprocessing.Value('i', count)\n"
+        "    def __getstate__(self): return {'count': self.shared.value}\n"
+        "    def __setstate__(self, state): self.__init__(state['count'])\n"
+        "writer, other = Writer(1), Writer(2)\nkept = other.shared"
+    )
+
+    crossing = cross_here(namespace, "writer.shared.value += 1000", "writer", "other")
+
+    assert namespace["writer"].shared.value == 1001
+    assert namespace["other"].shared is namespace["kept"], "what did not change stays as it is"
+    assert crossing.returned

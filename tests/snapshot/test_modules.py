@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.snapshot.modules import held_by, put_data
+from jupyter_gpufit.graph.put_back import put_back, written
+from jupyter_gpufit.snapshot.modules import held_by, lost, put_data
 
 REGISTRY = """
 from random import randint
@@ -46,3 +48,19 @@ def test_a_method_of_what_a_module_holds_is_one_of_the_restored(
 
     assert one._store.names == ["before", "after", "elsewhere"]
     assert one.randint is __import__("random").randint
+
+
+def test_what_a_cell_put_back_into_a_module_is_there_before_a_checkpoint_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A package of old that the checkpoint leads to needs it when it is imported."""
+    newer = types.ModuleType("newer")
+    monkeypatch.setitem(sys.modules, "newer", newer)
+    newer.old, newer.kept, newer.own = float, [1], lambda: 0  # type: ignore[attr-defined]
+
+    ahead = written(lost([(newer, (name,), vars(newer)[name]) for name in ("old", "kept", "own")]))
+    del newer.old, newer.own
+    newer.kept = [2]  # type: ignore[attr-defined]
+    put_back(ahead)
+
+    assert newer.old is float and newer.kept == [2] and not hasattr(newer, "own")

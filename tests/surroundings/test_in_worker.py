@@ -55,6 +55,8 @@ PACKAGES = {
     ),
     "nest/__init__.py": "",
     "nest/inner.py": "def call(): return 5\n",
+    "newer.py": "",
+    "needs_old.py": "import newer\nSPAN = newer.old\nclass Kept:\n    def span(self): return SPAN\n",
     "says.py": "from sys import stdout\n",
     "table_of.py": (
         "class Table:\n    __slots__ = ('known',)\n"
@@ -135,6 +137,15 @@ def test_what_an_object_of_a_module_keeps_under_names_with_underscores(kernel: K
     kernel.check("from flags_of import FLAGS\nFLAGS.define('rate', 3)\nFLAGS.parse()")
     kernel.check("%%gpufit train\nfound = FLAGS.rate\nFLAGS.define('late', found + 1)")
     kernel.check("import flags_of\nassert (found, FLAGS.late, FLAGS is flags_of.FLAGS) == (3, 4, True)")
+
+
+def test_an_attribute_that_a_cell_put_back_into_a_module_before_another_was_imported_that_needs_it(
+    kernel: Kernel,
+) -> None:
+    """`np.float = float`, for a package of old: it stands there before what was imported after it arrives."""
+    kernel.check("import newer\nsetattr(newer, 'old', [7])\nimport needs_old\nkept = needs_old.Kept()")
+    kernel.check("%%gpufit train\nspan = kept.span()\n")
+    kernel.check("assert span == [7]")
 
 
 def test_what_a_plug_in_registered_when_an_earlier_cell_imported_it(kernel: Kernel) -> None:

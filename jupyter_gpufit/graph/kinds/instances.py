@@ -285,7 +285,20 @@ def storable_state(obj: Any, pickler: Pickler | None = None) -> tuple[Any, ...]:
 
 def storable_mark(obj: Any) -> tuple[Any, ...]:
     own, slots = attributes(obj)
-    return type(obj), own, slots, dict(own or {})  # not `own` alone: it need not have come as an object of its own
+    # Not `own` alone: it need not have come as an object of its own.
+    return type(obj), own, slots, dict(own or {}), _told_by_state(obj, own or {})
+
+
+def _told_by_state(obj: Any, own: dict[str, Any]) -> tuple[tuple[Any, Any], ...]:
+    """What only its `__getstate__` tells, beside what stays here: torchrl's counts, in memory that processes share."""
+    if not any(map(stays, own.values())):
+        return ()
+    try:
+        state = obj.__getstate__()
+    except Exception:  # it travels otherwise, or not at all
+        return ()
+    told = state.items() if isinstance(state, dict) else ()
+    return tuple((key, value) for key, value in told if own.get(key, _MISSING) is not value)
 
 
 def fill_storable(obj: Any, state: tuple[Any, ...]) -> None:

@@ -16,6 +16,7 @@ from ..memory import GraphMemory
 from ..modules import Here
 from ..opening import ByteSource, Opener, Whole
 from ..paths import where
+from ..put_back import put_back
 from ..sources import make_known
 from ..spans import Recorder
 from ..stream import (
@@ -50,6 +51,7 @@ def open_graph(
     header, stream = split(graph)
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
     make_known(header.get("sources", {}))
+    put_back(header.get("ahead", ()))
     name, opener = "", Opener()
     try:
         files = [(path, writable and not private) for path, writable in header["files"]]

@@ -16,6 +16,7 @@ from ..memory import GraphMemory
 from ..modules import Here
 from ..opening import Opener, Original
 from ..paths import where
+from ..put_back import written
 from ..refusals import is_widget
 from ..spans import MEMORY, Recorder, Region, SpanLayout
 from ..stream import Around, GraphPickler, Namespace, Refusal, a_thing
@@ -95,6 +96,7 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
         "names": tuple(sizes),
         "places": pickler.places,
         "around": None if around is None else around.name,
+        "ahead": [] if around is None else written(around.lost),
         "anchored": pickler.anchored,
         "objects": len(pickler.known()),
         "table": layout.table,
