@@ -84,6 +84,7 @@ class Curves:
     breaks: deque[Break] = field(default_factory=lambda: deque(maxlen=MOST_BREAKS))
     laps: deque[Lap] = field(default_factory=lambda: deque(maxlen=MOST_LAPS))
     _step: float = 0.0  # the latest
+    _there: frozenset[str] = frozenset()  # numbers that the loop had at the last look that brought something new
     _epoch: int = 0  # of the worker that spoke last
     _seen: float | None = None  # when its cell was seen to run for the last time; None: not yet
     _left: float | None = None  # since when it has not run; None: it runs
@@ -99,6 +100,13 @@ class Curves:
         others = self.memory, self.clock, self.busy, self.power
         return sum(len(curve.older) + len(curve.latest) for curve in (*self.metrics.values(), *others))
 
+    def points(self, name: str, *, whole: bool = True) -> list[Point]:
+        """One of the numbers, up to where the training is: one that stays as it is is not told again."""
+        points = self.metrics[name].points(whole=whole)
+        at, value = points[-1]
+        left = self.breaks[-1].step if self.breaks else -math.inf  # behind it the loop has yet to come to its numbers
+        return [*points, (self._step, value)] if name in self._there and self._step > at > left else points
+
     def take(self, event: Event, when: float) -> None:
         """Take in an event of that time."""
         match event:
@@ -109,6 +117,7 @@ class Curves:
                 self._goes_on(float(step), when)
         match event:
             case Metrics(step, values):
+                self._there = frozenset(values)
                 for name, value in values.items():
                     if name in self.metrics or len(self.metrics) < MOST_NAMES:
                         self.metrics.setdefault(name, Curve()).add(float(step), value)

@@ -78,7 +78,7 @@ class Note:
 
     kind: ClassVar = "note"
     text: str
-    once: bool = False  # it holds for every job here: a front that has said it need not say it again
+    once: bool = False  # it holds for every job on this machine, whose user need not be told again
 
 
 @dataclass(frozen=True)

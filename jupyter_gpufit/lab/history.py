@@ -56,8 +56,10 @@ def read_history(settings: Settings, by: By, days: float) -> History:
     """Sum up the lab's last days."""
     lab, now = open_lab(settings), time.time()
     uses = all_uses(lab, now)
-    remarks = (lab.remark,) if lab.remark else ()
-    return History(by, days, sum_up(uses, by, start=now - days * DAY, end=now, devices=_devices(settings)), remarks)
+    devices = _devices(settings)
+    labels = {device.uuid: device.label for device in devices}
+    rows = sum_up(uses, by, start=now - days * DAY, end=now, devices=labels)
+    return History(by, days, rows, tuple(filter(None, [lab.remark_on(devices)])))
 
 
 def all_uses(lab: Lab, now: float) -> dict[int, list[Use]]:
@@ -117,10 +119,8 @@ def _so_far(claim: Claim, now: float) -> Use:
     return Use(claim.id, claim.since / 1e9, max(now, claim.since / 1e9), claim.hold.share, claim.hold.devices)
 
 
-def _devices(settings: Settings) -> dict[str, str]:
-    found: Sequence[Device] = ()
+def _devices(settings: Settings) -> Sequence[Device]:
     try:
-        found = read_devices(settings)
+        return read_devices(settings)
     except DeviceError:
-        pass  # the records can be read without the driver
-    return {device.uuid: device.label for device in found}
+        return ()  # the records can be read without the driver

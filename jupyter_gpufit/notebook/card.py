@@ -19,7 +19,7 @@ from ..actions.buttons import on_job
 from ..actions.possible import why_not
 from ..actions.status import read_job
 from ..errors import GpufitError
-from ..jobs.curves import Curve, Curves
+from ..jobs.curves import Curves
 from ..jobs.events import Event, Metrics, ProgressMark, StateChange
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
@@ -82,12 +82,13 @@ class JobCard:
                 self._still.tell(self._look, time.monotonic())
 
     def _look(self) -> Likeness:
-        text = "\n".join([self._line.line(), *map(self._in_text, shown(self._curves.metrics, picked(self._paths)))])
-        return Likeness(text, self._head.value + self._pictures.value, self._line.mark)
+        with self._guard:
+            text = "\n".join([self._line.line(), *map(self._in_text, shown(self._curves.metrics, picked(self._paths)))])
+            return Likeness(text, self._head.value + self._pictures.value, self._line.mark)
 
     def _in_text(self, name: str) -> str:
-        curve = self._curves.metrics[name]
-        return f"{name} {format_figure(curve.latest[-1][1])}  {in_text(curve.points())}".rstrip()
+        points = self._curves.points(name)
+        return f"{name} {format_figure(points[-1][1])}  {in_text(points)}".rstrip()
 
     def draw(self) -> None:
         """Show what is known now."""
@@ -130,11 +131,11 @@ class JobCard:
         self.draw()
 
     def _metric(self, name: str) -> str:
-        curve = self._curves.metrics[name]
-        at, value = curve.latest[-1]
+        points = self._curves.points(name, whole=self._whole)
+        at, value = points[-1]
         latest = format_figure(value)
         cuts = [one.step for one in self._curves.breaks]
-        return picture(self._points(curve), name, latest, words=f"{name}: {latest} at step {at:,.0f}", cuts=cuts)
+        return picture(points, name, latest, words=f"{name}: {latest} at step {at:,.0f}", cuts=cuts)
 
     def _memory(self, estimate: int | None) -> str:
         curve = self._curves.memory
@@ -145,10 +146,13 @@ class JobCard:
         )
         cuts = [one.left for one in self._curves.breaks]
         words = f"memory: {used}"
-        return picture(self._points(curve), "memory", used, words=words, line=estimate, cuts=cuts, written=format_bytes)
+        points = curve.points(whole=self._whole)
+        return picture(points, "memory", used, words=words, line=estimate, cuts=cuts, written=format_bytes)
 
-    def _points(self, curve: Curve) -> list[tuple[float, float | None]]:
-        return curve.points(whole=not (self._latest.value and self._curves.older))
+    @property
+    def _whole(self) -> bool:
+        """Whether the whole run is drawn, and not its latest part."""
+        return not (self._latest.value and self._curves.older)
 
     # Buttons ----------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -31,6 +32,7 @@ from ..jobs.store import chosen_job, create_job_files
 from ..lab.place import refuse_impossible
 from ..settings import Settings
 from ..system.background import aside
+from ..system.once import is_news
 from ..system.version import version
 from . import deployed
 from .cell import check_torch, read_cell
@@ -55,7 +57,7 @@ class Notebook:
         self._variables = AllVariables(shell.user_ns)
         self._started: dict[str, Started] = {}
         self._status = StatusReader()
-        self._said: set[str] = set()
+        self._is_news = partial(is_news, settings)
         self._widgets: dict[str, WidgetsOfJob] = {}  # by job
 
     async def do(
@@ -234,8 +236,9 @@ class Notebook:
         after: int = 0,
         card: JobCard | None = None,
     ) -> None:
-        show = NotebookShow(self.shell, job, paths, self._said, self._widgets_of(job, paths), has_card=card is not None)
-        for view in self._widgets_of(job, paths).catch_up(after):
+        widgets = self._widgets_of(job, paths)
+        show = NotebookShow(self.shell, job, paths, self._is_news, widgets, has_card=card is not None)
+        for view in widgets.catch_up(after):
             show(view)
         variables = self._variables.of(job, paths)
         variables.expect(show)
@@ -295,7 +298,7 @@ class Notebook:
         """
         from ipywidgets import Output
 
-        show = WidgetShow(Output(), job, self._said, self._widgets_of(job, paths), has_card=card is not None)
+        show = WidgetShow(Output(), job, self._is_news, self._widgets_of(job, paths), has_card=card is not None)
         attach = f"`%gpufit attach {job.name}`"
         show(Note(f"{job.name} goes on by itself. Its output, and its variables at the end: {attach}"))
         for view in self._widgets_of(job, paths).catch_up(after):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from itertools import groupby
@@ -37,6 +39,7 @@ class Still:
         self._has_output = has_output  # whether the job's output stands in it
         self._stands = False
         self._next = 0.0  # time.monotonic() from which on it may be told aside
+        self._later: threading.Timer | None = None  # tells the rest of a burst: perhaps no other event comes
 
     def show(self, look: Likeness) -> None:
         """Put it under the cell."""
@@ -45,15 +48,35 @@ class Still:
 
     def renew(self, look: Callable[[], Likeness]) -> None:
         """Draw it anew, if it stands there."""
+        self._forget_later()
         if self._stands:
             self._publish(look(), self._name, {}, update=True)
 
     def tell(self, look: Callable[[], Likeness], now: float) -> None:
-        """Tell aside how it looks, if that was not told just now."""
+        """Tell aside how it looks: now, or a little later if that was told just now."""
         if self._stands and now >= self._next:
-            look_now = look()
-            self._next = now + max(EVERY, len(look_now.html) / PER_SECOND)
-            self._publish(look_now, f"{self._name}-aside", {"aside": True}, update=True)
+            self._tell(look, now)
+        elif self._stands and self._later is None:
+            run = contextvars.copy_context().run  # a kernel finds there which cell it belongs to
+            self._later = threading.Timer(self._next - now, run, (self._tell, look, self._next))
+            self._later.daemon = True
+            self._later.start()
+
+    def settle(self) -> None:
+        """Wait until all is told."""
+        if (later := self._later) is not None:
+            later.join()
+
+    def _forget_later(self) -> None:
+        later, self._later = self._later, None
+        if later is not None:
+            later.cancel()
+
+    def _tell(self, look: Callable[[], Likeness], now: float) -> None:
+        self._forget_later()  # first: what comes from here on is another burst's
+        look_now = look()
+        self._next = now + max(EVERY, len(look_now.html) / PER_SECOND)
+        self._publish(look_now, f"{self._name}-aside", {"aside": True}, update=True)
 
     def _publish(self, look: Likeness, name: str, more: Mapping[str, Any], *, update: bool) -> None:
         if self._has_output:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import BadSetting, CellFailed, cell_failure
@@ -126,7 +126,7 @@ class NotebookShow:
         shell: InteractiveShell,
         job: Job,
         paths: JobPaths,
-        said: set[str],
+        is_news: Callable[[str], bool],
         widgets: WidgetsOfJob,
         *,
         has_card: bool = False,
@@ -135,7 +135,7 @@ class NotebookShow:
         self._paths = paths
         self._widgets = widgets
         self._has_card = has_card  # it says the same, also in the notebook's file
-        self._said = said  # in this kernel, of what need be said once
+        self._is_news = is_news  # of what need be said once
         self._job = job
         self._status = StatusLine(job)
         self._display_id = f"gpufit-{job.id}-{time.monotonic_ns()}"
@@ -167,7 +167,7 @@ class NotebookShow:
                 self._shell.display_pub.clear_output(wait)
             case Failure():
                 self.failure = event  # raised by the magic at the end, so that it is this cell's error
-            case _ if _is_news(event, self._said) and (words := told(self._job, event)):
+            case _ if _is_said(event, self._is_news) and (words := told(self._job, event)):
                 self._publish(words, {})
 
     def _write(self, name: str, text: str) -> None:
@@ -190,6 +190,10 @@ class NotebookShow:
         return any(event.transient.get("display_id") == name and not event.update for event in shown)
 
     def _show_status(self) -> None:
+        from IPython.core.displaypub import CapturingDisplayPublisher
+
+        if isinstance(self._shell.display_pub, CapturingDisplayPublisher):
+            return  # of %%capture, which keeps each look of a line, and shows all of them below each other
         name = {"display_id": self._display_id}
         self._publish(self._status.line(errors=False), name, update=self._begun, metadata=self._status.mark)
         self._begun = True
@@ -208,11 +212,13 @@ class NotebookShow:
 class WidgetShow:
     """Shows a detached cell's events in an ipywidgets Output, which it puts under the cell; from whichever thread."""
 
-    def __init__(self, output: Any, job: Job, said: set[str], widgets: WidgetsOfJob, *, has_card: bool = False) -> None:
+    def __init__(
+        self, output: Any, job: Job, is_news: Callable[[str], bool], widgets: WidgetsOfJob, *, has_card: bool = False
+    ) -> None:
         self._output = output
         self._has_card = has_card  # it says how the job is
         self._widgets = widgets
-        self._said = said
+        self._is_news = is_news
         self._job = job
         self._status = StatusLine(job)
         self._places: dict[str, int] = {}  # of displays that may change, among the outputs
@@ -241,7 +247,7 @@ class WidgetShow:
                 self._clear()
             case Failure(_, _, traceback):
                 self._output.append_stderr("\n".join(traceback) + "\n")
-            case _ if _is_news(event, self._said) and (words := told(self._job, event)):
+            case _ if _is_said(event, self._is_news) and (words := told(self._job, event)):
                 self._display(_quiet(words), {}, None)
 
     def _clear(self) -> None:
@@ -270,16 +276,11 @@ def _quiet(text: str) -> dict[str, Any]:
     return {"text/plain": text, "text/html": f'<div style="opacity:.7;font-size:90%">{sentence(text)}</div>'}
 
 
-def _is_news(event: Event, said: set[str]) -> bool:
-    """Whether to say it here, where `said` was said, to which it is added if once is enough."""
+def _is_said(event: Event, is_news: Callable[[str], bool]) -> bool:
+    """Whether to say it here."""
     if isinstance(event, Saved):
         return event.why != "automatic"  # those stand in the status line only
-    if not isinstance(event, Note):
-        return True
-    news = event.text not in said
-    if event.once:
-        said.add(event.text)
-    return news
+    return not (isinstance(event, Note) and event.once) or is_news(event.text)
 
 
 def _show_result(shell: InteractiveShell, data: dict[str, Any], metadata: dict[str, Any]) -> None:

@@ -56,20 +56,20 @@ class CurveReader:
         known = self._of(paths)
         with known.guard:
             known.catch_up(paths)
-            curves = known.curves.metrics
-            chosen = [name for name in curves if name in names] if names else shown(curves, picked(paths))
+            curves, there = known.curves, known.curves.metrics
+            chosen = [name for name in there if name in names] if names else shown(there, picked(paths))
             return wire.WireCurves(
-                names=tuple(curves),
+                names=tuple(there),
                 curves=tuple(
-                    wire.WireCurve(name=name, points=_drawn(curves[name].points(whole=whole), most)) for name in chosen
+                    wire.WireCurve(name=name, points=_drawn(curves.points(name, whole=whole), most)) for name in chosen
                 ),
-                memory=_drawn(known.curves.memory.points(whole=whole), most),
-                clock=_drawn(known.curves.clock.points(), TICKS),
-                busy=_drawn(known.curves.busy.points(whole=whole), most),
-                power=_drawn(known.curves.power.points(whole=whole), most),
-                breaks=tuple(known.curves.breaks),
-                laps=tuple((lap.step, lap.number) for lap in known.curves.laps),
-                older=known.curves.older,
+                memory=_drawn(curves.memory.points(whole=whole), most),
+                clock=_drawn(curves.clock.points(), TICKS),
+                busy=_drawn(curves.busy.points(whole=whole), most),
+                power=_drawn(curves.power.points(whole=whole), most),
+                breaks=tuple(curves.breaks),
+                laps=tuple((lap.step, lap.number) for lap in curves.laps),
+                older=curves.older,
             )
 
     def _of(self, paths: JobPaths) -> _Known:

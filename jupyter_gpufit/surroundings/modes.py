@@ -7,6 +7,7 @@ attributes that were set on modules, os.environ and the working directory, other
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import sys
 import warnings
@@ -20,6 +21,7 @@ from ..graph.kinds.loggers import writes_to_a_standard_stream
 from . import shown
 
 NAME = "_gpufit_modes"  # among the variables that travel, and never among those the user sees
+_INLINE = "matplotlib_inline.backend_inline"
 Modes: TypeAlias = dict[str, bytes]  # each pickled by itself: one that cannot be must not keep the variables here
 
 
@@ -186,6 +188,26 @@ def _write_plots(matplotlib: Any, changed: dict[str, Any]) -> None:
     now.update({name: value for name, value in wanted.items() if now[name] != value})
 
 
+def _read_inline(matplotlib: Any) -> bool:
+    """Whether figures are shown in the notebook although the environment says otherwise: `%matplotlib inline`."""
+    now = dict.get(matplotlib.rcParams, "backend")  # asked for in the ordinary way, one is chosen
+    return _is_inline(now) and not _is_inline(os.environ.get("MPLBACKEND"))
+
+
+def _write_inline(matplotlib: Any, wanted: bool) -> None:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if wanted and shell is not None and not _is_inline(dict.get(matplotlib.rcParams, "backend")):
+        backend = f"module://{_INLINE}"
+        matplotlib.rcParams["backend"] = backend  # first: it is asked for while the other one is loaded
+        if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+            pyplot.switch_backend(backend)
+        import_module(_INLINE).configure_inline_support(shell, backend)
+
+
+def _is_inline(backend: Any) -> bool:
+    return backend in ("inline", f"module://{_INLINE}")
+
+
 # warnings and logging ------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +285,7 @@ _MODES = {
     "numpy": _Mode("numpy", _read_numpy, _write_numpy),
     "pandas": _Mode("pandas", _read_pandas, _write_pandas, only_changed=True),
     "matplotlib": _Mode("matplotlib", _read_plots, _write_plots, only_changed=True),
+    "matplotlib inline": _Mode("matplotlib", _read_inline, _write_inline, only_changed=True),
     "IPython": _Mode("IPython", shown.read, shown.write),
     "warnings": _Mode("warnings", _read_filters, _write_filters),
     "logging": _Mode("logging", _read_logging, _write_logging),

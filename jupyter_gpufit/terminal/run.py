@@ -29,6 +29,7 @@ from ..lab.holder import keep
 from ..lab.reasons import device_words
 from ..settings import Settings
 from ..system.identity import ProcessId
+from ..system.once import is_news
 from ..system.signals import Signals
 from ..units import format_bytes
 from .said import Said
@@ -109,7 +110,7 @@ class _Run:
             with self.queueing:
                 async with claim(lab, self.request, self._look, self._waiting) as granted:
                     if not self.queueing.cancel_called:
-                        if granted.remark:
+                        if granted.remark and is_news(self.settings, granted.remark):
                             self.said.line(granted.remark)
                         code = await self._hold(granted)
                         await self._explain(code, granted)

@@ -129,9 +129,9 @@ class WatchScreen:
         two = width >= LEAST
         each = (width - 2) // 2 if two else width
         drawn = []
-        for name, curve in [*curves.metrics.items()][: 1 if two else 0]:
+        for name in [*curves.metrics][: 1 if two else 0]:
             cut = [one.step for one in curves.breaks]
-            drawn.append(_chart(name, runs(thinned(curve.points()), cut), each, format_figure))
+            drawn.append(_chart(name, runs(thinned(curves.points(name)), cut), each, format_figure))
         if curves.memory.latest:
             cut = [one.left for one in curves.breaks]
             drawn.append(_chart("memory", runs(thinned(curves.memory.points()), cut), each, format_bytes))

@@ -48,7 +48,7 @@ def test_shows_what_was_written_and_what_comes(stage: Stage) -> None:
     expect(log.locator('[data-mime-type="application/vnd.jupyter.stderr"]')).to_contain_text("warned")
     expect(log.locator("em")).to_have_text("fine")
     expect(log).to_contain_text("our own words")
-    expect(log).to_contain_text("3 entries are gone: the disk was full")
+    expect(log).to_contain_text("3 outputs are missing here: the disk was full")
 
     stage.write(text("later\n"))
     expect(log).to_contain_text("later")

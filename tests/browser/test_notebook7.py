@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from .conftest import TOKEN, Lab
 from .screen import button, job_card, panel_of
+from .stage import Stage, a_claim, a_gpu, a_job
 from .training import KERNEL_IS_READY, end, run_all, write_notebook
 
 NAME = "seventh"
@@ -25,6 +26,22 @@ def opened(page: Page, lab: Lab) -> Locator:
     page.evaluate("async () => { await jupyterapp.restored; await jupyterapp.commands.execute('gpufit:show'); }")
     expect(panel_of(page)).to_be_visible()
     return page.locator(".jp-CodeCell").nth(1).locator(".jp-Cell-outputArea")
+
+
+def test_who_asks_for_a_device_is_told_with_what_can_be_done(page: Page, lab: Lab) -> None:
+    write_notebook(lab, NAME)
+    stage = Stage(page)
+    stage.open()
+    opened(page, lab)
+    digits = a_claim("me", "digits", "0", mine=True, job="id-of-digits", asked_by=["bob"])
+    stage.show(jobs=[a_job("digits", device="0")], devices=[a_gpu(0)], claims=[digits])
+
+    toast = page.locator(".Toastify__toast").filter(has_text="bob asks for GPU 0, which digits holds.")
+    expect(toast.get_by_role("button", name="Not now")).to_be_visible()
+    toast.get_by_role("button", name="Release").click()
+
+    expect(toast).to_have_count(0)
+    assert stage.asked == [("jobs/id-of-digits/release", {})]
 
 
 def test_panel_card_and_output_after_a_reload(page: Page, lab: Lab) -> None:

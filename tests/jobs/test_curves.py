@@ -69,6 +69,20 @@ def test_a_loop_that_makes_new_names_takes_no_more_and_more() -> None:
     assert len(curves.metrics) == MOST_NAMES
 
 
+def test_a_number_that_stays_as_it_is_is_drawn_to_where_the_training_is() -> None:
+    curves = Curves()
+    curves.take(Metrics(1, {"warmup": 9.0, "loss": 0.5}), 10.0)
+    curves.take(Metrics(3, {"loss": 0.5}), 11.0)
+    curves.take(ProgressMark(500, 7, 9), 12.0)
+    assert curves.points("loss") == [(1.0, 0.5), (3.0, 0.5), (500.0, 0.5)]
+    assert curves.points("warmup") == [(1.0, 9.0)]  # the loop has it no more
+    curves.take(StateChange("released"), 13.0)
+    curves.take(ProgressMark(501, 7, 9), 50.0)
+    assert curves.points("loss")[-1] == (3.0, 0.5)  # not over the break
+    curves.take(Metrics(502, {"loss": 0.4}), 51.0)
+    assert curves.points("loss") == [(1.0, 0.5), (3.0, 0.5), (502.0, 0.4)]
+
+
 def test_where_it_was_released_there_is_a_break() -> None:
     curves = Curves()
     for step, when in ((5, 10.0), (6, 11.0)):

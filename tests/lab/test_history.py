@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.actions import table
-from jupyter_gpufit.lab.history import By, History, Row, days_between, sum_up
+from jupyter_gpufit.lab.history import By, History, Row, days_between, read_history, sum_up
 from jupyter_gpufit.lab.usage import Use, note_use, parse_uses, read_uses
+from jupyter_gpufit.settings import Settings
 from tests.lab.values import ADA, BOB, claim
 from tests.people import EVE, Town, need_root
 
@@ -70,6 +71,11 @@ def test_a_day_may_have_twenty_three_hours(monkeypatch: pytest.MonkeyPatch) -> N
     start = time.mktime((2025, 3, 30, 12, 0, 0, 0, 0, -1))
     [(day, morning, night)] = days_between(start, start + HOUR)
     assert (str(day), night - morning) == ("2025-03-30", 23 * HOUR)
+
+
+def test_nobody_shares_a_slot_so_that_nothing_is_said_of_private_claims(tmp_path: Path) -> None:
+    settings = Settings(devices="cpu:2x4GiB", runtime=str(tmp_path / "run"))
+    assert read_history(settings, "user", 7).remarks == ()
 
 
 def test_the_last_mark_of_a_claim_counts(tmp_path: Path) -> None:

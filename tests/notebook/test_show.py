@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from IPython.core.displaypub import CapturingDisplayPublisher
 from ipywidgets import Output
 
 from jupyter_gpufit.jobs.events import Clear, Display, Event, Failure, Note, ProgressMark, StateChange, Text
@@ -13,7 +15,7 @@ from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.notebook import saved
 from jupyter_gpufit.notebook.saved import MOST, Likeness, Still, html_of
-from jupyter_gpufit.notebook.show import WidgetShow, WidgetsOfJob
+from jupyter_gpufit.notebook.show import NotebookShow, WidgetShow, WidgetsOfJob
 from jupyter_gpufit.units import GiB
 
 LINE = {"output_type": "stream", "name": "stdout", "text": "a line"}
@@ -47,6 +49,10 @@ def test_how_it_is_stands_in_one_line_that_changes() -> None:
     assert shown(began, Text("stdout", "loss 1\n"), Clear(), Note("said"), ran) == ["▶ x: running on cpu:0", "said"]
 
 
+def test_what_this_machine_was_told_once_is_told_no_more() -> None:
+    assert shown(Note("old", once=True), Note("new", once=True), Note("old"))[:2] == ["new", "old"]
+
+
 def test_an_error_is_told_once() -> None:
     failed = Failure("ValueError", "no", ("ValueError: no",))
     assert "ValueError" not in shown(failed, StateChange("failed", "ValueError: no"))[-1]
@@ -75,7 +81,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def apart(*events: Event) -> WidgetShow:
     """A detached job's output, after these."""
     job = Job(id="x", name="x", source="", created=0.0, cwd="/")
-    show = WidgetShow(Output(), job, set(), WidgetsOfJob(job, JobPaths(Path("/nowhere"))))
+    show = WidgetShow(Output(), job, lambda text: text != "old", WidgetsOfJob(job, JobPaths(Path("/nowhere"))))
     for event in events:
         show(event)
     return show
@@ -123,6 +129,16 @@ def test_what_is_told_aside_comes_seldom_and_a_long_one_more_so() -> None:
     for now in (1.0, 1.0 + saved.EVERY / 2, 1.0 + saved.EVERY, 30.0, 60.0):
         still.tell(look, now)
     assert len(told) == 2
+    still.renew(look)  # and nothing is told later
+
+
+def test_the_rest_of_a_burst_is_told_aside_when_its_time_has_come(
+    published: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved, "EVERY", 0.05)
+    show = apart(StateChange("running"), *[Text("stdout", f"loss {at}\n") for at in range(9)])
+    show._still.settle()
+    assert published[-1]["aside"] and published[-1]["text"].endswith("loss 8") and len(published) <= 5
 
 
 def test_of_a_long_output_the_end_is_kept() -> None:
@@ -133,3 +149,12 @@ def test_of_a_long_output_the_end_is_kept() -> None:
 def test_what_can_be_typed_is_set_apart() -> None:
     show = apart(Note("a < b: `gpufit status`"))
     assert "a &lt; b: <code>gpufit status</code></div>" in show._output.outputs[-1]["data"]["text/html"]
+
+
+def test_what_is_captured_is_the_cells_own() -> None:
+    captured: Any = SimpleNamespace(display_pub=CapturingDisplayPublisher())  # as %%capture has it
+    job, paths = Job(id="x", name="x", source="", created=0.0, cwd="/"), JobPaths(Path("/nowhere"))
+    show = NotebookShow(captured, job, paths, lambda text: True, WidgetsOfJob(job, paths))
+    for event in (StateChange("queued"), bar("9 of 10", update=False), StateChange("done")):
+        show(event)
+    assert [one["data"]["text/plain"] for one in captured.display_pub.outputs] == ["9 of 10"]

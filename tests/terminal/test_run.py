@@ -70,9 +70,9 @@ def test_gpus_are_named_by_uuid_over_what_was_inherited(town: Town, gpus: FakeNv
 
 @pytest.mark.slow
 def test_who_shares_gpus_with_others_is_told_that_their_claims_are_private(town: Town, gpus: FakeNvml) -> None:
-    run = town.types("run", "--", "true")
-    assert run.end() == 0
-    assert run.err.text.count("Claims are private to you") == others_have_accounts()
+    runs = [town.types("run", "--", "true") for _ in range(2)]
+    assert [run.end() for run in runs] == [0, 0]
+    assert sum(run.err.text.count("Claims are private to you") for run in runs) == others_have_accounts()  # once
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ export class Writer {
         }
         break;
       case 'gap':
-        this.outputs.add(quiet(`${event.missed} entries are gone: ${event.why}`));
+        this.outputs.add(quiet(`${event.missed} outputs are missing here: ${event.why}`));
         break;
     }
   }

@@ -153,7 +153,7 @@ export class Output extends Panel {
         this._say(number, `${clock(time)} not saved: ${event.reason}`);
         break;
       case 'gap':
-        this._say(number, `${formatCount(Number(event.missed))} entries are gone: ${event.why}`);
+        this._say(number, `${formatCount(Number(event.missed))} outputs are missing here: ${event.why}`);
         break;
     }
   }

@@ -31,7 +31,7 @@ export function Figures({ job }: { job: Job }): JSX.Element {
         </Figure>
         <Figure name="memory">{memory && <Taken memory={memory} />}</Figure>
         <Figure name="MFU">{mfu !== null && `${Math.round(100 * mfu)} %`}</Figure>
-        <Figure name="peak">{memory && formatBytes(memory.peak)}</Figure>
+        <Figure name="peak">{memory && <Peak memory={memory} />}</Figure>
         {memory !== null && memory.host > 0 && (
           <Figure name="on the host">
             <OnHost memory={memory} />
@@ -69,13 +69,14 @@ function Taken({ memory }: { memory: JobMemory }): JSX.Element {
   return estimate === null ? (
     <span title={title}>{formatBytes(used)}</span>
   ) : (
-    <span
-      title={`${title}, estimated ${formatBytes(estimate)}`}
-      data-over={peak > estimate}
-    >
+    <span title={`${title}, estimated ${formatBytes(estimate)}`} data-over={used > estimate}>
       {outOf(used, estimate)}
     </span>
   );
+}
+
+function Peak({ memory: { peak, estimate } }: { memory: JobMemory }): JSX.Element {
+  return <span data-over={estimate !== null && peak > estimate}>{formatBytes(peak)}</span>;
 }
 
 /** What its plan has put there, and how fast it goes there and back. */

@@ -31,7 +31,12 @@ export function RunsTable(props: {
         </button>
         <span className="jp-gpufit-quiet">Marked runs are drawn over each other below.</span>
       </div>
-      <div className="jp-gpufit-wide" tabIndex={0} role="region" aria-label="Table of runs">
+      <div
+        className={drawn.length ? 'jp-gpufit-wide' : 'jp-gpufit-wide jp-gpufit-alone'}
+        tabIndex={0}
+        role="region"
+        aria-label="Table of runs"
+      >
         <table className="jp-gpufit-table">
           <thead>
             <tr>
