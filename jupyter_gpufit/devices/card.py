@@ -13,3 +13,4 @@ class Card:
     total: int  # bytes
     capability: tuple[int, int]  # CUDA's compute capability
     sms: int  # streaming multiprocessors
+    is_cpu: bool = False  # a slot, on which the CPU's kernels run

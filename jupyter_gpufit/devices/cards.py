@@ -240,7 +240,7 @@ def sheet_of(device: Device) -> Sheet:
         known = find_card(whole)
     except NoSuchCard:
         capability = device.capability or SLOT_CAPABILITY
-        return Sheet(Card(device.name, device.total, capability, 1), {})
+        return Sheet(Card(device.name, device.total, capability, 1, is_cpu=device.kind == "slot"), {})
     share = _share_of_mig(device.name)
     card = replace(known.card, name=device.name, total=device.total, sms=max(1, round(known.card.sms * share)))
     return Sheet(card, {kind: rate * share for kind, rate in known.rates.items()}, known.source)

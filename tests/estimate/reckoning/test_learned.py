@@ -193,3 +193,4 @@ def test_a_slot_must_offer_more_than_a_gpu() -> None:
 
     assert found.need is not None and found.need > 12 * GiB
     assert "slot" in found.reasons[0]
+    assert found.expected == ESTIMATE.peak_allocated + ESTIMATE.context, "a slot has no allocator that takes more"

@@ -140,6 +140,17 @@ def test_attention_runs_by_the_kernel_of_the_card(card: Card, dtype: str, kernel
     assert any(block.size == scores for block in trace.blocks) == (kernel == "_safe_softmax")
 
 
+@pytest.mark.parametrize(
+    ("is_cpu", "kernel"), [(False, "_scaled_dot_product_efficient_attention"), (True, "_safe_softmax")]
+)
+def test_a_slots_attention_with_dropout_keeps_its_scores_as_a_cpus_does(is_cpu: bool, kernel: str) -> None:
+    source = ATTENTION.replace("DTYPE", "float32").replace("(q, k, v)", "(q, k, v, dropout_p=0.1)")
+    trace = trace_cell(source, dict, replace(V100, is_cpu=is_cpu))
+
+    assert (trace.status, trace.error) == ("completed", "")
+    assert kernel in {block.op for block in trace.blocks}
+
+
 @pytest.mark.parametrize(("card", "bytes_each"), [(A100, 8_519_680), (H100, 32 * MiB)])
 def test_blas_workspaces_of_both_threads(card: Card, bytes_each: int) -> None:
     source = IMPORTS + 'nn.Linear(64, 64).cuda()(torch.randn(8, 64, device="cuda")).sum().backward()\n'
