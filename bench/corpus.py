@@ -38,6 +38,7 @@ def main() -> None:
             continue
         trials.append(tried(program, quick=options.quick))
         print(_line(trials[-1]), flush=True)
+        write_results(options.name, [asdict(trial) for trial in trials], said=False)  # should the next one end all
     report(trials, options.name)
 
 
