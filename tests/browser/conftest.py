@@ -18,7 +18,6 @@ import pytest
 from jupyter_core.paths import jupyter_path
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
-from tests import warm
 from tests.browser.stage import Stage
 from tests.browser.users import as_user, lab_directory
 from tests.kernels import environment
@@ -29,7 +28,6 @@ SIZE = ViewportSize(width=1100, height=900)
 TOKEN = "a-token"
 PANEL_TAB = '.lm-TabBar-tab[data-id="jupyter-gpufit-panel"]'
 HANGS = 180_000  # milliseconds: for what must come; never a measure of speed
-LAB = f"{warm.SERVER}; from jupyterlab.labapp import main; main()"
 STAYS = 30.0  # seconds after which a server that was asked to end is asked again
 
 expect.set_options(timeout=HANGS)
@@ -74,7 +72,8 @@ def running_lab(
             sys.executable,
             "-X",
             "faulthandler",
-            *(["-c", LAB] if user is None else ["-m", "jupyterlab"]),  # another one finds no tests
+            "-m",
+            "jupyterlab",
             "--no-browser",
             "--allow-root",
             "--ip=127.0.0.1",
