@@ -77,7 +77,7 @@ class Kind:
         return self.state(obj) if self.mark is None else self.mark(obj)
 
 
-_ATOMS = (int, float, str, bool, bytes, complex, slice)
+ATOMS = (int, float, str, bool, bytes, complex, slice)
 _FAMILIES = (
     "kinds.locks",
     "kinds.widgets",
@@ -139,4 +139,4 @@ def unchanged(then: Any, now: Any) -> bool:
         return len(then) == len(now) and all(map(is_, then, now))
     if type(then) is dict:
         return len(then) == len(now) and all(map(is_, then, now)) and all(map(is_, then.values(), now.values()))
-    return isinstance(then, _ATOMS) and bool(then == now)
+    return isinstance(then, ATOMS) and bool(then == now)

@@ -68,7 +68,10 @@ class SurroundingsOut:
     def fill(self, pickler: GraphPickler) -> None:
         """Add what has to go along with what is written by now."""
         self.found.clear()
-        self.lost.clear()
+        # Whoever needs an attribute that a module has lost need not be known: it was imported after that module.
+        self.lost = [
+            (place[0], name, value) for place, name, value in assigned(self.texts, pickler.namespace) if not place[1]
+        ]
         self.found["process"] = start.outward() if self.came is None else start.changed(self.came.process)
         if self.came is None:
             self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
@@ -103,8 +106,6 @@ class SurroundingsOut:
                 continue
             candidates.append(((holder.place, difference), False))
         for place, name, value in assigned(self.texts, pickler.namespace):
-            # Whoever needs one that the module has lost need not be known: it was imported after that module.
-            self.lost += [(place[0], name, value)] if not place[1] else []
             if mentioned(root(place[0])) or root(place[0]) in needed:
                 candidates.append(((place, ("names", ({name: value}, []))), True))
         trial, until, late = _Trial(pickler), time.monotonic() + _PATIENCE, 0

@@ -6,6 +6,7 @@ import json
 import socket
 from contextlib import suppress
 
+from ..errors import BadSetting
 from ..settings import Settings
 from .directories import data_dir
 from .files import for_its_owner, read_small
@@ -15,9 +16,12 @@ FORMAT = 1
 
 def is_news(settings: Settings, text: str) -> bool:
     """Whether this user was not told it on this machine; by that, they are. Where nothing can be noted, it is news."""
-    path = data_dir(settings) / "told.jsonl"
+    try:
+        path = data_dir(settings) / "told.jsonl"
+    except BadSetting:  # a user without a home
+        return True
     line = json.dumps({"format": FORMAT, "host": socket.gethostname(), "text": text})
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         if line in read_small(path).splitlines():
             return False
     with suppress(OSError):

@@ -6,6 +6,8 @@ torch, which sees them there, would refuse the devices' numbers.
 
 from __future__ import annotations
 
+import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -23,34 +25,49 @@ def groups_on(slot: str) -> Iterator[tuple[object, str, object]]:
     """Where, which name, and by what."""
     for begin in (dist.init_process_group, dist.new_group):
         yield dist, begin.__name__, _over_gloo(begin, slot)
-    yield dist, "barrier", _without(dist.barrier, "device_ids")
-    begun = DistributedDataParallel.__init__
-    yield DistributedDataParallel, "__init__", _without(begun, "device_ids", "output_device")
+    yield dist, "barrier", _without_devices(dist.barrier)
+    yield DistributedDataParallel, "__init__", _without_devices(DistributedDataParallel.__init__)
 
 
 def _over_gloo(real: Callable[..., Any], slot: str) -> Callable[..., Any]:
-    @wraps(real)
-    def begin(*args: Any, **kwargs: Any) -> Any:
+    def changed(given: dict[str, Any]) -> None:
         if not slot:
-            warnings.warn(_STAYS, stacklevel=2)
-        device = kwargs.get("device_id")
+            warnings.warn(_STAYS, stacklevel=4)
+        device = given.get("device_id")
         if device is not None and side_named(device, slot) == "slot":
-            del kwargs["device_id"]
-        return real(*map(_gloo, args), **{name: _gloo(value) for name, value in kwargs.items()})
+            del given["device_id"]
+        if isinstance(backend := given.get("backend"), str):
+            given["backend"] = gloo_for_nccl(backend)
 
-    return begin
-
-
-def _gloo(value: Any) -> Any:
-    """A backend's name, or any other argument as it is."""
-    return "gloo" if isinstance(value, str) and value.split(":")[-1] == "nccl" else value
+    return _with_arguments(real, changed)
 
 
-def _without(real: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """Of these arguments, which name devices, none is given."""
+def gloo_for_nccl(backend: str) -> str:
+    """Also among several, one for each kind of device: `cpu:gloo,cuda:nccl`."""
+    return re.sub(r"\bnccl\b", "gloo", backend, flags=re.IGNORECASE)
+
+
+def _without_devices(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Of the arguments that name devices none is given."""
+
+    def changed(given: dict[str, Any]) -> None:
+        for name in ("device_ids", "output_device"):
+            given.pop(name, None)
+
+    return _with_arguments(real, changed)
+
+
+def _with_arguments(real: Callable[..., Any], changed: Callable[[dict[str, Any]], None]) -> Callable[..., Any]:
+    """Called with its arguments by their names, wherever they stand in the call."""
+    signature = inspect.signature(real)
 
     @wraps(real)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return real(*args, **{name: value for name, value in kwargs.items() if name not in names})
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:  # which it says itself
+            return real(*args, **kwargs)
+        changed(bound.arguments)
+        return real(*bound.args, **bound.kwargs)
 
     return call

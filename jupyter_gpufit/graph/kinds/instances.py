@@ -19,7 +19,7 @@ from itertools import islice
 from types import MemberDescriptorType, MethodType
 from typing import Any
 
-from ..kind import Kind, Pickler, Reduced, kind_of
+from ..kind import ATOMS, Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
 
 _POINTER = 8  # bytes
@@ -290,7 +290,10 @@ def storable_mark(obj: Any) -> tuple[Any, ...]:
 
 
 def _told_by_state(obj: Any, own: dict[str, Any]) -> tuple[tuple[Any, Any], ...]:
-    """What only its `__getstate__` tells, beside what stays here: torchrl's counts, in memory that processes share."""
+    """What only its `__getstate__` tells, beside what stays here: torchrl's counts, in memory that processes share.
+
+    Of what it makes anew each time, a list or an array, nobody could say whether the cell has changed it.
+    """
     if not any(map(stays, own.values())):
         return ()
     try:
@@ -298,7 +301,9 @@ def _told_by_state(obj: Any, own: dict[str, Any]) -> tuple[tuple[Any, Any], ...]
     except Exception:  # it travels otherwise, or not at all
         return ()
     told = state.items() if isinstance(state, dict) else ()
-    return tuple((key, value) for key, value in told if own.get(key, _MISSING) is not value)
+    return tuple(
+        (key, value) for key, value in told if isinstance(value, ATOMS) and own.get(key, _MISSING) is not value
+    )
 
 
 def fill_storable(obj: Any, state: tuple[Any, ...]) -> None:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from jupyter_gpufit.cuda.slot import Budget
+from jupyter_gpufit.cuda.slot.groups import gloo_for_nccl
 
 
 @pytest.fixture
@@ -26,13 +27,27 @@ def alone(slot: Budget, tmp_path: Path) -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("nccl", "gloo"),
+        ("NCCL", "gloo"),
+        ("cuda:nccl,cpu:gloo", "cuda:gloo,cpu:gloo"),
+        ("cpu:gloo,cuda:nccl", "cpu:gloo,cuda:gloo"),
+        ("mpi", "mpi"),
+    ],
+)
+def test_gloo_takes_nccls_part_however_it_is_asked_for(asked: str, given: str) -> None:
+    assert gloo_for_nccl(asked) == given
+
+
 @pytest.mark.slow
 def test_a_program_for_several_gpus_trains_on_a_slot(alone: None) -> None:
     torch.manual_seed(0)
     model = nn.Linear(4, 2).cuda()
     plain = nn.Linear(4, 2).cuda()
     plain.load_state_dict(model.state_dict())
-    ours = DistributedDataParallel(model, device_ids=[0], output_device=0)
+    ours = DistributedDataParallel(model, [0], output_device=0)
     x = torch.ones(3, 4, device="cuda")
     for one in (ours, plain):
         one(x).square().sum().backward()
