@@ -69,5 +69,6 @@ class Worker:
         return Crossing(shipment, reply, shipment.bring_back(reply, namespace))
 
     def close(self) -> None:
+        self._link.shutdown(socket.SHUT_RDWR)  # a DataLoader's processes may have been forked with it
         self._link.close()
         self._process.wait(300)
