@@ -145,7 +145,7 @@ async def say_if_it_cannot(training: Training) -> None:
         await driver.probe()
     except CannotSuspend as error:
         why = f"driver_suspend is set and cannot be done here: {error.why}. Releases end the process."
-        training.note(why, once=True)
+        training.note(why)
     finally:
         driver.close()
 

@@ -127,7 +127,7 @@ class Training:
         return self.devices
 
     def note(self, text: str, *, once: bool = False) -> None:
-        """Say it in the notebook; `once` for each kernel."""
+        """Say it in the notebook; `once` on each machine."""
         self.output.put(Note(text, once=once))
 
     def defect(self, error: Exception) -> None:
