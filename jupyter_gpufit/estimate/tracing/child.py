@@ -76,7 +76,7 @@ class Child:
 
     def run(self) -> NoReturn:
         warnings.filterwarnings("ignore")
-        torch.set_num_threads(1)
+        _stay_alone()
         notes: Counter[str] = Counter()
         silence(notes)
         try:
@@ -231,3 +231,10 @@ def _private_bytes() -> int:
         return 0
     found = [line.split() for line in text.splitlines() if line.startswith("Private_")]
     return sum(int(parts[1]) * 1024 for parts in found)
+
+
+def _stay_alone() -> None:
+    """One thread computes, whatever the notebook or the cell sets: those of OpenMP were left behind by the fork, and
+    who splits work among them waits for ever."""
+    torch.set_num_threads(1)
+    torch.set_num_threads = lambda nthreads: None

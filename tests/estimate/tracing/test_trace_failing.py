@@ -137,3 +137,21 @@ def test_a_torch_without_what_we_call(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = traced("x = 1")
 
     assert trace.status == "died" and "cannot be traced: module 'torch._C' has no attribute" in trace.error
+
+
+def test_who_computes_with_the_notebooks_number_of_threads_does_not_wait_for_threads_that_no_fork_has() -> None:
+    large = torch.ones(1 << 20)
+
+    def opened() -> dict[str, object]:
+        torch.set_num_threads(2)  # as the settings of the kernel are put
+        return {"large": large}
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        large.add_(1)  # from here on OpenMP has its threads in this process
+        trace = traced("import torch\ntorch.set_num_threads(3)\nx = (large * 2).cuda()\n", opened, limit=30.0)
+    finally:
+        torch.set_num_threads(threads)
+
+    assert trace.status == "completed", trace
