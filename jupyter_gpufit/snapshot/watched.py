@@ -10,7 +10,6 @@ Not covered: what lies deeper than so many objects, and arrays of numpy that are
 from __future__ import annotations
 
 import functools
-import random
 import sys
 import types
 from collections import deque
@@ -21,6 +20,7 @@ from typing import Any, TypeAlias
 import torch
 
 from ..graph.code import names_used
+from ..graph.kinds.draws import is_generator, put_state, read_state
 from ..graph.kinds.instances import slots_of
 from ..program.values import hidden
 from .own_files import homes, is_own
@@ -93,17 +93,17 @@ class Watched:
             for name, then, value in home.changes():
                 if isinstance(value, _ATOMS):
                     changed[path, name] = value
-                elif _is_generator(value):
-                    changed[path, name] = Made(_like(value), _read(value))
+                elif is_generator(value):
+                    changed[path, name] = Made(_like(value), read_state(value))
                 elif then is not None or (isinstance(value, _CONTAINERS) and value):
                     lost[name] = None  # but a file or a model that is opened where it is first used is opened again
-        return WatchedState({path: _read(one) for path, one in self._generators.items()}, changed, tuple(lost))
+        return WatchedState({path: read_state(one) for path, one in self._generators.items()}, changed, tuple(lost))
 
     def put(self, state: WatchedState) -> None:
         for (path, name), value in state.changed.items():
             self._homes[path].put(name, _made(value) if isinstance(value, Made) else value)
         for path, was in state.generators.items():
-            _put(self._generators[path], was)
+            put_state(self._generators[path], was)
 
     def _look(self, roots: Mapping[str, Any]) -> None:
         todo: deque[tuple[Path, Any]] = deque(roots.items())
@@ -113,7 +113,7 @@ class Watched:
             if id(obj) in seen or isinstance(obj, _PLAIN):
                 continue
             seen[id(obj)] = obj
-            if _is_generator(obj):
+            if is_generator(obj):
                 self._generators[path] = obj
                 continue
             if isinstance(obj, (*_CONTAINERS, torch.Tensor)) and self._may_watch(1):
@@ -204,13 +204,6 @@ def _size(one: Any) -> int:
 # Generators ----------------------------------------------------------------------------------------------------------
 
 
-def _is_generator(obj: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(obj, numpy.random.Generator | numpy.random.RandomState):
-        return True
-    return isinstance(obj, torch.Generator | random.Random)
-
-
 def _like(generator: Any) -> Any:
     return type(getattr(generator, "bit_generator", generator))
 
@@ -219,24 +212,5 @@ def _made(found: Made) -> Any:
     made = found.like()
     if hasattr(made, "random_raw"):
         made = sys.modules["numpy"].random.Generator(made)
-    _put(made, found.state)
+    put_state(made, found.state)
     return made
-
-
-def _read(generator: Any) -> Any:
-    if isinstance(generator, torch.Generator):
-        return generator.get_state()
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    return generator.bit_generator.state if hasattr(generator, "bit_generator") else generator.get_state()
-
-
-def _put(generator: Any, state: Any) -> None:
-    if isinstance(generator, torch.Generator):
-        generator.set_state(state)
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)

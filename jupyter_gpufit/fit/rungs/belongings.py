@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ...graph.kinds.draws import is_generator, put_state, read_state
+
 _MOST = 2000  # objects that are looked at
 _MOST_INSIDE = 20_000  # entries of all of them together
 _BYTES_AS_ONE = 64  # entry, of an array
@@ -91,7 +93,7 @@ class Belongings:
 
 def state_in_brief(generator: Any) -> Any:
     """What differs once it was drawn from; None for what is no generator of Python's or NumPy's."""
-    return pickle.dumps(_state_of(generator)) if _is_generator(generator) else None
+    return pickle.dumps(read_state(generator)) if _draws(generator) else None
 
 
 class _State(NamedTuple):
@@ -108,8 +110,8 @@ class _Held(NamedTuple):
 
     @classmethod
     def now(cls, one: Any) -> _Held:
-        if _is_generator(one):
-            return cls(one, _State(_state_of(one)))
+        if _draws(one):
+            return cls(one, _State(read_state(one)))
         if _is_array(one):
             return cls(one, one.tobytes())
         return cls(one, dict(one.items()) if isinstance(one, dict) else list(one))
@@ -136,7 +138,7 @@ class _Held(NamedTuple):
 
     def put_back(self) -> None:
         if isinstance(self.then, _State):
-            _set_state(self.by, self.then.state)
+            put_state(self.by, self.then.state)
         elif isinstance(self.by, dict):
             for name in [name for name in self.by if name not in self.then]:
                 del self.by[name]
@@ -152,12 +154,12 @@ class _Held(NamedTuple):
 def _looked_at(one: Any) -> list[Any]:
     """It, where it holds something, and its attributes."""
     attributes = getattr(one, "__dict__", None)
-    holds = isinstance(one, (*_CONTAINERS, tuple, frozenset)) or _is_generator(one) or _is_array(one)
+    holds = isinstance(one, (*_CONTAINERS, tuple, frozenset)) or _draws(one) or _is_array(one)
     return [*([one] if holds else []), *([attributes] if type(attributes) is dict else [])]
 
 
 def _size_of(one: Any) -> int:
-    if _is_generator(one):
+    if _draws(one):
         return 0
     if _is_array(one):
         return _MOST_INSIDE + 1 if one.dtype.hasobject else int(one.nbytes) // _BYTES_AS_ONE
@@ -175,17 +177,8 @@ def _of_everybody() -> list[Any]:
     return [vars(random)["_inst"], *([numpy.get_state.__self__] if numpy else [])]
 
 
-def _is_generator(one: Any) -> bool:
-    if isinstance(one, random.Random):
-        return not isinstance(one, random.SystemRandom)  # which has no state
-    numpy = sys.modules.get("numpy.random")
-    return numpy is not None and isinstance(one, (numpy.Generator, numpy.RandomState))
-
-
-def _state_of(generator: Any) -> Any:
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    return generator.bit_generator.state if hasattr(generator, "bit_generator") else generator.get_state(legacy=False)
+def _draws(one: Any) -> bool:
+    return is_generator(one) and not isinstance(one, torch.Generator)  # seen.py refuses who holds one
 
 
 def _equal(state: Any, other: Any) -> bool:
@@ -193,12 +186,3 @@ def _equal(state: Any, other: Any) -> bool:
     if isinstance(state, dict):
         return all(_equal(value, other[name]) for name, value in state.items())
     return bool(state.tobytes() == other.tobytes() if hasattr(state, "tobytes") else state == other)
-
-
-def _set_state(generator: Any, state: Any) -> None:
-    if isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)

@@ -1,0 +1,41 @@
+"""Generators of all three libraries go on from a state that was read."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from jupyter_gpufit.graph.kinds.draws import is_generator, put_state, read_state
+
+DRAWS: dict[str, Callable[[], tuple[Any, Callable[[Any], Any]]]] = {
+    "python": lambda: (random.Random(3), lambda one: one.random()),
+    "generator": lambda: (np.random.default_rng(3), lambda one: one.random()),
+    "legacy": lambda: (np.random.RandomState(3), lambda one: one.rand()),
+    "other bits": lambda: (np.random.RandomState(np.random.Philox(3)), lambda one: one.randn()),
+    "torch": lambda: (torch.Generator().manual_seed(3), lambda one: torch.rand(2, generator=one).tolist()),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_it_draws_the_same_again(name: str) -> None:
+    generator, draw = DRAWS[name]()
+    draw(generator)
+    state = pickle.loads(pickle.dumps(read_state(generator)))
+    drawn = [draw(generator) for _ in range(5)]
+
+    put_state(generator, state)
+
+    assert is_generator(generator)
+    assert [draw(generator) for _ in range(5)] == drawn
+
+
+def test_what_has_no_state_is_none() -> None:
+    assert not is_generator(random.SystemRandom())
+    assert not is_generator(np.random)
+    assert not is_generator(object())
