@@ -77,44 +77,44 @@ def put_attributes(found: Iterable[Attribute]) -> None:
             setattr(home, last, value)
 
 
-def own_modules() -> Iterator[types.ModuleType]:
-    """Those whose files are the user's own."""
+def own_modules() -> Iterator[tuple[str, types.ModuleType]]:
+    """Those whose files are the user's own, each by its name in sys.modules: deepxde's call themselves otherwise."""
     where = homes()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if name == "__main__" or not isinstance(module, types.ModuleType) or not isinstance(file, str):
             continue
         if name.partition(".")[0] not in _LIBRARIES and is_own(file, where):
-            yield module
+            yield name, module
 
 
-def held_by(own: Iterable[types.ModuleType], can_be_saved: Callable[[Any], bool]) -> Contents:
+def held_by(own: Iterable[tuple[str, types.ModuleType]], can_be_saved: Callable[[Any], bool]) -> Contents:
     """The data of these modules, without what cannot be saved, and the methods of it that they have names for."""
     own = list(own)
     found: Contents = {}
-    for module in own:
-        for place, contents in own_data(module):
+    for at, module in own:
+        for place, contents in own_data(at, module):
             if kept := {name: value for name, value in contents.items() if can_be_saved(value)}:
                 found[place] = kept
     data = {id(value) for contents in found.values() for value in contents.values()}
-    for module in own:
+    for at, module in own:
         # `add = _store.add` would go on with the store that the module makes when it is imported again.
         methods = {name: value for name, value in vars(module).items() if isinstance(value, types.MethodType)}
         if of_data := {name: value for name, value in methods.items() if id(value.__self__) in data}:
-            found.setdefault(module.__name__, {}).update(of_data)
+            found.setdefault(at, {}).update(of_data)
     return found
 
 
-def own_data(module: types.ModuleType) -> Iterator[tuple[str, dict[str, Any]]]:
+def own_data(at: str, module: types.ModuleType) -> Iterator[tuple[str, dict[str, Any]]]:
     """What it and the classes and functions in it hold that is not code, under its name: module, module:Class.f."""
-    yield module.__name__, _data(module)
+    yield at, _data(module)
     for name, value in list(vars(module).items()):
-        is_here = getattr(value, "__module__", "") == module.__name__ and getattr(value, "__qualname__", "") == name
+        is_here = getattr(value, "__module__", "") == at and getattr(value, "__qualname__", "") == name
         if is_here and isinstance(value, _HOLDING) and not isinstance(value, EnumType):
-            yield f"{module.__name__}:{name}", _data(value)
+            yield f"{at}:{name}", _data(value)
             for method, own in list(vars(value).items()) if isinstance(value, type) else ():
                 if isinstance(own, types.FunctionType) and (data := _data(own)):
-                    yield f"{module.__name__}:{name}.{method}", data
+                    yield f"{at}:{name}.{method}", data
 
 
 def _data(home: Any) -> dict[str, Any]:
@@ -145,12 +145,12 @@ def put_data(found: Contents) -> None:
 def stamps() -> dict[str, tuple[str, int, int]]:
     """The file, its time and size of each."""
     found = {}
-    for module in own_modules():
+    for name, module in own_modules():
         try:
             at = os.stat(str(module.__file__))
         except OSError:
             continue
-        found[module.__name__] = (str(module.__file__), at.st_mtime_ns, at.st_size)
+        found[name] = (str(module.__file__), at.st_mtime_ns, at.st_size)
     return found
 
 

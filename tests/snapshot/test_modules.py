@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.graph.put_back import put_back, written
-from jupyter_gpufit.snapshot.modules import held_by, lost, put_data
+from jupyter_gpufit.snapshot.modules import held_by, lost, own_modules, put_data
 
 REGISTRY = """
 from random import randint
@@ -38,7 +38,7 @@ def test_a_method_of_what_a_module_holds_is_one_of_the_restored(
     one, other = (importlib.import_module(name) for name in names)
     one.add("before")
 
-    held = pickle.dumps(held_by([one, other], lambda value: True))
+    held = pickle.dumps(held_by(zip(names, [one, other], strict=True), lambda value: True))
     for name in names:
         monkeypatch.delitem(sys.modules, name)
     one, other = (importlib.import_module(name) for name in names)
@@ -48,6 +48,31 @@ def test_a_method_of_what_a_module_holds_is_one_of_the_restored(
 
     assert one._store.names == ["before", "after", "elsewhere"]
     assert one.randint is __import__("random").randint
+
+
+def test_a_module_that_took_over_anothers_name_goes_on_with_what_both_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """deepxde.optimizers copies all of its backend's names into itself, `__name__` among them."""
+    package = tmp_path / "renamed_of_mine"
+    package.mkdir()
+    lines = ("from .config import OPTIONS", "from . import backend", "vars().update(vars(backend))")
+    (package / "__init__.py").write_text("\n".join(lines))
+    (package / "config.py").write_text("OPTIONS = {'most': 15}\n")
+    (package / "backend.py").write_text("")
+    names = ("renamed_of_mine.config", "renamed_of_mine.backend", "renamed_of_mine")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("renamed_of_mine").OPTIONS["most"] = 6
+
+    mine = [(name, module) for name, module in own_modules() if name in names]
+    held = pickle.dumps(held_by(mine, lambda value: True))
+    for name in names:
+        monkeypatch.delitem(sys.modules, name)
+    whole, config = (importlib.import_module(name) for name in (names[2], names[0]))
+    put_data(pickle.loads(held))
+
+    assert whole.OPTIONS is config.OPTIONS
+    assert whole.OPTIONS["most"] == 6
 
 
 def test_what_a_cell_put_back_into_a_module_is_there_before_a_checkpoint_is_opened(

@@ -169,8 +169,15 @@ def _given(result: Any, callback: Any) -> Any:
     return types.SimpleNamespace(get=lambda *args: result, wait=yes, ready=yes, successful=yes)
 
 
+def _is_impatient() -> bool:
+    """Not in a thread of the cell's own: what it waits for comes from the cell (tensorboardX writes in one)."""
+    return threading.current_thread() is threading.main_thread() or serving.serves_here()
+
+
 def _impatient(real: Callable[..., Any]) -> Callable[..., Any]:
     def get(self: Any, block: bool = True, timeout: float | None = None) -> Any:
+        if not _is_impatient():
+            return real(self, block, timeout)
         end = time.monotonic() + min(_PATIENCE, timeout if timeout is not None else _PATIENCE)
         while block:
             try:
@@ -215,7 +222,9 @@ class _Semaphore:
             if self.kind == _RECURSIVE and self._holder == me and self._depth:
                 self._depth += 1
                 return True
-            patience = _PATIENCE if timeout is None else min(timeout, _PATIENCE)
+            patience = timeout
+            if _is_impatient():
+                patience = _PATIENCE if timeout is None else min(timeout, _PATIENCE)
             if not self._changed.wait_for(lambda: self._value > 0, patience if block else 0):
                 if block and timeout is None:
                     raise Waits("for what no other process can give back")

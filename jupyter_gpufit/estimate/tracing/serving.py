@@ -27,7 +27,7 @@ class Serving:
     def __init__(self, run: Callable[[], None]) -> None:
         self._run = run
         self._thread = threading.Thread(target=self._in_turn, daemon=True)
-        if not hasattr(_takes_turns, "yes"):
+        if not serves_here():
             _take_turns()
         self._thread.start()
 
@@ -64,6 +64,11 @@ def give_own_ends(process: Any) -> None:
     process._args, process._kwargs = tree_map(own, (process._args, process._kwargs))
 
 
+def serves_here() -> bool:
+    """Whether this thread is a process of the cell's."""
+    return hasattr(_takes_turns, "yes")
+
+
 def begin() -> None:
     for name in ("_send", "_recv", "_poll"):
         setattr(Connection, name, _by_turns(getattr(Connection, name)))
@@ -80,7 +85,7 @@ def _take_turns() -> None:
 
 def _by_turns(real: Callable[..., Any]) -> Callable[..., Any]:
     def waiting(*args: Any, **kwargs: Any) -> Any:
-        if not hasattr(_takes_turns, "yes"):
+        if not serves_here():
             return real(*args, **kwargs)
         _turn.release()
         try:

@@ -1,0 +1,36 @@
+"""What waits in a trace: for another process in vain, for a thread or in one not."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.queues
+import threading
+from typing import Any
+
+import pytest
+
+from jupyter_gpufit.estimate.tracing import processes
+
+
+def test_a_thread_of_the_cells_waits_for_what_the_cell_gives_it_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer of tensorboardX does, and dies of any other exception than `queue.Empty`."""
+    monkeypatch.setattr(processes, "_PATIENCE", 0.01)
+    get = processes._impatient(multiprocessing.queues.Queue.get)
+    events: Any = multiprocessing.Queue()
+    free = processes._Semaphore(1, 0, 1, "", False)
+    got: list[object] = []
+    waiting = [
+        threading.Thread(target=lambda one=one: got.append(one()), daemon=True)
+        for one in (lambda: get(events), free.acquire)
+    ]
+    for thread in waiting:
+        thread.start()
+
+    with pytest.raises(processes.Waits):
+        get(multiprocessing.Queue())
+    events.put("a scalar")
+    free.release()
+    for thread in waiting:
+        thread.join(5)
+
+    assert sorted(map(str, got)) == ["True", "a scalar"]
