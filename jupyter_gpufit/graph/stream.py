@@ -41,6 +41,7 @@ HISTORY = re.compile(
     r"|__(name|doc|package|loader|spec|builtins?|annotations|annotate|conditional_annotations|warningregistry|gf\w*)__"
 )
 _OF_THE_SHELL = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
+_BY_TEXT = frozenset({"eval", "exec", "globals"})  # with these, a function reads names that only running tells
 
 
 def is_the_shells(name: str, value: Any) -> bool:
@@ -86,6 +87,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.memo = origins
         self.name = ""
         self.wanted: dict[str, str] = {}  # names that functions use, and the function
+        self.by_text = False  # a function may read any name
         self.refusals: list[Refusal] = []
         self.remarks: list[str] = []  # what goes another way: sentences
         self.places: dict[str, tuple[int, int]] = {}  # of each name's part in the stream: where it begins and ends
@@ -190,7 +192,9 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def want(self, code: CodeType, function: str) -> None:
         """Note the notebook's names that a function uses: they have to travel, too."""
         for name in names_used(code):
-            if name in self.namespace and not HISTORY.fullmatch(name) and not is_the_shells(name, self.namespace[name]):
+            if name not in self.namespace:
+                self.by_text |= name in _BY_TEXT
+            elif not HISTORY.fullmatch(name) and not is_the_shells(name, self.namespace[name]):
                 self.wanted.setdefault(name, function)
 
     def want_class(self, cls: type) -> None:

@@ -32,7 +32,7 @@ _HOMES: dict[
     "frames": ("graph.kinds.frames", "fill_frame fill_index"),
     "functions": (
         "graph.kinds.functions",
-        "fill_cell fill_class fill_function make_cached make_cached_property make_cell make_function",
+        "fill_cell fill_class fill_function fill_guarded make_cached make_cached_property make_cell make_function",
     ),
     "instances": (
         "graph.kinds.instances",
@@ -68,7 +68,7 @@ _HOMES: dict[
     "loggers": ("graph.kinds.loggers", "Elsewhere fill_logger"),
     "opened": ("graph.kinds.opened_files", "fill_file make_opened"),
     "texts": ("graph.texts", "interned"),
-    "parents": ("graph.kinds.parents", "make_again"),
+    "parents": ("graph.kinds.parents", "CameTo fill_parent make_again"),
     "widgets": ("graph.kinds.widgets", "fill_line fill_widget make_line"),
     "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),

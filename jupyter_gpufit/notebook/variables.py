@@ -31,8 +31,9 @@ _NOT_THE_USERS = (rng.NAME, modes.NAME, surroundings.NAME)
 def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
     """All that the cell needs of this notebook."""
     users = visible(shell)
-    # A cell that runs text (exec, %time) may read any name: all that can travel goes along.
+    # What runs text (exec, %time), or asks for globals(), may read any name: all that can travel goes along.
     wanted = {name: name in names.needs for name in users if names.dynamic or name in names.needs}
+    whole = names.dynamic
     texts = getattr(shell.history_manager, "input_hist_parsed", [])
     while True:
         try:
@@ -42,6 +43,10 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
                 surroundings.outward(shell.user_ns, texts, names.imports) as around,
             ):
                 shipment = ship([*wanted, generators, set_here], shell.user_ns, around)
+            if shipment.by_text and not whole:
+                whole, wanted = True, dict.fromkeys(users, False) | wanted
+                del shipment  # its copy of the bytes
+                continue
             return replace(shipment, remarks=tuple(dict.fromkeys((*shipment.remarks, *around.left))))
         except CannotTravel as error:
             refused = (error, *error.others)

@@ -50,6 +50,10 @@ class OnlyNow(CannotTell):
     """It is so at this moment only."""
 
 
+class ChildEnded(CannotTell):
+    """It is no more."""
+
+
 class ServedChild:
     """Our end of the pipe beside a child's own."""
 
@@ -73,7 +77,7 @@ class ServedChild:
             self._asked = time.monotonic()
             why, said = self._hear(patience)
         except (OSError, EOFError):
-            raise CannotTell("it has ended") from None
+            raise ChildEnded("it has ended") from None
         if why:
             raise (OnlyNow if why == _ON_ITS_WAY else CannotTell)(why)
         return said

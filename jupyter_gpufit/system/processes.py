@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -76,6 +77,28 @@ def die_with_parent() -> None:
     import ctypes  # here: it takes a while, and most processes never ask
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def forked_die_with_us() -> None:
+    """Have what multiprocessing forks in our main thread end with this process, should that be killed.
+
+    Nobody else would end it: processes of environments wait for messages, and each has a copy of the others' pipes, so
+    that none of them hears that its own was closed. What another thread forks would end with that thread.
+    """
+    from multiprocessing.util import register_after_fork  # here: most processes fork nothing
+
+    register_after_fork(threading, _die_with_who_forked)
+
+
+def _die_with_who_forked(_: object) -> None:
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if type(threading.main_thread()).__name__ != "_MainThread" or parent is None:
+        return  # forked in another thread, which is the main one here
+    die_with_parent()
+    if os.getppid() != parent.pid:
+        os._exit(1)  # it was killed in between
 
 
 def deleted_afterwards(path: Path) -> IO[bytes]:

@@ -37,7 +37,7 @@ from ..lab.happenings import note_happening
 from ..settings import load_settings
 from ..surroundings.travel import watch
 from ..system.collecting import for_good
-from ..system.processes import reproducible
+from ..system.processes import forked_die_with_us, reproducible
 from ..system.runtime import runtime_of
 from ..system.scope import leave
 from ..system.trust import check_trusted
@@ -156,6 +156,7 @@ class Worker:
         self.account = Account(self.paths, limit, before, lambda: steps.step, state=told(life.phase))
         self._lock = handover.lock
         os.register_at_fork(after_in_child=self._let_go_of_lock)
+        forked_die_with_us()
         self.main = MainThread()
         self.training = Training(
             name=self.job.name,

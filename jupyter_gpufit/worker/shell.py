@@ -132,6 +132,7 @@ class WorkerShell(InteractiveShell):
         tqdm_notebook.draw_html()
         builtins.input = _no_input
         getpass.getpass = _no_input
+        shell.builtin_trap.__enter__()  # for good: what is imported before the cell asks for get_ipython(), too
         return shell
 
     def run(self, source: str, number: int) -> BaseException | None:

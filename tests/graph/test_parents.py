@@ -26,9 +26,8 @@ first = envs.inner.step(1)
 """
 CELL = """
 parents.begin()  # as a worker does
-envs.inner.at = 1
+envs.inner.at, envs.inner.scale = 1, 3
 seen, both, found = envs.inner.step(3), envs is wrapped, measured.found
-envs.inner.close()
 """
 
 
@@ -43,22 +42,37 @@ def watched() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_is_made_anew_by_its_call_and_stays_the_notebooks_own() -> None:
+def test_is_made_anew_by_its_call_and_the_notebooks_own_becomes_what_that_came_to() -> None:
     namespace = notebook(BEFORE, "wrapped = envs")
     inner = namespace["envs"].inner
     try:
         crossing = cross_here(namespace, CELL)
 
-        assert (namespace["first"], namespace["seen"], namespace["both"]) == ([22, 42], [28, 48], True)
-        assert not crossing.returned.left_behind and not hasattr(inner, "at")
+        assert (namespace["first"], namespace["seen"], namespace["both"]) == ([22, 42], [42, 72], True)
+        assert not crossing.returned.left_behind and not crossing.returned.remarks and inner.at == 1
         assert namespace["found"] == [8, "later"]
-        assert namespace["envs"].inner is inner and inner.step(1) == [24, 44]
+        assert namespace["envs"].inner is inner and inner.step(1) == [45, 75]
         (remark,) = crossing.shipment.remarks
         assert remark.startswith("envs has processes of its own (Named), which stay with the notebook")
 
         inner.learned[0] = pytest.importorskip("torch").ones(1)
         with pytest.raises(CannotTravel, match="children"):
             ship(["envs"], namespace)
+    finally:
+        inner.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_one_that_the_training_closed_is_closed_in_the_notebook_and_what_its_processes_do_is_said() -> None:
+    namespace = notebook(BEFORE)
+    inner = namespace["envs"].inner
+    try:
+        (remark,) = cross_here(
+            namespace, ANEW + "envs.inner.close(); envs.inner.closed = True", "envs"
+        ).returned.remarks
+
+        assert inner.closed and inner.children[0].is_alive()
+        assert remark.startswith("A Named came back; its processes have ended in the training.")
     finally:
         inner.close()
 

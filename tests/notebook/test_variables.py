@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import time
 import weakref
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_gpufit.errors import StorageError
 from jupyter_gpufit.graph import ship
@@ -21,7 +23,8 @@ from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, take_lock, write_record
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
-from jupyter_gpufit.notebook.variables import AllVariables, JobVariables, write_graph
+from jupyter_gpufit.notebook.variables import AllVariables, JobVariables, pack, write_graph
+from jupyter_gpufit.program.reading.cell import names_of
 from jupyter_gpufit.settings import Settings
 from tests.disks import fill, small_disk
 
@@ -39,6 +42,21 @@ def test_wanted_again_although_nothing_is_kept(folder: Path) -> None:
     variables.here = True
     variables.look_on_disk(again=True)
     assert isinstance(shown[0], Note) and "The variables of bert came into this notebook at its end" in shown[0].text
+
+
+@pytest.mark.parametrize("asked", ["globals()[f'cancel_{what}']", "eval('cancel_' + what)", "own(what)", "open(what)"])
+def test_of_a_function_that_may_read_any_name_all_that_can_travel_goes_along(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # a shell puts its own there
+    shell: Any = InteractiveShell(user_ns={"cancel_fit": [7], "beside": os.scandir("/proc"), "globals": len})
+    exec("def own(what): return exec(f'cancel_{what}')\n" + f"def asks(what): return {asked}", shell.user_ns)
+    if "globals" in asked:
+        del shell.user_ns["globals"]  # else it is the notebook's own
+
+    shipment = pack(shell, names_of("asks('fit')"))
+
+    assert ("cancel_fit" in shipment.names) is ("open" not in asked) and "beside" not in shipment.names
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from jupyter_gpufit.system.processes import deleted_afterwards
 
@@ -32,6 +33,40 @@ def test_one_that_is_to_die_with_its_parent_does_when_that_is_killed() -> None:
             if not select.select([child], [], [], 0)[0]:
                 signal.pidfd_send_signal(child, signal.SIGKILL)
             os.close(child)
+
+
+FORKS = """
+import multiprocessing, os, threading, time
+from jupyter_gpufit.system.processes import forked_die_with_us
+forked_die_with_us()
+def starts(pids):
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    child.start()
+    pids.append(child.pid)
+pids = []
+starts(pids)
+beside = threading.Thread(target=starts, args=(pids,))
+beside.start(); beside.join()
+print(*pids, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_what_its_main_thread_forked_dies_with_one_that_is_killed_and_none_with_a_thread_that_ends() -> None:
+    with subprocess.Popen([sys.executable, "-c", FORKS], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        ours, of_a_thread = (os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split())
+        try:
+            assert not select.select([ours, of_a_thread], [], [], 0)[0]
+            parent.kill()
+
+            assert select.select([ours], [], [], 10)[0]
+        finally:
+            for child in (ours, of_a_thread):
+                if not select.select([child], [], [], 0)[0]:
+                    signal.pidfd_send_signal(child, signal.SIGKILL)
+                os.close(child)
 
 
 def test_a_folder_is_deleted_by_no_child_once_nobody_needs_it(tmp_path: Path) -> None:

@@ -69,6 +69,13 @@ def test_what_a_cell_told_its_notebook_holds_afterwards(kernel: Kernel) -> None:
     assert (kernel.check("1.23456").result or {})["text/plain"] == "1.23"
 
 
+def test_a_module_that_arrives_asks_at_its_import_whether_it_is_in_a_notebook(kernel: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "drawn.py").write_text("in_notebook = type(get_ipython()).__name__ == 'ZMQInteractiveShell'")
+    kernel.check(f"%load_ext jupyter_gpufit\nimport sys; sys.path.insert(0, {str(tmp_path)!r}); import drawn")
+
+    assert kernel.check("%%gpufit train\nprint(drawn.in_notebook)").stdout == "True\n"
+
+
 def test_after_a_resume_a_figure_is_a_picture_its_handle_comes_back_and_bars_go_on(
     kernel: Kernel, second_kernel: Kernel, tmp_path: Path
 ) -> None:

@@ -130,8 +130,44 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
     found = pickler.reduce_as_cloudpickle_does(cls)
     if found is not NotImplemented and "__slots__" in vars(cls) and not issubclass(cls, Enum):
         # cloudpickle makes the class first and names its slots afterwards, when it is too late for it to have any.
-        return _with_slots(cls, *found)
+        found = _with_slots(cls, *found)
+    if found is not NotImplemented and (
+        kept := {name: vars(cls)[name] for name in vars(cls) if _is_guarded(cls, name)}
+    ):
+        make, args, (own, *more), *_, fill = found
+        own = {name: value for name, value in own.items() if name not in kept}
+        return make, args, (kept, fill, (own, *more)), None, None, fill_guarded
     return found
+
+
+class _Bare(type):
+    """What a class is for a moment, where its own metaclass refuses an attribute."""
+
+
+def _is_guarded(cls: type, name: str) -> bool:
+    """Whether what a class says under a name is its metaclass's property, and can only be given when it is made."""
+    bases: Any = type(cls).__mro__
+    found = next((vars(base)[name] for base in bases[: bases.index(type)] if name in vars(base)), None)
+    return hasattr(type(found), "__set__")
+
+
+def fill_guarded(cls: type, state: tuple[dict[str, Any], Any, Any]) -> None:
+    kept, fill, rest = state
+    fill(cls, rest)
+    for name, value in kept.items():
+        _set_in_class(cls, name, value)
+
+
+def _set_in_class(cls: type, name: str, value: Any) -> None:
+    if not _is_guarded(cls, name):
+        type.__setattr__(cls, name, value)
+        return
+    own = type(cls)
+    type.__setattr__(cls, "__class__", _Bare)
+    try:
+        type.__setattr__(cls, name, value)
+    finally:
+        type.__setattr__(cls, "__class__", own)
 
 
 def _with_slots(cls: type, make: Any, args: tuple[Any, ...], *rest: Any) -> Reduced:
@@ -163,7 +199,7 @@ def fill_class(cls: type, state: dict[str, Any]) -> None:
             type.__delattr__(cls, name)
     for name, value in state.items():
         if vars(cls).get(name, cls) is not value:
-            type.__setattr__(cls, name, value)
+            _set_in_class(cls, name, value)
 
 
 def reduce_cached(fn: Any, pickler: Pickler) -> Reduced:

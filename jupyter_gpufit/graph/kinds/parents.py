@@ -5,6 +5,7 @@ again there, once all has arrived. Its new processes take over what the old ones
 (system/children.py), and the object its own numbers and texts; else it begins from its beginning, which is said, and
 no checkpoint can hold it. One that keeps tensors, however deep, is not made anew, for what it has learned would be
 lost. One that keeps none of those processes, or knows its own way (by pickle's rules), travels as it does otherwise.
+At the end the notebook's own takes over what the new one and its processes came to, in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from ...errors import CannotArrive, NotHere
-from ...system.children import CannotTell, OnlyNow, ServedChild, prepare
+from ...system.children import CannotTell, ChildEnded, OnlyNow, ServedChild, prepare
 from ..kind import Kind, Pickler, Reduced
 from . import instances
 from .instances import INSTANCE, attributes, holds_refused, is_plain
@@ -47,9 +48,16 @@ class _Waiting(NamedTuple):
     own: dict[str, Any]  # attributes
 
 
+class CameTo(NamedTuple):
+    own: dict[str, Any]
+    held: list[bytes | None]  # None: that one has ended
+
+
 _calls: dict[int, _Call] = {}  # by the id() of what was made
-_made_anew: weakref.WeakSet[type] = weakref.WeakSet()  # of these no change comes back
+_anew: dict[int, weakref.ref[Any]] = {}  # what was made here for another one, by its id()
+_made_anew: weakref.WeakSet[type] = weakref.WeakSet()
 _waiting: list[_Waiting] = []
+_remarks: list[str] = []
 _start = BaseProcess.start
 _MANY = 10_000  # objects that are looked through for tensors; beyond, there may be some
 
@@ -120,7 +128,7 @@ def find(cls: type) -> Kind | None:
     if instances.find(cls) is not INSTANCE:
         return None
     known = cls in _made_anew or any(type(call.made()) is cls for call in list(_calls.values()))
-    return Kind(reduce=reduce_parent) if known else None
+    return PARENT if known else None
 
 
 def reduce_parent(obj: Any, pickler: Pickler) -> Reduced:
@@ -141,7 +149,7 @@ def reduce_parent(obj: Any, pickler: Pickler) -> Reduced:
         why = f"one of them could not be asked what it holds: {error}"
         as_what = f"as it was then, for {why}. No checkpoint can hold it."
     else:
-        as_what = "and what they hold goes along."
+        as_what = "and what they hold goes along, and comes back."
     if not pickler.is_snapshot:
         pickler.remarks.append(
             f"{what}, which stay with the notebook: the training gets it made anew, by the call that made it, {as_what}"
@@ -174,6 +182,8 @@ def make_again(
     """One that is nothing yet: its functions may name what arrives later."""
     made = cls.__new__(cls, *args, **keywords)
     _made_anew.add(cls)
+    key = id(made)
+    _anew[key] = weakref.ref(made, lambda _: _anew.pop(key, None))
     _waiting.append(_Waiting(made, args, keywords, held, own or {}))
     return made
 
@@ -192,6 +202,61 @@ def begin() -> None:
         except Exception as error:
             why = f"it has processes of its own, and made anew it fails ({type(error).__name__}: {error})."
             raise CannotArrive(f"A {type(made).__qualname__}", why) from error
+
+
+def parent_mark(obj: Any) -> Any:
+    return object() if id(obj) in _anew else INSTANCE.picture(obj)  # what its processes hold is asked once, at the end
+
+
+def parent_state(obj: Any) -> Any:
+    """What it came to; a text: why that is not known; None: nobody could say from the beginning, which was told."""
+    call = _calls.get(id(obj))
+    if id(obj) not in _anew and (call is None or not holds_refused(obj)):
+        return INSTANCE.state(obj)
+    if call is None or None in call.children:
+        return None
+    try:
+        return CameTo(_own(obj), list(map(_held_or_ended, call.children)))
+    except CannotTell as error:
+        return f"of its processes, one could not be asked what it holds: {error}"
+
+
+def _held_or_ended(child: ServedChild | None) -> bytes | None:
+    try:
+        return _held_by(child)
+    except ChildEnded:
+        return None
+
+
+def fill_parent(obj: Any, state: Any) -> None:
+    if state is None:
+        return
+    if isinstance(state, str):
+        raise CannotTell(state)
+    if not isinstance(state, CameTo):
+        INSTANCE.fill(obj, state)
+        return
+    if (call := _calls.get(id(obj))) is None:
+        raise CannotTell("it has no processes here")
+    vars(obj).update(state.own)
+    for child, one in zip(call.children, state.held, strict=True):
+        if child is not None and one is not None:
+            child.take(one)
+    if None in state.held:
+        _remarks.append(
+            f"A {type(obj).__qualname__} came back; its processes have ended in the training. Those that the notebook"
+            " has of it wait on, and end with the kernel."
+        )
+
+
+def said() -> tuple[str, ...]:
+    """What is to be told of those that came back; once."""
+    found = tuple(dict.fromkeys(_remarks))
+    _remarks.clear()
+    return found
+
+
+PARENT = Kind(reduce=reduce_parent, state=parent_state, fill=fill_parent, mark=parent_mark)
 
 
 def _leads_to_tensors(obj: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import CannotTravel, NoRoomToTravel
 from ...system.collecting import without_collecting
 from ..deep import deeply
+from ..kinds import parents
 from ..kinds.figures import draw_again
 from ..memory import GraphMemory
 from ..modules import Here
@@ -37,6 +38,7 @@ class Shipment:
     names: tuple[str, ...]  # those asked for and those that their functions use
     sizes: dict[str, int]  # bytes per name; what two names share counts for the first
     remarks: tuple[str, ...] = field(default=(), kw_only=True)  # on what does not travel and is not worth a refusal
+    by_text: bool = field(default=False, kw_only=True)  # one of their functions may read any name: by globals(), say
     _values: Namespace = field(repr=False)  # what the names had
     _origins: list[Any] = field(repr=False)
     _layout: SpanLayout = field(repr=False)
@@ -71,7 +73,9 @@ class Shipment:
         undrawn = draw_again(self._origins)
         gone = {*returned.names, *returned.deleted}  # by the worker's own doing
         shipped = {name: value for name, value in self._values.items() if name not in gone}
-        return replace(returned, parted=parted(shipped, namespace, returned.changed, regions), remarks=undrawn)
+        return replace(
+            returned, parted=parted(shipped, namespace, returned.changed, regions), remarks=(*undrawn, *parents.said())
+        )
 
 
 def ship(names: Iterable[str], namespace: Namespace, around: Around | None = None) -> Shipment:
@@ -111,7 +115,9 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
     graph = seal(header, pickler.stream.getvalue())
     values = {name: namespace[name] for name in sizes}
     remarks = tuple(dict.fromkeys((*pickler.remarks, *shared_with_threads(origins, partial(_called, values)))))
-    return Shipment(graph, memory, tuple(sizes), sizes, values, origins, layout, remarks=remarks)
+    return Shipment(
+        graph, memory, tuple(sizes), sizes, values, origins, layout, remarks=remarks, by_text=pickler.by_text
+    )
 
 
 def _written(
