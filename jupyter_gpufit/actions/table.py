@@ -47,8 +47,8 @@ def history(history: History) -> str:
     most = max(row.hours for row in history.rows)
     rows = [(row.name, f"{row.hours:9.2f}", _bar(row.hours, most, 2 * BAR), str(row.claims)) for row in history.rows]
     total = sum(row.hours for row in history.rows)
-    summed = f"{total:.2f} GPU-hours in the last {span} (since the machine's last start, if that is later)."
-    heads = (str(history.by), "GPU-hours", "", "claims")
+    summed = f"{total:.2f} {history.unit} in the last {span} (since the machine's last start, if that is later)."
+    heads = (str(history.by), history.unit, "", "claims")
     return "\n\n".join([columns([heads, *rows]), summed, *history.remarks])
 
 

@@ -101,7 +101,7 @@ class Curves:
         return sum(len(curve.older) + len(curve.latest) for curve in (*self.metrics.values(), *others))
 
     def points(self, name: str, *, whole: bool = True) -> list[Point]:
-        """One of the numbers, up to where the training is: one that stays as it is is not told again."""
+        """One of the numbers, up to where the training is: its next point may be seconds away."""
         points = self.metrics[name].points(whole=whole)
         at, value = points[-1]
         left = self.breaks[-1].step if self.breaks else -math.inf  # behind it the loop has yet to come to its numbers
@@ -144,7 +144,12 @@ class Curves:
     def _goes_on(self, step: float, when: float) -> None:
         if self._left is not None:
             # It may have gone on from an earlier step: what lies behind that is drawn over.
-            self.breaks.append(Break(min(self._step, step - 1), self._left, when))
+            last = min(self._step, step - 1)
+            for curve in (self.metrics[name] for name in self._there & self.metrics.keys()):
+                at, value = curve.latest[-1]
+                if last > at:  # what was drawn up to there stays
+                    curve.add(last, value)
+            self.breaks.append(Break(last, self._left, when))
             self._left = None
         self._step, self._seen = step, when
         self.clock.add(step, when)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Literal
 
@@ -46,10 +46,11 @@ class History:
     days: float
     rows: tuple[Row, ...]
     remarks: tuple[str, ...] = ()
+    unit: str = "GPU-hours"  # in words
 
     def to_record(self) -> dict[str, object]:
         rows = [{self.by: row.name, "gpu_hours": round(row.hours, 4), "claims": row.claims} for row in self.rows]
-        return {**asdict(self), "rows": rows}
+        return {"by": self.by, "days": self.days, "rows": rows, "remarks": self.remarks}
 
 
 def read_history(settings: Settings, by: By, days: float) -> History:
@@ -59,7 +60,7 @@ def read_history(settings: Settings, by: By, days: float) -> History:
     devices = _devices(settings)
     labels = {device.uuid: device.label for device in devices}
     rows = sum_up(uses, by, start=now - days * DAY, end=now, devices=labels)
-    return History(by, days, rows, tuple(filter(None, [lab.remark_on(devices)])))
+    return History(by, days, rows, tuple(filter(None, [lab.remark_on(devices)])), _unit(devices))
 
 
 def all_uses(lab: Lab, now: float) -> dict[int, list[Use]]:
@@ -117,6 +118,11 @@ def _by_device(use: Use, hours: float, devices: Mapping[str, str]) -> list[Clipp
 
 def _so_far(claim: Claim, now: float) -> Use:
     return Use(claim.id, claim.since / 1e9, max(now, claim.since / 1e9), claim.hold.share, claim.hold.devices)
+
+
+def _unit(devices: Sequence[Device]) -> str:
+    kinds = {device.kind for device in devices}
+    return {"gpu": "GPU-hours", "slot": "slot-hours"}[kinds.pop()] if len(kinds) == 1 else "device-hours"
 
 
 def _devices(settings: Settings) -> Sequence[Device]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -38,6 +39,8 @@ class Still:
         self._widget, self._name = widget, name  # its display_id
         self._has_output = has_output  # whether the job's output stands in it
         self._stands = False
+        self._guard = threading.Lock()  # not held during a look, which may wait for a lock of those who tell
+        self._begun = self._told = 0  # looks, and the latest of them that went out: an older one stays behind
         self._next = 0.0  # time.monotonic() from which on it may be told aside
         self._later: threading.Timer | None = None  # tells the rest of a burst: perhaps no other event comes
 
@@ -48,35 +51,50 @@ class Still:
 
     def renew(self, look: Callable[[], Likeness]) -> None:
         """Draw it anew, if it stands there."""
-        self._forget_later()
-        if self._stands:
-            self._publish(look(), self._name, {}, update=True)
+        if not self._stands:
+            return
+        number, look_now = self._look(look)
+        with self._guard:
+            if self._is_latest(number):
+                self._publish(look_now, self._name, {}, update=True)
 
     def tell(self, look: Callable[[], Likeness], now: float) -> None:
         """Tell aside how it looks: now, or a little later if that was told just now."""
         if self._stands and now >= self._next:
             self._tell(look, now)
-        elif self._stands and self._later is None:
-            run = contextvars.copy_context().run  # a kernel finds there which cell it belongs to
-            self._later = threading.Timer(self._next - now, run, (self._tell, look, self._next))
-            self._later.daemon = True
-            self._later.start()
+            return
+        with self._guard:
+            if self._stands and self._later is None:
+                run = contextvars.copy_context().run  # a kernel finds there which cell it belongs to
+                self._later = threading.Timer(self._next - now, run, (self._tell_later, look, self._next))
+                self._later.daemon = True
+                self._later.start()
 
-    def settle(self) -> None:
-        """Wait until all is told."""
-        if (later := self._later) is not None:
-            later.join()
-
-    def _forget_later(self) -> None:
-        later, self._later = self._later, None
-        if later is not None:
-            later.cancel()
+    def _tell_later(self, look: Callable[[], Likeness], now: float) -> None:
+        with suppress(Exception):  # the thread's outermost frame: the next event tells it
+            self._tell(look, now)
 
     def _tell(self, look: Callable[[], Likeness], now: float) -> None:
-        self._forget_later()  # first: what comes from here on is another burst's
-        look_now = look()
-        self._next = now + max(EVERY, len(look_now.html) / PER_SECOND)
-        self._publish(look_now, f"{self._name}-aside", {"aside": True}, update=True)
+        number, look_now = self._look(look)
+        with self._guard:
+            if self._is_latest(number):
+                self._next = now + max(EVERY, len(look_now.html) / PER_SECOND)
+                self._publish(look_now, f"{self._name}-aside", {"aside": True}, update=True)
+
+    def _look(self, look: Callable[[], Likeness]) -> tuple[int, Likeness]:
+        with self._guard:
+            later, self._later = self._later, None  # before the look: what comes from here on is another burst's
+            if later is not None:
+                later.cancel()
+            self._begun += 1
+            number = self._begun
+        return number, look()
+
+    def _is_latest(self, number: int) -> bool:
+        if number < self._told:
+            return False
+        self._told = number
+        return True
 
     def _publish(self, look: Likeness, name: str, more: Mapping[str, Any], *, update: bool) -> None:
         if self._has_output:

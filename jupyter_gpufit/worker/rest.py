@@ -145,7 +145,7 @@ async def say_if_it_cannot(training: Training) -> None:
         await driver.probe()
     except CannotSuspend as error:
         why = f"driver_suspend is set and cannot be done here: {error.why}. Releases end the process."
-        training.note(why)
+        training.note(why, once=True)  # `gpufit doctor` says it whenever it is asked, and so does each release
     finally:
         driver.close()
 

@@ -52,7 +52,7 @@ class Vitals:
     _course: Course = field(default_factory=Course)
     _laps: Laps = field(default_factory=Laps)
     _curve: SampledCurve = field(default_factory=lambda: SampledCurve(time.monotonic()))
-    _told: dict[str, float | None] = field(default_factory=dict)
+    _told: Metrics | None = None
     _fetched: dict[str, float] = field(default_factory=dict)  # from a GPU, the latest of each
     _live: Live = field(default_factory=Live)
     _failed: bool = False
@@ -106,9 +106,10 @@ class Vitals:
         )
         lap = self._laps.take(step, nest)
         points: list[Metrics | Lap] = [] if lap is None else [lap]
-        if values and values != self._told and self._curve.is_due(now):
-            self._told = values
-            points.append(Metrics(step, values))
+        point = Metrics(step, values)
+        if values and point != self._told and self._curve.is_due(now):  # also if nothing changed: it is flat
+            self._told = point
+            points.append(point)
         return live, points
 
 

@@ -78,9 +78,23 @@ def test_a_number_that_stays_as_it_is_is_drawn_to_where_the_training_is() -> Non
     assert curves.points("warmup") == [(1.0, 9.0)]  # the loop has it no more
     curves.take(StateChange("released"), 13.0)
     curves.take(ProgressMark(501, 7, 9), 50.0)
-    assert curves.points("loss")[-1] == (3.0, 0.5)  # not over the break
+    assert curves.points("loss")[-1] == (500.0, 0.5)  # up to the break, and not over it
     curves.take(Metrics(502, {"loss": 0.4}), 51.0)
-    assert curves.points("loss") == [(1.0, 0.5), (3.0, 0.5), (502.0, 0.4)]
+    assert curves.points("loss") == [(1.0, 0.5), (3.0, 0.5), (500.0, 0.5), (502.0, 0.4)]
+    assert curves.points("warmup") == [(1.0, 9.0)]
+
+
+def test_up_to_where_a_killed_worker_went_on_its_numbers_stay() -> None:
+    curves = Curves()
+    curves.take(StateChange("running", device="0", epoch=1), 9.0)
+    curves.take(Metrics(3, {"loss": 0.5}), 11.0)
+    curves.take(ProgressMark(9, 7, 9), 12.0)
+    curves.take(StateChange("running", device="1", epoch=2), 90.0)  # from a checkpoint at step 7
+    curves.take(Metrics(8, {"loss": 0.4}), 91.0)
+    assert curves.points("loss") == [(3.0, 0.5), (7.0, 0.5), (8.0, 0.4)]
+    curves.take(StateChange("running", device="0", epoch=3), 190.0)  # and from step 2
+    curves.take(ProgressMark(3, 7, 9), 191.0)
+    assert curves.points("loss")[-1] == (8.0, 0.4)
 
 
 def test_where_it_was_released_there_is_a_break() -> None:

@@ -123,6 +123,7 @@ def test_bars_are_as_long_as_the_hours() -> None:
     ada, bob = (line.count("█") for line in shown.splitlines()[1:3])
     assert ada == 2 * bob
     assert "15.00 GPU-hours in the last 7 days" in shown
+    assert "15.00 slot-hours" in table.history(History("user", 7, (Row("ada", 15.0, 3),), unit="slot-hours"))
     assert "Nothing was used in the last day." in table.history(History("user", 1, ()))
 
 
@@ -141,7 +142,7 @@ def test_a_running_job_counts_and_a_killed_one_up_to_its_last_mark(town: Town) -
         "cpu:0": 2,
         "cpu:1": 1,
     }
-    assert "GPU-hours" in town.asks("history")
+    assert "slot-hours" in town.asks("history")
 
 
 @pytest.mark.slow

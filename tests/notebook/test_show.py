@@ -72,7 +72,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     def publish(data: dict[str, Any], metadata: dict[str, Any], **said: Any) -> None:
-        found.append({"text": data["text/plain"], "html": data["text/html"], **metadata["gpufit"], **said})
+        found.append({"text": data["text/plain"], "html": data["text/html"], **metadata.get("gpufit", {}), **said})
 
     monkeypatch.setattr(saved, "publish_display_data", publish)
     return found
@@ -132,13 +132,60 @@ def test_what_is_told_aside_comes_seldom_and_a_long_one_more_so() -> None:
     still.renew(look)  # and nothing is told later
 
 
-def test_the_rest_of_a_burst_is_told_aside_when_its_time_has_come(
-    published: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(saved, "EVERY", 0.05)
+def time_has_come(still: Still) -> None:
+    """For the rest of a burst."""
+    timer = still._later
+    assert timer is not None
+    timer.cancel()
+    timer.function(*timer.args)
+
+
+def test_the_rest_of_a_burst_is_told_aside_when_its_time_has_come(published: list[dict[str, Any]]) -> None:
     show = apart(StateChange("running"), *[Text("stdout", f"loss {at}\n") for at in range(9)])
-    show._still.settle()
-    assert published[-1]["aside"] and published[-1]["text"].endswith("loss 8") and len(published) <= 5
+    time_has_come(show._still)
+    assert [one["text"].split("\n")[-1] for one in published if "aside" in one] == ["loss 0", "loss 8"]
+
+
+def test_no_older_look_is_told_after_a_later_one(published: list[dict[str, Any]]) -> None:
+    """The burst's rest looks while the job ends, and comes to tell it when the end is told."""
+    still, running, done = Still(Output(), "x"), Likeness("running", "", {}), Likeness("done", "", {})
+
+    def look_slowly() -> Likeness:
+        still.renew(lambda: done)
+        return running
+
+    still.show(running)
+    still.tell(lambda: running, 1.0)
+    still.tell(look_slowly, 1.5)
+    time_has_come(still)
+    assert published[-1]["text"] == "done" and len(published) == 3
+    still.tell(look_slowly, 60.0)
+    assert published[-1]["text"] == "done" and len(published) == 4
+
+
+def test_what_comes_while_the_rest_of_a_burst_is_told_is_told_after_it(published: list[dict[str, Any]]) -> None:
+    still = Still(Output(), "x")
+
+    def look() -> Likeness:
+        still.tell(lambda: Likeness("next", "", {}), 1.9)
+        return Likeness("rest", "", {})
+
+    still.show(Likeness("", "", {}))
+    still.tell(lambda: Likeness("", "", {}), 1.0)
+    still.tell(look, 1.5)
+    time_has_come(still)
+    time_has_come(still)
+    assert [one["text"] for one in published[-2:]] == ["rest", "next"]
+
+
+def test_a_look_that_fails_in_the_background_is_nobodys_error(published: list[dict[str, Any]]) -> None:
+    still = Still(Output(), "x")
+    still.show(Likeness("running", "", {}))
+    still.tell(lambda: Likeness("running", "", {}), 1.0)
+    still.tell(lambda: Likeness("", 1 / 0, {}), 1.5)  # type: ignore[arg-type]
+    time_has_come(still)
+    still.tell(lambda: Likeness("on", "", {}), 60.0)
+    assert published[-1]["text"] == "on"
 
 
 def test_of_a_long_output_the_end_is_kept() -> None:

@@ -84,6 +84,8 @@ def test_tells_the_latest_and_makes_a_point_of_what_is_new() -> None:
     assert not told.look(7, Pace(), MEMORY)[1]
     sampled.values = {"loss": 0.25}
     assert told.look(8, Pace(), MEMORY)[1] == [Metrics(8, {"loss": 0.25})]
+    # One that stays as it is has its points, too: else its curve would slope to where it changes.
+    assert told.look(9, Pace(), MEMORY)[1] == [Metrics(9, {"loss": 0.25})]
 
 
 class Event:
@@ -110,7 +112,8 @@ def test_a_number_on_a_gpu_is_fetched_at_a_safe_point_and_waited_for_by_nobody(
     assert told.look(1, Pace(), MEMORY)[1] == [Metrics(1, {"acc": 0.5})]
     assert program.pending
     program.at_safe_point()
-    assert not told.look(2, Pace(), MEMORY)[1] and not program.pending  # still on its way
+    assert told.look(2, Pace(), MEMORY)[1] == [Metrics(2, {"acc": 0.5})]
+    assert not program.pending  # still on its way
     Event.happened = True
     live, points = told.look(3, Pace(), MEMORY)
     assert live.loss == Loss(name="loss", value=0.125) and points == [Metrics(3, {"loss": 0.125, "acc": 0.5})]

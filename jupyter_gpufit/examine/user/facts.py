@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 from ...devices.device import Device
 from ...devices.here import read_devices
 from ...devices.nvml import DriverFacts, read_driver
-from ...errors import GpufitError
+from ...errors import DeviceError, GpufitError
 from ...jobs.job import new_job_id
 from ...jobs.paths import socket_path
 from ...jobs.store import jobs_dir
@@ -229,7 +230,12 @@ def _kills_at_logout() -> bool:
 
 
 def lab(settings: Settings) -> Lab:
-    return open_lab(settings)
+    """With a remark only where it matters."""
+    found = open_lab(settings)
+    devices: tuple[Device, ...] = ()
+    with suppress(DeviceError):  # which another check tells
+        devices = tuple(read_devices(settings))
+    return replace(found, remark=found.remark_on(devices))
 
 
 @dataclass(frozen=True)

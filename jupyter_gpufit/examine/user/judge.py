@@ -202,8 +202,10 @@ def login(found: LoginFound) -> Iterator[Finding]:
 def lab(found: Lab) -> Iterator[Finding]:
     if found.shared:
         yield ok(f"The lab is {found.path}, which all users share. `gpufit lab check` proves it.")
-    else:
+    elif found.remark:
         yield note(f"The lab {found.path} is private.", found.remark)
+    else:
+        yield ok(f"The lab is {found.path}, of your own: here is nothing to share with others.")
 
 
 def packages(found: Packages) -> Iterator[Finding]:

@@ -164,6 +164,7 @@ def test_judges_what_a_logout_does(found: LoginFound, expected: list[str]) -> No
 def test_judges_the_lab_and_the_sockets() -> None:
     assert levels(judge.lab(Lab(Path("/run/gpufit"), shared=True))) == ["ok"]
     assert levels(judge.lab(Lab(Path("/tmp/lab"), shared=False, remark="Claims are private to you."))) == ["note"]
+    assert levels(judge.lab(Lab(Path("/tmp/lab"), shared=False))) == ["ok"]  # with slots alone, or for one person
     assert levels(judge.runtime(RuntimeFound("/run/user/1000", ""))) == ["ok"]
     assert levels(judge.runtime(RuntimeFound("", "The path is too long."))) == ["bad"]
 
