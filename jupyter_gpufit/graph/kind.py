@@ -83,6 +83,7 @@ _FAMILIES = (
     "kinds.widgets",
     "refusals",
     "kinds.containers",
+    "kinds.classes",
     "kinds.functions",
     "kinds.generators",
     "kinds.exceptions",

@@ -21,6 +21,7 @@ _HOMES: dict[
 ] = {  # by the first part of the name: a module of ours, and what of it stands in graphs
     "archived": ("graph.kinds.archived", "fill_archived"),
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
+    "classes": ("graph.kinds.classes", "fill_made make_class"),
     "compiled": ("graph.kinds.compiled", "compile_again disable_again"),
     "containers": (
         "graph.kinds.containers",
@@ -32,7 +33,7 @@ _HOMES: dict[
     "frames": ("graph.kinds.frames", "fill_frame fill_index"),
     "functions": (
         "graph.kinds.functions",
-        "fill_cell fill_class fill_function fill_guarded make_cached make_cached_property make_cell make_function",
+        "fill_cell fill_function make_cached make_cached_property make_cell make_function",
     ),
     "instances": (
         "graph.kinds.instances",
@@ -102,8 +103,9 @@ _HOMES: dict[
     "saved.looks": ("snapshot.users_files", "Look Written"),
 }
 NAMES = {f"{first}.{name}": (home, name) for first, (home, names) in _HOMES.items() for name in names.split()}
-# What was the snapshot's own, before files went to a worker: checkpoints have it under the name that it had.
+# What was another's before: checkpoints have it under the name that it had.
 _MOVED = "make_csv_writer make_text seek"
+NAMES["functions.fill_class"] = ("graph.kinds.classes", "fill_class")
 NAMES["saved.figures.fill_transform"] = ("graph.kinds.figures", "fill_transform")
 NAMES |= {f"saved.files.{name}": ("graph.kinds.opened_files", name) for name in _MOVED.split()}
 _KNOWN = {place: name for name, place in NAMES.items()}

@@ -1,4 +1,4 @@
-"""Functions, closures, classes and modules.
+"""Functions, closures and modules.
 
 What the notebook defines goes by value and keeps its globals: on the other side these are the namespace there. What a
 library defines goes by name, or, where it has none (a decorator's inner function), by value with that module's globals.
@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 import pickle
 import sys
-from collections import OrderedDict
-from enum import Enum
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -18,17 +16,7 @@ from cloudpickle.cloudpickle import _should_pickle_by_reference
 
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
-from .instances import find_in_module
 from .streams import find_method, method_of
-
-_MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of a class that is no part of compiled code
-_ORDERED: OrderedDict[Any, Any] = OrderedDict()
-_OF_NOWHERE: dict[type, Any] = {  # classes that no module holds, each with an object of it
-    type(one): one for one in (_ORDERED.keys(), _ORDERED.values(), _ORDERED.items())
-}
-_OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of it
-    {"__dict__", "__weakref__", "_abc_impl", "__slotnames__", "__abstractmethods__", "__annotations_cache__"}
-)
 
 
 def reduce_function(fn: FunctionType, pickler: Pickler) -> Reduced:
@@ -115,93 +103,6 @@ def fill_cell(cell: CellType, state: tuple[Any, ...]) -> None:
         del cell.cell_contents
 
 
-def reduce_class(cls: type, pickler: Pickler) -> Reduced:
-    if (ours := wire.reference(cls)) is not None:
-        return ours
-    if cls.__module__ != "__main__" and not _should_pickle_by_reference(cls):
-        name = pickler.name_in_module(cls, cls.__module__)
-        if name is not None:  # as the enums of compiled modules, which are not found under their own names
-            return find_in_module, (cls.__module__, name)
-        if cls in _OF_NOWHERE:
-            return type, (_OF_NOWHERE[cls],)
-        if not cls.__flags__ & _MADE_BY_PYTHON and (place := _place_elsewhere(cls)) is not None:
-            return find_in_module, place  # as what {}.keys() is of
-    pickler.want_class(cls)
-    found = pickler.reduce_as_cloudpickle_does(cls)
-    if found is not NotImplemented and "__slots__" in vars(cls) and not issubclass(cls, Enum):
-        # cloudpickle makes the class first and names its slots afterwards, when it is too late for it to have any.
-        found = _with_slots(cls, *found)
-    if found is not NotImplemented and (
-        kept := {name: vars(cls)[name] for name in vars(cls) if _is_guarded(cls, name)}
-    ):
-        make, args, (own, *more), *_, fill = found
-        own = {name: value for name, value in own.items() if name not in kept}
-        return make, args, (kept, fill, (own, *more)), None, None, fill_guarded
-    return found
-
-
-class _Bare(type):
-    """What a class is for a moment, where its own metaclass refuses an attribute."""
-
-
-def _is_guarded(cls: type, name: str) -> bool:
-    """Whether what a class says under a name is its metaclass's property, and can only be given when it is made."""
-    bases: Any = type(cls).__mro__
-    found = next((vars(base)[name] for base in bases[: bases.index(type)] if name in vars(base)), None)
-    return hasattr(type(found), "__set__")
-
-
-def fill_guarded(cls: type, state: tuple[dict[str, Any], Any, Any]) -> None:
-    kept, fill, rest = state
-    fill(cls, rest)
-    for name, value in kept.items():
-        _set_in_class(cls, name, value)
-
-
-def _set_in_class(cls: type, name: str, value: Any) -> None:
-    if not _is_guarded(cls, name):
-        type.__setattr__(cls, name, value)
-        return
-    own = type(cls)
-    type.__setattr__(cls, "__class__", _Bare)
-    try:
-        type.__setattr__(cls, name, value)
-    finally:
-        type.__setattr__(cls, "__class__", own)
-
-
-def _with_slots(cls: type, make: Any, args: tuple[Any, ...], *rest: Any) -> Reduced:
-    """With the bases that it came to, too: a `NamedTuple` makes the slots of those that name it as theirs."""
-    metaclass, name, _, body, *others = args
-    given = {key: vars(cls)[key] for key in ("__slots__", "__orig_bases__") if key in vars(cls)}
-    return make, (metaclass, name, cls.__bases__, {**body, **given}, *others), *rest
-
-
-@functools.cache
-def _place_elsewhere(cls: type) -> tuple[str, str] | None:
-    """Where the standard library has a class that is not found under its own name."""
-    for module in sorted(sys.stdlib_module_names & sys.modules.keys()):
-        for name, value in list(vars(sys.modules[module]).items()):
-            if value is cls:
-                return module, name
-    return None
-
-
-def class_state(cls: type) -> dict[str, Any] | None:
-    if cls.__module__ != "__main__":
-        return None
-    return {name: value for name, value in vars(cls).items() if name not in _OF_THE_CLASS_ITSELF}
-
-
-def fill_class(cls: type, state: dict[str, Any]) -> None:
-    for name in class_state(cls) or {}:
-        if name not in state:
-            type.__delattr__(cls, name)
-    for name, value in state.items():
-        if vars(cls).get(name, cls) is not value:
-            _set_in_class(cls, name, value)
-
-
 def reduce_cached(fn: Any, pickler: Pickler) -> Reduced:
     """A function under lru_cache travels without what it has cached."""
     if getattr(fn.__wrapped__, "__globals__", None) is not pickler.namespace and fn.__module__ != "__main__":
@@ -230,7 +131,6 @@ def reduce_module(module: ModuleType, pickler: Pickler) -> Reduced:
 
 
 FUNCTION = Kind(reduce=reduce_function, state=function_state, fill=fill_function)
-CLASS = Kind(reduce=reduce_class, state=class_state, fill=fill_class)
 _KINDS: dict[type, Kind] = {
     FunctionType: FUNCTION,
     BuiltinFunctionType: Kind(reduce=reduce_builtin),
@@ -242,6 +142,4 @@ _KINDS: dict[type, Kind] = {
 
 
 def find(cls: type) -> Kind | None:
-    if issubclass(cls, type):
-        return CLASS
     return _KINDS.get(cls) or (_KINDS[ModuleType] if issubclass(cls, ModuleType) else None)
