@@ -275,7 +275,7 @@ def test_a_running_cell_hears_a_wish_and_is_released_from_a_terminal(kernel: Ker
     said = town.asks("release", "cell")
     assert "cell is saved at its next safe point, and then leaves its device." in said and "cell is released" in said
     assert "%gpufit resume cell" in kernel.finish(sent).shown
-    for verb, words in (("queue", "Nobody waits."), ("history", "GPU-hours"), ("status", "left for jobs")):
+    for verb, words in (("queue", "Nobody waits."), ("history", "slot-hours"), ("status", "left for jobs")):
         assert words in kernel.check(f"%gpufit {verb}").shown
     assert "needs a terminal" in kernel.run("%gpufit status --watch").evalue
     assert "cell holds no device: it is released." in town.asks("release", "cell")
