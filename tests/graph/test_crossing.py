@@ -377,3 +377,22 @@ def test_what_only_a_getstate_tells_comes_back() -> None:
     assert namespace["writer"].shared.value == 1001
     assert namespace["other"].shared is namespace["kept"], "what did not change stays as it is"
     assert crossing.returned
+
+
+def test_what_a_method_that_runs_at_its_opening_reads_is_there_before() -> None:
+    """The cell names the object only, and a `__setstate__` reads a setting and calls a function of the notebook."""
+    before = """
+import threading
+FACTOR = 2
+def doubled(n): return FACTOR * n
+class Held:
+    def __init__(self, n): self.n, self.lock = n, threading.local()
+    def __getstate__(self): return self.n
+    def __setstate__(self, n): self.n, self.twice = n, doubled(n)
+held = Held(3)
+"""
+    namespace = notebook(before)
+
+    cross_here(namespace, "seen = held.twice", "held")
+
+    assert namespace["seen"] == 6

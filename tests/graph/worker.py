@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import pickle
 import socket
 import sys
@@ -30,7 +31,7 @@ def take(link: socket.socket) -> tuple[Message, list[int]]:
 
 
 def answer(message: Message, fds: list[int]) -> tuple[Message, list[int]]:
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
     try:
         arrival = receive(message["graph"], GraphMemory(fds), namespace)
         exec(compile(message["cell"], "<cell>", "exec"), namespace)

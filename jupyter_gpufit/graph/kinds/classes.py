@@ -12,16 +12,15 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import new_class, resolve_bases
+from types import ModuleType, new_class, resolve_bases
 from typing import Any
 
 from cloudpickle.cloudpickle import _lookup_class_or_track, _make_skeleton_class, _should_pickle_by_reference
 
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
-from .instances import find_in_module
+from .instances import MADE_WHEN_IMPORTED, find_in_module, is_plain
 
-_MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of a class that is no part of compiled code
 _ORDERED: OrderedDict[Any, Any] = OrderedDict()
 _OF_NOWHERE: dict[type, Any] = {  # classes that no module holds, each with an object of it
     type(one): one for one in (_ORDERED.keys(), _ORDERED.values(), _ORDERED.items())
@@ -41,8 +40,10 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
             return find_in_module, (cls.__module__, name)
         if cls in _OF_NOWHERE:
             return type, (_OF_NOWHERE[cls],)
-        if not cls.__flags__ & _MADE_BY_PYTHON and (place := _place_elsewhere(cls)) is not None:
+        if not cls.__flags__ & MADE_WHEN_IMPORTED and (place := _place_elsewhere(cls)) is not None:
             return find_in_module, place  # as what {}.keys() is of
+        if "<locals>" not in cls.__qualname__ and (home := _home_of(cls)) is not None:
+            return find_in_module, (home, cls.__name__)  # as safetensors' safe_open, of Rust, which says "builtins"
     pickler.want_class(cls)
     found = pickler.reduce_as_cloudpickle_does(cls)
     if found is NotImplemented or found[0] is not _make_skeleton_class:
@@ -79,7 +80,7 @@ def _librarys(metaclass: type) -> type:
 
 
 def _is_own(cls: type) -> bool:
-    return bool(cls.__flags__ & _MADE_BY_PYTHON) and not _should_pickle_by_reference(cls)
+    return bool(cls.__flags__ & MADE_WHEN_IMPORTED) and not _should_pickle_by_reference(cls)
 
 
 @contextmanager
@@ -145,6 +146,16 @@ def _set_in_class(cls: type, name: str, value: Any) -> None:
         type.__setattr__(cls, "__class__", own)
 
 
+def _home_of(cls: type) -> str | None:
+    """A module that has it under its name, where the one that it names has not."""
+    named = (name for name, module in list(sys.modules.items()) if _held_by(module, cls))
+    return min((name for name in named if name != "__main__"), default=None)
+
+
+def _held_by(module: Any, cls: type) -> bool:
+    return type(module) is ModuleType and vars(module).get(cls.__name__) is cls
+
+
 @functools.cache
 def _place_elsewhere(cls: type) -> tuple[str, str] | None:
     """Where the standard library has a class that is not found under its own name."""
@@ -168,6 +179,14 @@ def fill_class(cls: type, state: dict[str, Any]) -> None:
     for name, value in state.items():
         if vars(cls).get(name, cls) is not value:
             _set_in_class(cls, name, value)
+
+
+def runs_when_opened(cls: type) -> bool:
+    """Whether opening an object of this class calls a method that the notebook wrote."""
+    if all(base.__module__ != "__main__" for base in cls.__mro__):
+        return False
+    is_hashed_so = any("__hash__" in vars(base) and base.__module__ == "__main__" for base in cls.__mro__)
+    return is_hashed_so or hasattr(cls, "__setstate__") or not is_plain(cls)
 
 
 CLASS = Kind(reduce=reduce_class, state=class_state, fill=fill_class)

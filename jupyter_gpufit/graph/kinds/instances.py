@@ -22,6 +22,7 @@ from typing import Any
 from ..kind import ATOMS, Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
 
+MADE_WHEN_IMPORTED = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of a class that is no part of Python itself, or of compiled code
 _POINTER = 8  # bytes
 Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
 _MISSING = object()
@@ -29,11 +30,16 @@ _OBJECT: Any = object  # mypy takes a method of the class `object` for one of an
 
 
 def find(cls: type) -> Kind | None:
-    if cls.__module__ == "builtins" and cls.__reduce_ex__ is _OBJECT.__reduce_ex__ and not hasattr(cls, "__setstate__"):
+    if is_pythons_own(cls) and cls.__reduce_ex__ is _OBJECT.__reduce_ex__ and not hasattr(cls, "__setstate__"):
         return IMMUTABLE
     if not is_plain(cls):
         return GENERIC
     return INSTANCE if cls.__getstate__ is _OBJECT.__getstate__ else STORABLE
+
+
+def is_pythons_own(cls: type) -> bool:
+    """Whether it is built in; what is written in Rust (polars' frames) says so of itself, too."""
+    return cls.__module__ == "builtins" and not cls.__flags__ & MADE_WHEN_IMPORTED
 
 
 def is_plain(cls: type) -> bool:

@@ -12,6 +12,7 @@ from ...errors import CannotTravel, NoRoomToTravel
 from ...system.collecting import without_collecting
 from ..deep import deeply
 from ..kinds import parents
+from ..kinds.classes import runs_when_opened
 from ..kinds.figures import draw_again
 from ..memory import GraphMemory
 from ..modules import Here
@@ -123,8 +124,13 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
 def _written(
     names: list[str], namespace: Namespace, around: Around | None, stored: Mapping[int, Any]
 ) -> tuple[GraphPickler, dict[str, int]]:
-    """What wrote it all, and bytes per name; `stored`: see `take_ids`."""
+    """What wrote it all, and bytes per name; `stored`: see `take_ids`.
+
+    Where opening it runs methods of the notebook's classes, the names are in the notebook's own order: what a
+    `__setstate__` reads is there before it.
+    """
     there: list[Here] = compared_by_identity()
+    is_ordered = False
     while True:
         recorder = Recorder()
         pickler = GraphPickler(
@@ -133,6 +139,11 @@ def _written(
         pickler.take_ids(stored)
         pickler.anchor(there)
         sizes = _write_names(pickler, names)
+        if not is_ordered and any(map(runs_when_opened, pickler.kinds)):
+            is_ordered, written_as = True, list(sizes)
+            names = [name for name in namespace if name in sizes]
+            if names != written_as:
+                continue
         if around is not None and not pickler.refusals:
             around.fill(pickler)
             sizes = _write_names(pickler, [around.name], sizes)
