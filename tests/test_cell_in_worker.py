@@ -351,3 +351,16 @@ def test_settings_of_libraries_hold_in_the_cell_and_what_it_sets_holds_afterward
         "assert len(logging.root.handlers) == 1 and not any('gpufit' in name for name in globals())\n"
         "warnings.simplefilter('ignore', FutureWarning)"
     )
+
+
+def test_threads_of_pools_are_waited_for_while_they_work_and_no_longer(kernel: Kernel) -> None:
+    kernel.check(
+        "import time\nfrom concurrent.futures import ThreadPoolExecutor\npool, done = ThreadPoolExecutor(2), []\n"
+        "def work(n):\n    time.sleep(0.5); done.append(n)\n"
+    )
+
+    ran = kernel.check("%%gpufit train\nown = ThreadPoolExecutor(1)\nown.submit(work, 1); pool.submit(work, 2)")
+
+    assert "Waiting for 2 threads that the cell started" in ran.stdout + ran.shown
+    kernel.check("assert sorted(done) == [1, 2], done")
+    kernel.check("assert own.submit(len, 'a').result() == 1 == pool.submit(len, 'a').result()")

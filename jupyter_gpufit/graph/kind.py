@@ -80,6 +80,8 @@ class Kind:
 ATOMS = (int, float, str, bool, bytes, complex, slice)
 _FAMILIES = (
     "kinds.locks",
+    "kinds.pools",
+    "kinds.contexts",
     "kinds.widgets",
     "refusals",
     "kinds.containers",
@@ -108,6 +110,7 @@ _OF_LIBRARIES = {
     "numpy": "kinds.arrays",
     "matplotlib.transforms": "kinds.figures",
     "pandas": "kinds.frames",
+    "h5py": "kinds.hdf5",
 }
 
 

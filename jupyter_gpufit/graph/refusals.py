@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
+import time
 import weakref
+from concurrent.futures import thread as pools
 from enum import Enum
 from types import GeneratorType
 from typing import Any
@@ -112,6 +115,25 @@ def is_held(lock: Any) -> bool:
     return False
 
 
+def is_idle(pool: Any) -> bool:
+    """Whether a ThreadPoolExecutor has nothing to do; one that has just done something may take a moment."""
+    for _ in range(20):
+        alive = [thread for thread in pool._threads if thread.is_alive()]
+        if not alive if pool._shutdown else pool._work_queue.empty() and all(map(waits_in_a_pool, alive)):
+            return True
+        time.sleep(0.001)
+    return False
+
+
+def waits_in_a_pool(thread: threading.Thread) -> bool:
+    """A ThreadPoolExecutor keeps its threads, which hold nothing while they have nothing to do."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    if frame is None:
+        return True  # it has just ended
+    tasks = pools._threads_queues.get(thread)
+    return tasks is not None and tasks.empty() and frame.f_code is pools._worker.__code__
+
+
 def is_widget(cls: type) -> bool:
     return any(base.__module__.partition(".")[0] == "ipywidgets" and base.__name__ == "Widget" for base in cls.__mro__)
 
@@ -122,6 +144,8 @@ def stays(obj: Any) -> bool:
         return bool(getattr(vars(obj).get(TRAITS, {}).get("comm"), "stays", False))
     if type(obj) in LOCKS:
         return is_held(obj)
+    if type(obj) is pools.ThreadPoolExecutor:
+        return not is_idle(obj)
     if type(obj) is GeneratorType:
         return in_use(obj)
     if isinstance(obj, weakref.ref):

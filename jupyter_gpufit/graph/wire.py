@@ -22,6 +22,7 @@ _HOMES: dict[
     "archived": ("graph.kinds.archived", "fill_archived"),
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
     "classes": ("graph.kinds.classes", "fill_made make_class"),
+    "contexts": ("graph.kinds.contexts", "make_variable set_value"),
     "compiled": ("graph.kinds.compiled", "compile_again disable_again"),
     "containers": (
         "graph.kinds.containers",
@@ -35,6 +36,7 @@ _HOMES: dict[
         "graph.kinds.functions",
         "fill_cell fill_function make_cached make_cached_property make_cell make_function",
     ),
+    "hdf5": ("graph.kinds.hdf5", "close find_in_file make_closed open_again"),
     "instances": (
         "graph.kinds.instances",
         "fill_generic fill_instance fill_storable find_in_module make_instance set_state",
@@ -85,7 +87,7 @@ _HOMES: dict[
     "saved.loaders": ("snapshot.kinds.loaders", "fill_remembering"),
     "saved.workers": ("snapshot.loader_workers", "Carried"),
     "saved.files": ("snapshot.kinds.opened_files", "make_csv_reader make_raw redirect_again"),
-    "saved.pools": ("snapshot.kinds.pools", "made_anew"),
+    "saved.pools": ("graph.kinds.pools", "end made_anew"),
     "saved.suspended": ("snapshot.kinds.suspended", "prime_later"),
     "saved.tensors": (
         "snapshot.kinds.tensors",

@@ -6,12 +6,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import thread as pools
 from typing import Any
 
 from ..errors import NotHere
 from ..graph.ids import Memo
 from ..graph.paths import where
+from ..graph.refusals import waits_in_a_pool
 from .orders import Order, by_value, kept_by_pickle, order_of
 from .own_files import homes, is_own
 
@@ -36,15 +36,6 @@ def check_moment() -> None:
             continue
         if not waits_in_a_pool(thread):
             raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
-
-
-def waits_in_a_pool(thread: threading.Thread) -> bool:
-    """A library's ThreadPoolExecutor keeps its threads, which hold nothing while they have nothing to do."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    if frame is None:
-        return True  # it has just ended
-    tasks = pools._threads_queues.get(thread)
-    return tasks is not None and tasks.empty() and frame.f_code is pools._worker.__code__
 
 
 def threads_left_behind() -> list[str]:

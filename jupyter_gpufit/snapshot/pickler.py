@@ -23,7 +23,6 @@ _FAMILIES = (
     "libraries.reporters",
     "libraries.rich_displays",
     "libraries.trackers",
-    "kinds.pools",
     "kinds.widgets",
 )
 _ADVICE = "No checkpoint can hold it: make it anew where it is used, or delete it before the loop."

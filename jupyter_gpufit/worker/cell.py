@@ -14,6 +14,7 @@ from ..fit.ladder import fitted
 from ..fit.sharing import PARAMETERS
 from ..graph import receive, what_stayed
 from ..graph.kinds import parents
+from ..graph.refusals import waits_in_a_pool
 from ..jobs.events import Failure
 from ..jobs.job import Job
 from ..lab import Granted
@@ -199,12 +200,13 @@ class CellInWorker:
             return interrupt
 
     def _wait_for_threads(self, before: set[threading.Thread]) -> None:
-        """A thread of the cell may still be computing what the notebook expects."""
+        """A thread of the cell may still be computing what the notebook expects; a pool's end with the pool."""
         started = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
-        if any(thread.is_alive() for thread in started):
-            self.training.note(f"Waiting for {len(started)} threads that the cell started; interrupt to go on.")
-        for thread in started:
-            thread.join()
+        if busy := [thread for thread in started if not waits_in_a_pool(thread)]:
+            self.training.note(f"Waiting for {len(busy)} threads that the cell started; interrupt to go on.")
+        for thread in busy:
+            while thread.is_alive() and not waits_in_a_pool(thread):
+                thread.join(0.05)
 
     def _pack_result(self) -> None:
         training = self.training

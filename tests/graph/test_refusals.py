@@ -38,6 +38,11 @@ CASES = {
     ),
     "a thread": ("import threading\nclass T(threading.Thread): pass\nx = T()", "x", "a thread of this process"),
     "a queue in C": ("import queue\nx = queue.SimpleQueue()", "x", "a queue"),
+    "a file of h5py that is written": (
+        "import h5py\nx = h5py.File('x', 'w', driver='core', backing_store=False)\nx['a'] = 1; x = [x['a']]",
+        "x[0]",
+        "Close it before",
+    ),
     "a socket": ("import socket\nx = {'s': socket.socket()}", "x['s']", "an open socket. Make it inside the cell"),
     "a generator": ("x = (i for i in range(3)); next(x)", "x", "a generator in use"),
     "a coroutine": ("async def f(): ...\nx = f()", "x", "a coroutine"),
@@ -45,7 +50,7 @@ CASES = {
     "a database": ("import sqlite3\nx = sqlite3.connect(':memory:')", "x", "an open database"),
     "a C library": ("import ctypes\nx = ctypes.CDLL(None)", "x", "a handle of a C library"),
     "a process": ("import subprocess\nx = subprocess.Popen(['true'])", "x", "a process that this one started"),
-    "a pool": ("from concurrent.futures import *\nx = ThreadPoolExecutor(1)", "x", "a pool or future"),
+    "a pool": ("from concurrent.futures import *\nx = ProcessPoolExecutor(1)", "x", "a pool or future"),
     "a view of memory": ("x = memoryview(b'abc')", "x", "bytes(view)"),
     "a weak reference with a callback": (
         "import weakref\nclass A: pass\na = A(); x = weakref.ref(a, print)",
