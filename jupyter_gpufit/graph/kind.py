@@ -71,6 +71,7 @@ class Kind:
     fill: Callable[[Any, Any], None] = nothing_to_fill
     mark: Callable[[Any], Any] | None = None
     hashes: bool = False  # filling it hashes other objects, which must be filled before
+    reads_names: bool = False  # making it reads the notebook's names
     replaced: bool = False  # cannot be changed in place (an enumerate at a position): sent anew every time
 
     def picture(self, obj: Any) -> Any:

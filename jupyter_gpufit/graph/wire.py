@@ -23,7 +23,7 @@ _HOMES: dict[
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
     "classes": ("graph.kinds.classes", "fill_made make_class"),
     "contexts": ("graph.kinds.contexts", "make_variable set_value"),
-    "compiled": ("graph.kinds.compiled", "compile_again disable_again"),
+    "compiled": ("graph.kinds.compiled", "compile_again disable_again script_again"),
     "containers": (
         "graph.kinds.containers",
         "fill_array fill_bytes fill_container fill_dict fill_list fill_set make_array make_container",

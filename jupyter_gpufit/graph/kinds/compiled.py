@@ -1,10 +1,12 @@
 """What torch.compile made: shipped as the original and how it was compiled; it is compiled again when first used.
 
-And what torch.compiler.disable made, which torch makes of a hundred functions of its own when they are first called.
+And what torch.compiler.disable made, which torch makes of a hundred functions of its own when they are first called;
+and functions of TorchScript, which is compiled again from their text.
 """
 
 from __future__ import annotations
 
+import warnings
 from types import FunctionType
 from typing import Any
 
@@ -62,4 +64,18 @@ def disable_again(original: Any, options: dict[str, Any]) -> Any:
     return disable(original, **options)
 
 
+def reduce_scripted(fn: Any, pickler: Pickler) -> Reduced:
+    original = getattr(fn, "_torchdynamo_inline", None)
+    if original is None:
+        return pickler.refuse(fn, "a function that torch.jit has traced, or loaded. Do that inside the cell.")
+    return script_again, (original,)
+
+
+def script_again(original: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # which the notebook has had
+        return torch.jit.script(original)
+
+
+SCRIPTED = Kind(reduce=reduce_scripted, reads_names=True)
 COMPILED_MODULE = Kind(reduce=reduce_compiled_module)

@@ -41,6 +41,10 @@ def find(cls: type) -> Kind | None:
         from .compiled import COMPILED_MODULE
 
         return COMPILED_MODULE
+    if cls is torch.jit.ScriptFunction:
+        from .compiled import SCRIPTED
+
+        return SCRIPTED
     return _KINDS.get(cls)
 
 

@@ -139,7 +139,7 @@ def _written(
         pickler.take_ids(stored)
         pickler.anchor(there)
         sizes = _write_names(pickler, names)
-        if not is_ordered and any(map(runs_when_opened, pickler.kinds)):
+        if not is_ordered and _reads_names(pickler):
             is_ordered, written_as = True, list(sizes)
             names = [name for name in namespace if name in sizes]
             if names != written_as:
@@ -157,6 +157,10 @@ def _written(
     if pickler.refusals:
         raise _cannot_travel(pickler)
     return pickler, sizes
+
+
+def _reads_names(pickler: GraphPickler) -> bool:
+    return any(kind.reads_names or runs_when_opened(cls) for cls, kind in pickler.kinds.items())
 
 
 def _write_names(pickler: GraphPickler, names: list[str], written: dict[str, int] | None = None) -> dict[str, int]:
