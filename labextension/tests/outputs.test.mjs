@@ -131,7 +131,7 @@ test('widgets are drawn as they are where no kernel can be asked', () => {
     text('stdout', 'after\n')
   );
   assert.match(html(), /value=\"50\.0\".*inside/s);
-  assert.match(html(), /looked at and not used/); // the button in it
+  assert.match(html(), /only be looked at/); // the button in it
   assert.deepEqual([outputs.length, outputs.list[1].text], [2, 'after\n']);
 
   write(
