@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { cardIn, hasWidget, lookIn, told, Writer } from '../lib/cells/outputs.js';
+import { cardIn, hasWidget, lookIn, told, withoutView, Writer } from '../lib/cells/outputs.js';
 
 /** What JupyterLab's own model does, but for drawing. */
 class Outputs {
@@ -105,6 +105,14 @@ test('a saved output tells its job and state, and whether a widget shows more', 
   assert.deepEqual([cardIn([view, mark, card]), cardIn([view, mark])], [card, null]);
   assert.equal(hasWidget([view]), false); // the cell's own
   assert.equal(hasWidget([mark, {}]), false);
+});
+
+test('of an output that shows one of some widgets, the rest', () => {
+  const view = { 'application/vnd.jupyter.widget-view+json': { model_id: 'w' } };
+  const output = { output_type: 'display_data', data: { ...view, 'text/plain': 'x' }, metadata: {} };
+  assert.deepEqual(withoutView(output, new Set('w')), { ...output, data: { 'text/plain': 'x' } });
+  assert.equal(withoutView(output, new Set('v')), null);
+  assert.equal(withoutView({ output_type: 'stream', text: 'x' }, new Set('w')), null);
 });
 
 test('widgets are drawn as they are where no kernel can be asked', () => {

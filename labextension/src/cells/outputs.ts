@@ -193,6 +193,13 @@ export function lookIn({ data, metadata }: Data): { widget: string; look: Data; 
   return gpufit && typeof widget === 'string' ? { widget, look, aside: gpufit.aside === true } : null;
 }
 
+/** An output that shows one of these widgets, without it. */
+export function withoutView(output: Data, widgets: Set<string>): Data | null {
+  const { [WIDGET_VIEW]: view, ...rest } = (output.data ?? {}) as Data;
+  const shown = (view as { model_id?: string } | undefined)?.model_id;
+  return shown && widgets.has(shown) ? { ...output, data: rest } : null;
+}
+
 /** The mark of a widget of ours, and not one that the cell made. */
 function ours({ data, metadata }: Data): { output: boolean } | null {
   const { gpufit } = (metadata ?? {}) as { gpufit?: Data };
