@@ -56,9 +56,10 @@ def _summed(lessons: Sequence[Lesson]) -> str:
     whole = [lesson for lesson in lessons if not lesson.ran_out]
     peaks = [abs(lesson.estimated / lesson.measured - 1) for lesson in whole if lesson.estimated and lesson.measured]
     times = [lesson.step_seconds / lesson.predicted_seconds for lesson in whole if _is_timed(lesson)]
-    said = [f"peaks: {median(peaks):.0%} off in the middle".replace("%", " %")] if peaks else []
+    said = [f"half of the peaks were within {median(peaks):.0%} of the estimate".replace("%", " %")] if peaks else []
     said += [f"steps took {median(times):.2g}x what was predicted"] if times else []
-    return f"Of {len(lessons)} runs: {'; '.join(said)}." if said else f"{len(lessons)} runs."
+    runs = "1 run" if len(lessons) == 1 else f"{len(lessons)} runs"
+    return f"Of {runs}: {'; '.join(said)}." if said else f"{runs}."
 
 
 def _is_timed(lesson: Lesson) -> bool:

@@ -47,7 +47,7 @@ class JobView:
     began: float | None = None  # seconds since 1970: its cell ran for the first time
     ran: float = 0.0  # seconds for which its cell ran, on whatever device, until `since`
     kernel_id: str = ""  # of the kernel that started it; empty: none
-    cell: str = ""  # the id of the notebook's cell that it is; empty: nobody told it
+    cell: str = ""  # the id of the notebook's cell that shows it; empty: nobody told it, or it is captured
     followed: bool = True  # a kernel or a terminal shows its output, or may
     progress: Progress = Progress(step=0)
     loss: Loss | None = None

@@ -89,7 +89,7 @@ def _array(one: Mapping[str, Any], behind: memoryview) -> tuple[np.ndarray[Any, 
     if datatype not in DTYPES:
         raise BadCall(f"{name} is of the type {datatype}; it can be one of {', '.join(DTYPES)}.")
     if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 1 << 40 for size in shape):
-        raise BadCall(f"{name} has the shape {shape}, which is none.")
+        raise BadCall(f"{name} has the shape {shape}, which is no shape.")
     dtype = np.dtype(DTYPES[datatype])
     size = _parameters(one).get("binary_data_size")
     if size is None:

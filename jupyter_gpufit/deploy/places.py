@@ -206,8 +206,8 @@ class Places:
         request = replace(self._request, gpu=self._targets(await self._look(), to, here))
         held = await claim_now(self._lab, request, self._look, here)
         if isinstance(held, Waiting):
-            which = f"{to} is not" if to else "no other device is"
-            raise NotNow(self._job.name, f"{which} free right now ({held}).")
+            busy = f"{to} is not free right now" if to else "no other device is free right now"
+            raise NotNow(self._job.name, f"{busy} ({held}).")
 
         async def give_back() -> None:
             held.give_back()

@@ -72,7 +72,9 @@ class LabFigures:
 
 def _devices(status: Status) -> Iterator[Metric]:
     memory = GaugeMetricFamily("gpufit_device_memory_bytes", "Memory of a device", labels=["device", "kind"])
-    busy = GaugeMetricFamily("gpufit_device_busy_ratio", "Share of the last moments it computed", labels=["device"])
+    busy = GaugeMetricFamily(
+        "gpufit_device_busy_ratio", "Share of the last moments in which it computed", labels=["device"]
+    )
     well = GaugeMetricFamily("gpufit_device_usable", "0: it has a problem", labels=["device", "name"])
     for place, device in enumerate(status.devices):
         room = status.rooms[place] if place < len(status.rooms) else None

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from ..actions.status import ClaimView, Status
 from ..devices.device import Device
-from ..lab.history import DAY, Row, sum_up
+from ..lab.history import DAY, Row, sum_up, unit_of
 from ..lab.usage import Use
 from ..units import format_bytes, format_duration
 from . import plots
@@ -51,6 +51,7 @@ def render(page: HubPage) -> str:
         devices=[_device(place, status, page.busy, page.drained, now) for place in range(len(status.devices))],
         claims=[_claim(claim, status, now) for claim in status.claims],
         hours=_bars(by_user),
+        unit=unit_of(status.devices),
         read=time.strftime("%H:%M:%S", time.localtime(now)),
         xsrf=Markup(page.xsrf),
         ago=lambda moment: format_duration(max(0.0, now - moment)),

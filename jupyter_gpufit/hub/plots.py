@@ -58,7 +58,7 @@ def lines(points: Sequence[BusyPoint], start: float, end: float, stretch: float,
         )
         shapes.append(f'<polyline class="line" points="{path}"/>')
     mean = sum(point.busy for point in points) / len(points) if points else 0.0
-    return _svg(shapes, WIDTH, HEIGHT, f"{label}: {mean:.0%} in the mean of the time shown")
+    return _svg(shapes, WIDTH, HEIGHT, f"{label}: {mean:.0%} on average over the time shown")
 
 
 def mean_busy(points: Mapping[str, Sequence[BusyPoint]], device: str) -> float | None:

@@ -56,7 +56,7 @@ class Job:
     cwd: str
     notebook: str = ""
     kernel_id: str = ""
-    cell: str = ""  # its id in the notebook, where the front end told it
+    cell: str = ""  # its id in the notebook, where the front end told it, and it shows the output
     version: str = ""  # of jupyter_gpufit in the kernel
     model: Deployed | None = None  # else it is a cell's
 

@@ -60,7 +60,7 @@ def read_history(settings: Settings, by: By, days: float) -> History:
     devices = _devices(settings)
     labels = {device.uuid: device.label for device in devices}
     rows = sum_up(uses, by, start=now - days * DAY, end=now, devices=labels)
-    return History(by, days, rows, tuple(filter(None, [lab.remark_on(devices)])), _unit(devices))
+    return History(by, days, rows, tuple(filter(None, [lab.remark_on(devices)])), unit_of(devices))
 
 
 def all_uses(lab: Lab, now: float) -> dict[int, list[Use]]:
@@ -120,9 +120,9 @@ def _so_far(claim: Claim, now: float) -> Use:
     return Use(claim.id, claim.since / 1e9, max(now, claim.since / 1e9), claim.hold.share, claim.hold.devices)
 
 
-def _unit(devices: Sequence[Device]) -> str:
+def unit_of(devices: Sequence[Device]) -> str:
     kinds = {device.kind for device in devices}
-    return {"gpu": "GPU-hours", "slot": "slot-hours"}[kinds.pop()] if len(kinds) == 1 else "device-hours"
+    return "GPU-hours" if kinds == {"gpu"} else "slot-hours" if kinds == {"slot"} else "device-hours"
 
 
 def _devices(settings: Settings) -> Sequence[Device]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
+from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..jobs.job import Job, Options, new_job_id
@@ -71,7 +74,9 @@ def _connection_file(shell: InteractiveShell) -> str:
 
 
 def _cell_id(shell: InteractiveShell) -> str:
-    """As the front end told it with the request that runs this cell."""
+    """As the front end told it with the request that runs this cell; empty: nobody did, or it is to show nothing."""
+    if isinstance(shell.display_pub, CapturingDisplayPublisher) or isinstance(sys.stdout, io.StringIO):
+        return ""  # %%capture: no page may put there after a reload what went into a variable
     request: dict[str, Any] = getattr(getattr(shell, "kernel", None), "get_parent", dict)()
     told = request.get("metadata", {}).get("cellId", "")
     return told if isinstance(told, str) else ""

@@ -53,8 +53,8 @@ def finalizers_left_behind() -> list[str]:
     kept = list(weakref.finalize._registry.values())  # type: ignore[attr-defined]
     names = dict.fromkeys(getattr(one.func, "__name__", "a function") for one in kept if _is_of_user(one.func))
     return [
-        f"That {name}() is to be called by weakref.finalize does not go along: from a checkpoint the training goes on"
-        " without that."
+        f"weakref.finalize is to call {name}() in this process only: a training that goes on from a checkpoint does not"
+        " call it."
         for name in names
     ]
 

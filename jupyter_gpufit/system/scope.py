@@ -53,7 +53,7 @@ def lingers(lingering: Path = LINGERING) -> bool:
 def leave(job: str, wanted: bool) -> None:
     """Do so where the settings want it; why it could not be stands in the job's log."""
     if wanted and (why := leave_service(job)):
-        sys.stderr.write(f"This job ends with {our_service()}, which systemd lets it not leave: {why}\n")
+        sys.stderr.write(f"When {our_service()} stops, this job ends with it: systemd did not let it leave ({why}).\n")
 
 
 def leave_service(job: str, *, cgroups: Path = CGROUPS, lingering: Path = LINGERING) -> str:

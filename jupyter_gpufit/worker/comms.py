@@ -20,7 +20,7 @@ import time
 import traceback
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -161,6 +161,17 @@ class Comms:
                 self._announce(other)
         if message is not None:
             self.emit(message)
+        for other in self._holders(line.comm_id):
+            self._announce(other)
+
+    def _holders(self, id: str) -> Iterator[WorkerComm]:
+        """What shows this widget within it: a kernel that does not have it, and attaches, could draw it nowhere."""
+        for line in list(self.manager.comms.values()):
+            if isinstance(line, WorkerComm) and line.target_name == TARGET and not line.announced:
+                widget: Any = getattr(line._msg_callback, "__self__", None)
+                state = widget.get_state() if hasattr(widget, "get_state") else {}
+                if id in REFERENCE.findall(json.dumps(state, default=str)):
+                    yield line
 
     def _encoded(self, id: str, what: str, data: Any, buffers: Iterable[bytes]) -> WidgetMessage | None:
         """The message as a journal has it; None for one that is none."""

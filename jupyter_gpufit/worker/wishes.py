@@ -65,8 +65,8 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     request = replace(training.request, gpu=",".join(targets), count=many, most=many, needed=needed)
     held = await claim_now(open_lab(training.settings, waits=True), request, training.look, training.granted)
     if isinstance(held, Waiting):
-        which = f"{to} is not" if to else "no other device is"
-        raise NotNow(training.name, f"{which} free right now ({held}).")
+        busy = f"{to} is not free right now" if to else "no other device is free right now"
+        raise NotNow(training.name, f"{busy} ({held}).")
     try:
         _check(training, "move")  # the training went on while the claim was asked for
     except BaseException:

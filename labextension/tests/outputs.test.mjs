@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { cardIn, hasWidget, lookIn, told, Writer } from '../lib/cells/outputs.js';
+import { cardIn, hasWidget, lookIn, told, withoutView, Writer } from '../lib/cells/outputs.js';
 
 /** What JupyterLab's own model does, but for drawing. */
 class Outputs {
@@ -107,6 +107,14 @@ test('a saved output tells its job and state, and whether a widget shows more', 
   assert.equal(hasWidget([mark, {}]), false);
 });
 
+test('of an output that shows one of some widgets, the rest', () => {
+  const view = { 'application/vnd.jupyter.widget-view+json': { model_id: 'w' } };
+  const output = { output_type: 'display_data', data: { ...view, 'text/plain': 'x' }, metadata: {} };
+  assert.deepEqual(withoutView(output, new Set('w')), { ...output, data: { 'text/plain': 'x' } });
+  assert.equal(withoutView(output, new Set('v')), null);
+  assert.equal(withoutView({ output_type: 'stream', text: 'x' }, new Set('w')), null);
+});
+
 test('widgets are drawn as they are where no kernel can be asked', () => {
   const says = (comm, what, state) => ({ kind: 'widget', comm, what, data: { state }, buffers: [] });
   const outputs = new Outputs();
@@ -131,7 +139,7 @@ test('widgets are drawn as they are where no kernel can be asked', () => {
     text('stdout', 'after\n')
   );
   assert.match(html(), /value=\"50\.0\".*inside/s);
-  assert.match(html(), /looked at and not used/); // the button in it
+  assert.match(html(), /only be looked at/); // the button in it
   assert.deepEqual([outputs.length, outputs.list[1].text], [2, 'after\n']);
 
   write(

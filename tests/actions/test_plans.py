@@ -31,7 +31,7 @@ def test_both_are_in_the_row_of_a_run_and_how_far_off_it_was_below() -> None:
     found = [row[at:].split("  ")[0].strip() for at in places]
     assert found == ["20.0 GiB", "16.0 GiB", "500 ms", "600 ms"], row
     assert "bert" in row and row.endswith("recomputing 9 of 12 blocks")
-    assert summed == "Of 1 runs: peaks: 25 % off in the middle; steps took 1.2x what was predicted."
+    assert summed == "Of 1 run: half of the peaks were within 25 % of the estimate; steps took 1.2x what was predicted."
 
 
 def test_a_run_that_ran_out_says_so_and_counts_for_no_mean() -> None:
@@ -39,5 +39,5 @@ def test_a_run_that_ran_out_says_so_and_counts_for_no_mean() -> None:
     table = table_of([RUN, out], NOW)
 
     assert "1.0 GiB, ran out" in table and "CPU slot" in table
-    assert "25 % off in the middle" in table
+    assert "within 25 % of the estimate" in table
     assert table_of([], NOW) == "No run that was estimated has ended yet."

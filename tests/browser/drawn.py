@@ -45,9 +45,11 @@ class Drawn:
 
     shown: list[str] = field(default_factory=lambda: ["loss"])
     names: list[str] = field(default_factory=lambda: ["loss", "accuracy", "lr"])
+    length: int = 0  # of each run, in points: as many are said as are asked for; none: `POINTS`
     older: bool = False
     breaks: list[dict[str, float]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)  # for which job
+    points: list[int] = field(default_factory=list)  # as many were asked for
     spans: list[str] = field(default_factory=list)
     stretches: list[tuple[int, int]] = field(default_factory=list)  # steps that were looked at closely
     refusal: str = ""
@@ -76,12 +78,13 @@ class Drawn:
             self.spans += query.get("span", [])
             self.stretches += [(int(query["start"][0]), int(query["stop"][0]))] if "stop" in query else []
             names = query.get("name", [])
+            self.points += [int(one) for one in query.get("points", ())]
         other = "/id-of-words/" in route.request.url
         began, every = (NOW - 91_400, 27) if other else (NOW - 7440, 37)
         route.fulfill(json=self._said(names, 1.12 if other else 1.0, began, every))
 
     def _said(self, names: list[str], times: float, began: float, every: float) -> dict[str, Any]:
-        places = range(POINTS)
+        places = range(min(self.length, self.points[-1]) if self.length and self.points else POINTS)
         shown = names or self.shown
         curves = [{"name": name, "points": [[16 * at, times * _value(name, at)] for at in places]} for name in shown]
         memory = [[began + every * at, (30.4 + 1.6 * (_wave(at / 9) - _wave(LAST / 9))) * GIB] for at in places]

@@ -176,6 +176,25 @@ def test_stays_where_the_reader_looks(stage: Stage) -> None:
     expect(stage.page.get_by_label("Follow the end")).to_be_checked()
 
 
+def test_what_lays_the_page_out_anew_is_no_reader_who_goes_up(stage: Stage) -> None:
+    log = open_log(stage, *[text(f"line {i}\n", "stderr" if i % 7 else "stdout") for i in range(300)])
+    expect(log.get_by_text("line 299")).to_be_visible()
+    for _ in range(3):  # each is another place to begin from
+        log.evaluate(ANOTHER_THEME)
+        assert log.evaluate("log => log.scrollHeight - log.scrollTop - log.clientHeight") < 2
+        assert stage.page.get_by_label("Follow the end").is_checked()
+
+
+# It is small while a theme's styles come, and then as before; the page tells of it in its next frame.
+ANOTHER_THEME = """async log => {
+  for (const size of ['4px', '']) {
+    log.style.setProperty('--jp-code-font-size', size);
+    log.scrollHeight;
+  }
+  await new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+}"""
+
+
 def test_goes_to_a_moment(stage: Stage) -> None:
     queued = {"kind": "state", "state": "queued", "reason": "ada holds it", "device": "", "epoch": 1}
     many = [text(f"line {i}\n") for i in range(300)]

@@ -94,6 +94,26 @@ def test_shows_who_waits_and_why(stage: Stage) -> None:
     expect(places.nth(1)).to_have_attribute("data-mine", "true")
 
 
+def test_of_a_long_queue_the_first_and_ones_own_are_shown(stage: Stage) -> None:
+    stage.show(queue=[a_ticket(1 + i, "me" if i == 11 else "ada", f"job-{i}", mine=i == 11) for i in range(40)])
+    places = section(stage.page, "Queue").locator(".jp-gpufit-ticket")
+    expect(places).to_have_count(6)
+    expect(places.last).to_contain_text("12you job-11")
+
+    button(stage.page, "Show 34 more").press("Enter")
+    expect(places).to_have_count(40)
+    button(stage.page, "Show fewer").click()
+    expect(places).to_have_count(6)
+
+
+def test_a_name_that_is_too_long_ends_in_dots(stage: Stage) -> None:
+    name = "a-very-long-name-for-a-training-of-one-night-or-two"
+    stage.show(jobs=[a_job(name)])
+    shown = job_card(stage.page, name).get_by_role("button", name=name, exact=True)
+    cut = shown.evaluate("node => node.scrollWidth > node.clientWidth && getComputedStyle(node).textOverflow")
+    assert cut == "ellipsis"
+
+
 def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
     job = a_job(
         "digits",

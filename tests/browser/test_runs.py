@@ -12,7 +12,8 @@ from playwright.sync_api import expect
 
 from .drawn import Drawn
 from .screen import button, command
-from .stage import Stage
+from .stage import NOW, Stage, a_job
+from .test_log import WATCH_TASKS
 from .worlds import a_lab
 
 
@@ -80,3 +81,17 @@ def test_the_table_of_runs(stage: Stage, drawn: Drawn, tmp_path: Path) -> None:
     expect(loss.locator("canvas")).to_be_visible()
     table.get_by_role("button", name="bert-run", exact=True).click()
     expect(page.get_by_role("heading", name="bert-run", level=2)).to_be_visible()
+
+
+def test_a_hundred_long_runs_do_not_hold_up_the_page(stage: Stage, drawn: Drawn) -> None:
+    drawn.length = 1_000_000
+    stage.show(jobs=[a_job(f"run-{i:02}", state="done", began=NOW - 9000 - i) for i in range(100)])
+    page = stage.page
+    page.evaluate(WATCH_TASKS)
+    command(page, "gpufit:runs")
+    page.get_by_role("checkbox", name="Mark all runs").check()
+    power = page.get_by_role("img", name="power: 100 runs")  # the last picture
+    expect(power.locator("canvas")).to_be_visible()
+    assert sum(drawn.points) <= 60_000  # of all together: as many as the page draws smoothly
+    tasks = sorted(page.evaluate("window.gpufitTasks"))
+    assert sum(tasks) < 15_000, tasks  # ms; the clock's, and it may be a busy one

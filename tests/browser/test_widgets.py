@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from .conftest import Lab
 from .screen import command, job_card, open_panel
-from .training import end, run_all, write_cells
+from .training import end, run_all, run_cells, write_cells
 
 NAME = "widgets"
 CELL = f"""%%gpufit train --name {NAME} --memory 1GiB
@@ -81,3 +81,38 @@ def test_they_work_in_the_page(page: Page, lab: Lab, training: str) -> None:
     expect(job_card(page, NAME)).to_contain_text("done")
     expect(bar).to_have_attribute("value", "50.0")
     expect(output(page).locator("progress[max='100']").nth(1)).to_have_attribute("value", "2.0")  # as it was set
+
+
+OWN = "own-widgets"
+SET_UP = """import pathlib, time, ipywidgets as W
+from tqdm.notebook import tqdm
+bar, steps = W.IntProgress(max=3000), tqdm(total=100_000, desc="steps")
+bar
+"""
+USES = f"""%%gpufit train --name {OWN} --memory 1GiB
+for step in range(100_000):
+    bar.value = step % 3000
+    steps.update()
+    time.sleep(0.01)
+    if pathlib.Path("{OWN}.enough").exists():
+        break
+"""
+RESTART = "jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+
+
+def test_an_earlier_cells_go_on_in_a_kernel_that_was_restarted(page: Page, lab: Lab) -> None:
+    write_cells(lab, OWN, SET_UP, USES, f"%gpufit attach {OWN}")
+    try:
+        open_panel(page, lab, f"/tree/{OWN}.ipynb")
+        run_cells(page, 0, 1, 2)
+        bar = output(page).locator(".widget-hprogress .progress-bar").last
+        counted = output(page).get_by_text(re.compile(r"\d+/100000"))
+        moves(bar)
+
+        page.evaluate(RESTART)
+        run_cells(page, 0, 3)
+        moves(bar)
+        before = counted.inner_text()
+        expect(counted).not_to_have_text(before)
+    finally:
+        end(lab, OWN)

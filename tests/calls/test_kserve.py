@@ -62,7 +62,7 @@ def test_a_model_says_what_it_takes() -> None:
         (b'{"inputs": 3}', None, "The request cannot be read"),
         (body(datatype="BYTES"), None, "x is of the type BYTES; it can be one of BOOL"),
         (body(shape=[3, 2]), None, "x has the shape [3, 2], and 2 values came"),
-        (body(shape=[-1, 2]), None, "x has the shape [-1, 2], which is none"),
+        (body(shape=[-1, 2]), None, "x has the shape [-1, 2], which is no shape"),
         (body(shape=[1 << 39, 1 << 39]), None, "2 values came"),
         (body(data=["a"]), None, "The request cannot be read"),
         (body(parameters={"binary_data_size": 8}), None, "x has 8 bytes, and 0 came"),

@@ -41,6 +41,15 @@ PAGE = HubPage(
 )
 
 
+def test_hours_are_those_of_what_there_is() -> None:
+    shown = {"gpu": "GPU-hours", "slot": "Slot-hours", "mig": "Device-hours"}
+    for kind, words in shown.items():
+        device = replace(GPU, kind=kind)  # type: ignore[arg-type]
+        assert f"<h2>{words} of the last seven days</h2>" in render(
+            replace(PAGE, status=replace(STATUS, devices=(device,)))
+        )
+
+
 def test_an_administrator_sees_all_and_can_act() -> None:
     page = render(PAGE)
 
@@ -52,7 +61,7 @@ def test_an_administrator_sees_all_and_can_act() -> None:
         "asked to release by bob",
     ):
         assert words in page, words
-    for words in ("ada&#39;s bert holds 60.0 GiB", "root 2.0 h", "75% in the mean", "ada is asked to release bert."):
+    for words in ("ada&#39;s bert holds 60.0 GiB", "root 2.0 h", "75% on average", "ada is asked to release bert."):
         assert words in page.replace("\u202f", " "), words
     assert 'name="_xsrf" value="x"' in page
     assert page.count("Save and release") == 1

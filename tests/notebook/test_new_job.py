@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.utils.capture import capture_output
 
 from jupyter_gpufit.jobs.renamed import note_renamed
+from jupyter_gpufit.notebook.new_job import new_job
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.directories import data_dir
 from tests.kernels import Kernel, running_kernel
@@ -39,3 +45,17 @@ def test_a_kernel_that_is_restarted_knows_its_notebook_by_the_new_name(tmp_path:
         assert asked(kernel) == "/train.ipynb"
         kernel.restart()
         assert asked(kernel) == "/train.ipynb"
+
+
+def test_a_cell_whose_output_is_captured_is_not_told_as_the_place_for_it(tmp_path: Path) -> None:
+    kernel = SimpleNamespace(get_parent=lambda: {"metadata": {"cellId": "the cell"}})
+    options = Namespace(name="x", gpu=None, memory=None, exclusive=False, gpus=1, fit="")
+
+    def told(display_pub: object = None) -> str:
+        shell: Any = SimpleNamespace(kernel=kernel, display_pub=display_pub)
+        return new_job(shell, Settings(data=str(tmp_path), runtime=str(tmp_path)), options, "train", "").cell
+
+    assert told() == "the cell"
+    assert told(CapturingDisplayPublisher()) == ""  # %%capture
+    with capture_output(display=False):  # %%capture --no-display
+        assert told() == ""

@@ -13,7 +13,7 @@ from typing import Any
 import comm
 import pytest
 import traitlets
-from ipywidgets import Image, IntSlider, Output
+from ipywidgets import HBox, Image, IntSlider, Output, VBox
 from ipywidgets.widgets import widget as widgets
 from ipywidgets.widgets.trait_types import TypedTuple
 
@@ -89,6 +89,17 @@ def test_what_changes_all_the_time_is_told_now_and_then(worker: list[Any], monke
     slider.value, slider.description = 1, "end"
     slider.send({"custom": 1})  # which comes in its place
     assert [one.data.get("state") for one in worker[2:]] == [{"value": 1, "description": "end"}, None]
+
+
+def test_what_holds_a_widget_is_told_with_it(worker: list[Any]) -> None:
+    bar, apart = IntSlider(), IntSlider()
+    box = VBox([HBox([bar])])
+    for one in (bar, apart, box, *box.children):
+        one.comm.announced = False  # the notebook's own, which a kernel that attaches may not have
+    del worker[:]
+    bar.value = 3
+    told = [(one.what, one.comm) for one in worker]
+    assert told == [("again", one.model_id) for one in (bar, box.children[0], box)] + [("msg", bar.model_id)]
 
 
 def test_two_changes_are_one_with_the_bytes_of_both() -> None:

@@ -97,7 +97,7 @@ def test_a_job_that_gets_no_scope_says_why_and_runs(
     scope.leave("k3x9", wanted=False)
     assert capsys.readouterr().err == ""
     scope.leave("k3x9", wanted=True)
-    assert "This job ends with jupyter-ada.service" in capsys.readouterr().err
+    assert "When jupyter-ada.service stops, this job ends with it" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -180,7 +180,7 @@ def runtime(found: RuntimeFound) -> Iterator[Finding]:
 def login(found: LoginFound) -> Iterator[Finding]:
     if found.service and not found.lingers:
         yield note(
-            f"This runs in {found.service} of systemd: when that stops, so do trainings, and go on from their last"
+            f"This runs in {found.service} of systemd: when that stops, trainings stop, and go on from their last"
             " checkpoint. (Not where it has KillMode=process.)",
             "sudo loginctl enable-linger $USER: from then on each job has a scope of its own.",
         )

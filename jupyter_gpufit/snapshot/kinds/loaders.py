@@ -113,8 +113,10 @@ def refuse(obj: Any, pickler: SnapshotPickler) -> Reduced:
         )
     elif not getattr(obj, "_in_order", True):
         why = "it has in_order=False: leave that out"
+    elif is_known():
+        why = "its class makes iterators of its own: use torch's DataLoader"
     else:
-        why = f"it is of torch {torch.__version__}, whose DataLoader did not go on in a trial, or of a class of its own"
+        why = f"the DataLoader of torch {torch.__version__} did not go on in a trial: use num_workers=0"
     return pickler.name_it(obj, f"a DataLoader's iterator with workers, whose place cannot be saved: {why}.")
 
 

@@ -10,6 +10,7 @@ import { ISignal } from '@lumino/signaling';
 import { Notebook } from '../model/front';
 import { GpufitModel } from '../model/model';
 import { Data, lookIn, Outputs } from './outputs';
+import { revive } from './revive';
 
 interface Message {
   header: { msg_type: string };
@@ -44,6 +45,7 @@ export class Looks {
       if (book.context?.saveState && book.sessionContext?.iopubMessage && !this._met.has(book)) {
         this._met.add(book);
         keep(book);
+        revive(book);
       }
     }
   }

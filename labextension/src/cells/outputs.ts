@@ -7,7 +7,7 @@ import { Widgets } from '../words/widgets';
 const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
 
 const STATE = 'the state'; // where it is told
-const ONLY_SEEN = 'Since the page was reloaded, these can be looked at and not used.';
+const ONLY_SEEN = 'Since the page was reloaded, these can only be looked at.';
 
 export type Data = Record<string, unknown>;
 
@@ -191,6 +191,13 @@ export function lookIn({ data, metadata }: Data): { widget: string; look: Data; 
   const { [WIDGET_VIEW]: view, ...look } = (data ?? {}) as Data;
   const widget = (view as { model_id?: unknown } | undefined)?.model_id;
   return gpufit && typeof widget === 'string' ? { widget, look, aside: gpufit.aside === true } : null;
+}
+
+/** An output that shows one of these widgets, without it. */
+export function withoutView(output: Data, widgets: Set<string>): Data | null {
+  const { [WIDGET_VIEW]: view, ...rest } = (output.data ?? {}) as Data;
+  const shown = (view as { model_id?: string } | undefined)?.model_id;
+  return shown && widgets.has(shown) ? { ...output, data: rest } : null;
 }
 
 /** The mark of a widget of ours, and not one that the cell made. */

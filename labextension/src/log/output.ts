@@ -12,6 +12,7 @@ import { Entry } from '../words/schema';
 import { stateWords } from '../words/states';
 import { formatCount, stepWords } from '../words/units';
 import { Cleaner } from './cleaner';
+import { Reader } from './reader';
 import { written } from './terminal';
 
 const MOST_LINES = 200; // of text that one block has: a block is drawn as a whole
@@ -43,6 +44,7 @@ export class Output extends Panel {
     this.node.tabIndex = 0;
     this.node.setAttribute('role', 'log');
     this.node.setAttribute('aria-live', 'off'); // it may be ten thousand lines
+    this._reader = new Reader(this.node);
     this.node.addEventListener('scroll', this._look, { passive: true });
   }
 
@@ -265,7 +267,9 @@ export class Output extends Panel {
     const { scrollHeight, scrollTop, clientHeight } = this.node;
     const atEnd = scrollHeight - scrollTop - clientHeight < END;
     const up = scrollTop < this._top;
-    if (scrollTop !== this._top && atEnd !== up) {
+    if (!this._reader.moves(this._following)) {
+      this._stayAtEnd(); // laid out anew, perhaps as it was before: then nothing has grown
+    } else if (scrollTop !== this._top && atEnd !== up) {
       this.following = atEnd;
     }
     this._top = scrollTop;
@@ -285,6 +289,7 @@ export class Output extends Panel {
   private _following = true;
   private _frame = 0;
   private _top = 0; // where it was scrolled to
+  private _reader: Reader;
   private _followed = new Signal<this, boolean>(this);
   // What is drawn later than it was added has its height later, too.
   private _grown = new ResizeObserver(() => this._stayAtEnd());

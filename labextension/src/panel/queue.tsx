@@ -5,12 +5,25 @@ import * as React from 'react';
 import { Ticket } from '../words/schema';
 import { memo, Section, Sentence, Since } from './common';
 
+const MOST = 8; // a longer queue would have the devices below the first screen
+const FIRST = 5; // of a longer one, and one's own
+
 export function Queue({ queue }: { queue: Ticket[] }): JSX.Element {
+  const [open, setOpen] = React.useState(false);
+  const long = queue.length > MOST;
+  const shown = long && !open ? queue.filter(({ mine, position }) => mine || position <= FIRST) : queue;
   return (
     <Section title="Queue" count={queue.length} empty="Nobody waits." ordered>
-      {queue.map(ticket => (
+      {shown.map(ticket => (
         <Place key={ticket.id} ticket={ticket} />
       ))}
+      {long && (
+        <li className="jp-gpufit-card">
+          <button type="button" className="jp-gpufit-link" aria-expanded={open} onClick={() => setOpen(!open)}>
+            {open ? 'Show fewer' : `Show ${queue.length - shown.length} more`}
+          </button>
+        </li>
+      )}
     </Section>
   );
 }

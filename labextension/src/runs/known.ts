@@ -30,7 +30,8 @@ export function useRuns(
   const interval = going.length ? 1000 * pause(Math.min(...going)) : RESTING;
   const awake = going.length > 0;
   React.useEffect(() => {
-    const each = Math.max(100, Math.min(POINTS, Math.floor(SHARED / Math.max(1, jobs.length * names.length))));
+    const lines = Math.max(1, jobs.length) * Math.max(1, names.length); // of none that is chosen, one is drawn at least
+    const each = Math.max(100, Math.min(POINTS, Math.floor(SHARED / lines)));
     const over = new Map<string, Curves>(); // of runs that have ended: they are asked for once
     const read = async ({ id, state }: Job): Promise<[string, Curves]> => {
       const before = over.get(id);

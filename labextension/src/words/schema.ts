@@ -135,7 +135,7 @@ export interface Job {
   began: number | null; // seconds since 1970: its cell ran for the first time
   ran: number; // seconds for which its cell ran, on whatever device, until `since`
   kernel_id: string; // of the kernel that started it; empty: none
-  cell: string; // the id of the notebook's cell that it is; empty: nobody told it
+  cell: string; // the id of the notebook's cell that shows it; empty: nobody told it, or it is captured
   followed: boolean; // a kernel or a terminal shows its output, or may
   progress: Progress;
   loss: Loss | null;
