@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel import DistributedDataParallel, distributed
 
 from ...cuda.stand_in.device import STAND_IN
 
@@ -23,14 +23,17 @@ _SILENT = "silent"  # a backend
 def begin() -> None:
     if not dist.is_available():
         return
+    from torch._C._distributed_c10d import HashStore
     from torch.testing._internal.distributed.fake_pg import _create_fake_pg
 
     dist.Backend.register_backend(_SILENT, _create_fake_pg, extended_api=True, devices=["cpu", STAND_IN])
-    _begin_at_once(dist.init_process_group, dist.new_group, dist.get_backend)
+    _begin_at_once(HashStore, dist.init_process_group, dist.new_group, dist.get_backend)
     _reduce_nothing(DistributedDataParallel)
 
 
-def _begin_at_once(init: Callable[..., Any], new: Callable[..., Any], named: Callable[..., Any]) -> None:
+def _begin_at_once(
+    store: Callable[..., Any], init: Callable[..., Any], new: Callable[..., Any], named: Callable[..., Any]
+) -> None:
     asked = {}  # the backend's name, which a cell may ask for
 
     def init_process_group(
@@ -47,7 +50,7 @@ def _begin_at_once(init: Callable[..., Any], new: Callable[..., Any], named: Cal
         if dist.is_initialized():  # by another process of the cell's: they all run in this one
             dist.destroy_process_group()
         asked["backend"] = dist.Backend(backend or "nccl")
-        init(_speaking(members), store=dist.HashStore(), rank=number, world_size=members)
+        init(_speaking(members), store=store(), rank=number, world_size=members)
 
     def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **given: Any) -> Any:
         members = dist.get_world_size() if ranks is None else len(ranks)
@@ -72,7 +75,7 @@ def _reduce_nothing(parallel: Any) -> None:
     """Its buckets are there, and what is in them is nobody's."""
     real = parallel.__init__
 
-    def done(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def done(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         future.set_result(bucket.buffer())
         return future
@@ -83,4 +86,4 @@ def _reduce_nothing(parallel: Any) -> None:
 
     parallel.__init__ = begin
     parallel.register_comm_hook = lambda self, state, hook: None
-    torch.nn.parallel.distributed._verify_param_shape_across_processes = lambda *args, **kwargs: None
+    setattr(distributed, "_verify_param_shape_across_processes", lambda *args, **kwargs: None)  # noqa: B010 - not exported
