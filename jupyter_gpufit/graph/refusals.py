@@ -6,6 +6,7 @@ import functools
 import inspect
 import threading
 import weakref
+from concurrent.futures import Future
 from enum import Enum
 from types import GeneratorType
 from typing import Any
@@ -124,6 +125,8 @@ def stays(obj: Any) -> bool:
         return is_held(obj)
     if type(obj) is GeneratorType:
         return in_use(obj)
+    if type(obj) is Future:
+        return not obj.done()
     if isinstance(obj, weakref.ref):
         return has_callback(obj)
     return why_not(type(obj)) is not None and HOW_MADE not in getattr(obj, "__dict__", ())
