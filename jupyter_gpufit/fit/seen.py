@@ -29,6 +29,7 @@ from .units import looks_of
 _SIZED = (list, dict, set)
 _LOOKS = 2  # calls of a module that are looked at; the second counts, since the first may fill a cache
 _OF_TORCH = "torch."
+_IN_A_TRANSFORM = "it is called inside of grad, vmap or another transform of torch.func"  # no hook sees what it keeps
 _unheard = torch._C.DisableTorchFunction  # what looks here is no part of the forward, which others may listen to
 
 
@@ -108,6 +109,9 @@ class Modules:
             seen = self.found[id(module)] = Seen(module, *self._where[id(module)], len(self.found))
             seen.barred, seen.batch = _by_its_looks(module), _batch_of(args)
         seen.calls += 1
+        if torch._C._are_functorch_transforms_active():
+            seen.barred = seen.barred or _IN_A_TRANSFORM
+            return None
         if seen.calls > _LOOKS:
             return None
         owned = [one for part in module.modules() for one in of_module(part)]  # all that a second run needs; see AsThen

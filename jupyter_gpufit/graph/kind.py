@@ -83,6 +83,7 @@ _FAMILIES = (
     "kinds.locks",
     "kinds.pools",
     "kinds.contexts",
+    "kinds.futures",
     "kinds.widgets",
     "refusals",
     "kinds.containers",

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import Future
 from concurrent.futures import thread as pools
 from enum import Enum
 from types import GeneratorType
@@ -152,6 +153,8 @@ def stays(obj: Any) -> bool:
         return not is_idle(obj)
     if type(obj) is GeneratorType:
         return in_use(obj)
+    if type(obj) is Future:
+        return not obj.done()
     if isinstance(obj, weakref.ref):
         return has_callback(obj)
     return why_not(type(obj)) is not None and HOW_MADE not in getattr(obj, "__dict__", ())

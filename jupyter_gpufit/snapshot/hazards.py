@@ -38,13 +38,22 @@ def check_moment() -> None:
             raise NotHere(f"the thread {thread.name!r}, which the cell started, still runs.")
 
 
+def threads_of_the_user() -> list[threading.Thread]:
+    """Those that run code of the user's."""
+    return [
+        thread
+        for thread in threading.enumerate()
+        if _is_of_user(type(thread)) or _is_of_user(getattr(thread, "_target", None))
+    ]
+
+
 def threads_left_behind() -> list[str]:
-    """Remarks about the daemon threads that run code of the user's: another process does not have them."""
+    """Remarks about the daemon ones: another process does not have them."""
     return [
         f"The thread {thread.name!r}, which the cell started, does not go along: from a checkpoint the training goes on"
         " without it. Start it inside the loop where it is not alive, or keep what it does in the loop."
-        for thread in threading.enumerate()
-        if thread.daemon and (_is_of_user(type(thread)) or _is_of_user(getattr(thread, "_target", None)))
+        for thread in threads_of_the_user()
+        if thread.daemon
     ]
 
 

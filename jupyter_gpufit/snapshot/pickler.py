@@ -23,6 +23,7 @@ _FAMILIES = (
     "libraries.reporters",
     "libraries.rich_displays",
     "libraries.trackers",
+    "kinds.shared_with_threads",
     "kinds.widgets",
 )
 _ADVICE = "No checkpoint can hold it: make it anew where it is used, or delete it before the loop."

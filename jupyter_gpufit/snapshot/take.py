@@ -250,8 +250,8 @@ class _Whole:
         assert self.arrival is not None
         layout = pickler.recorder.lay_out()
         devices = {layout.table[number][1]: storage for number, storage in pickler.on_devices.items()}
-        extents = split(self.arrival.graph)[0]["extents"]
-        parts = gather(layout, devices, self.arrival.whole, extents, self._roots(), self.arrival.began)
+        came = split(self.arrival.graph)[0]
+        parts = gather(layout, devices, self.arrival.whole, came["extents"], self._roots(), self.arrival.began)
         return parts, {
             "names": names,
             "table": layout.table,
@@ -268,7 +268,8 @@ class _Whole:
             "anchored": bool(pickler.anchored),
             "path": list(sys.path),
             "sources": pickler.sources,
-            "ahead": written(modules.lost(self._attributes())),
+            # What earlier cells put back into modules that this cell does not name came with the variables.
+            "ahead": [*written(modules.lost(self._attributes())), *came.get("ahead", ())],
             "program": self.program.saved(),
             "modules": modules.stamps(),
             "surroundings": vars(process.Surroundings.now()),

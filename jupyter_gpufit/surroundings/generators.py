@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .past_modes import past_modes
+
 NAME = "_gpufit_generators"  # among the variables that travel, and never among those the user sees
 of_cuda: dict[str, Any] = {}  # what its generators are to be where there is a device: a "seed", or their "states"
 DEFAULT_SEED = 67280421310721  # torch's own, of a generator that nobody has seeded
@@ -48,19 +50,22 @@ def restore(found: dict[str, Any]) -> None:
 
 def of_host() -> dict[str, Any]:
     """The states that an import may change; also while numpy or torch is being imported itself."""
-    return {"python": random.getstate(), **{name: one.get_state() for name, one in _imported_whole()}}
+    with past_modes():
+        return {"python": random.getstate(), **{name: one.get_state() for name, one in _imported_whole()}}
 
 
 def drawn_since(before: dict[str, Any]) -> bool:
     now = of_host()
-    return any(_plain(before[name]) != _plain(now[name]) for name in before.keys() & now.keys())
+    with past_modes():
+        return any(_plain(before[name]) != _plain(now[name]) for name in before.keys() & now.keys())
 
 
 def restore_host(found: dict[str, Any]) -> None:
     random.setstate(found["python"])
-    for name, one in _imported_whole():
-        if name in found:
-            one.set_state(found[name])
+    with past_modes():
+        for name, one in _imported_whole():
+            if name in found:
+                one.set_state(found[name])
 
 
 def _plain(state: Any) -> bytes:

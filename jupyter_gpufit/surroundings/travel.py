@@ -23,7 +23,7 @@ from threading import Thread, local
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import start
+from . import own_generators, start
 from .assignments import assigned
 from .changes import Change, Difference, put, put_object, same, values_of, without
 from .holders import Place, here_or_new, in_words, keeps_more, root
@@ -79,6 +79,7 @@ class SurroundingsOut:
         self.found["root logger"] = logging.root  # no variable refers to it
         self.found["reached"] = sorted(_reached(self.texts, pickler.namespace))
         self.found["changes"] = list(self._changes(pickler)) if self.whole else []
+        self.found["drawn from"] = own_generators.states(watch, self.found.get("packages", ()))
 
     def leave(self) -> None:
         """Without what has changed: it proved to be more than can travel."""
@@ -238,6 +239,7 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
         watch.on_imported = lambda: _import_causes(causes, [])
     for change in found.get("changes", ()):
         remarks += filter(None, [put(change, load=not in_kernel)])
+    own_generators.put(found.get("drawn from", ()), load=not in_kernel)
     start.put(found.get("process", {}))
     if in_kernel:
         return Came({}, {}, remarks=tuple(remarks))
@@ -269,6 +271,7 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
         "drew": sorted(watch.drew | watch.drew_before),
         "reached": came.reached,
         "changed": changed,
+        "drawn from": own_generators.states(watch, came.packages),
     }
 
 
@@ -285,6 +288,7 @@ def restored(found: dict[str, Any]) -> Came:
             remarks.append(put((place, difference), load=True))
         elif what is not None:
             remarks.append(put_object(place, what))
+    own_generators.put(found.get("drawn from", ()), load=True)
     sys.argv[:] = found["argv"]
     said, reached = tuple(one for one in remarks if one), tuple(found.get("reached", ()))
     return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached)

@@ -69,6 +69,11 @@ class Keeper:
         self._stood = time.monotonic()
         self._cannot(preflight(training.program, training.namespace, skip=training.is_ours))
 
+    def in_doubt(self) -> bool:
+        from ..snapshot.hazards import threads_of_the_user
+
+        return bool(threads_of_the_user())
+
     def look(self, *, patient: bool) -> None:
         try:
             self._expected = sum(blob.nbytes for blob in self._taken().blobs)

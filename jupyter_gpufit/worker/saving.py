@@ -33,6 +33,7 @@ from .whereabouts import where_is
 PATIENCE = 3.0  # seconds without a safe point after which the reason is said
 PATIENCE_OF_CLOCK = 60.0  # the same for an automatic checkpoint, for which nobody waits
 LOOK_AHEAD = 10.0  # seconds of training after which it is tried, once, whether it could be saved
+DOUBTS = 1.0  # seconds after which that is tried for the first time where the cell began what may stand in the way
 LOOKS = 5  # at what only a library's function holds, after which it is said
 PATIENCE_IN_LIBRARY = 20.0  # seconds for which a wish waits for such a function to end
 NEXT_POINTS = 16  # that are tried at once after one in such a function; later ones after a while
@@ -59,6 +60,9 @@ class Keeps(Protocol):
 
     def prepare(self) -> None:
         """Make ready what the next checkpoint needs, which may take a while; not in the main thread."""
+
+    def in_doubt(self) -> bool:
+        """Whether the cell has begun something that often cannot be saved; quick, from any thread."""
 
     def look(self, *, patient: bool) -> None:
         """In the main thread, at a safe point: say what could not be saved, or raise it if `patient` and it may pass.
@@ -217,7 +221,10 @@ class Saver:
 
     async def _look_ahead(self) -> None:
         """Find what cannot be saved before hours are spent, and not when a checkpoint is needed."""
-        await anyio.sleep(LOOK_AHEAD)
+        await anyio.sleep(DOUBTS)
+        if self._keeper.in_doubt():
+            await self._look_at_next()
+        await anyio.sleep(LOOK_AHEAD - DOUBTS)
         await self._look_at_next()
 
     async def _look_at_next(self) -> None:

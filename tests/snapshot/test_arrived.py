@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import linecache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jupyter_gpufit.graph import Reply, Shipment, bring_into, ship
+from jupyter_gpufit.surroundings import travel
 from tests.graph.crossing import defined, notebook
 
+from .beside import meters
 from .training import Trainings, digests
 
 pytestmark = pytest.mark.slow
@@ -134,3 +137,17 @@ def test_brings_back_what_an_uninterrupted_cell_would(
     bring_into(another, Reply.open(reply))  # as in a restarted kernel
     assert _of({name: another[name] for name in defined(another)}) == expected[0]
     assert another["held"] is another["model"].a.weight
+
+
+def test_what_an_earlier_cell_put_back_into_a_module_that_the_cell_does_not_name_is_there_in_a_resume(
+    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meters, "lost_since", [7], raising=False)
+    namespace = {"meters": meters, "kept": import_module("tests.snapshot.beside.of_old").Kept()}
+    with travel.outward(namespace, ["meters.lost_since = [7]"], ()) as around:
+        shipment = ship(["kept", travel.NAME], namespace, around)
+    cell = "for i in range(3): kept"
+
+    trainings.run(cell, shipment=shipment, at=2, save=tmp_path)
+
+    assert trainings.run(cell, shipment=shipment, of=tmp_path).digests["kept"] == "Kept"

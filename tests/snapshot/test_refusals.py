@@ -194,8 +194,38 @@ def test_what_does_not_go_along_is_told(trainings: Trainings, tmp_path: Path) ->
     left = trainings.run(BESIDE, at=1, look=True, save=tmp_path)
 
     assert not left.error and len(left.remarks) == 3
-    for what, remark in zip(("opened() keeps", "thread 'beside'", "bye() is to be called"), left.remarks, strict=True):
+    for what, remark in zip(("opened() keeps", "thread 'beside'", "is to call bye()"), left.remarks, strict=True):
         assert what in remark
+
+
+PREFETCHES = """
+import queue, threading, time
+class Ahead:
+    def __init__(self, first):
+        self.q = queue.Queue(2)
+        self.first = first
+        threading.Thread(target=self.run, name="ahead", daemon=True).start()
+    def run(self):
+        for i in range(self.first):
+            self.q.put(i)
+        time.sleep(600)
+    def __iter__(self):
+        while True:
+            yield self.q.get()
+for i in Ahead({first}):
+    pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [9, 2])
+def test_a_thread_that_the_training_waits_for_is_named_whether_it_waits_or_works(
+    first: int, trainings: Trainings, tmp_path: Path
+) -> None:
+    left = trainings.run(PREFETCHES.format(first=first), at=1, save=tmp_path)
+
+    assert left.error.startswith("CannotSave")
+    assert "q: a Queue that the thread 'ahead' uses, which the cell started. No checkpoint can hold" in left.error
 
 
 @pytest.mark.slow

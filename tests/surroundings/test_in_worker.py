@@ -56,6 +56,15 @@ PACKAGES = {
     "nest/__init__.py": "",
     "nest/inner.py": "def call(): return 5\n",
     "newer.py": "",
+    "draws_at_once.py": "import draws_of\ndraws_of.seed(1)\n",
+    "draws_of.py": (
+        "import numpy as np\n"
+        "class Rng:\n    def __init__(self): self.generator = np.random.default_rng()\n"
+        "GLOBAL = None\n"
+        "def seed(n):\n    global GLOBAL\n    GLOBAL = GLOBAL or Rng()\n"
+        "    GLOBAL.generator.bit_generator.state = np.random.default_rng(n).bit_generator.state\n"
+        "def draw(): return GLOBAL.generator.random()\n"
+    ),
     "needs_old.py": "import newer\nSPAN = newer.old\nclass Kept:\n    def span(self): return SPAN\n",
     "says.py": "from sys import stdout\n",
     "table_of.py": (
@@ -146,6 +155,14 @@ def test_an_attribute_that_a_cell_put_back_into_a_module_before_another_was_impo
     kernel.check("import newer\nsetattr(newer, 'old', [7])\nimport needs_old\nkept = needs_old.Kept()")
     kernel.check("%%gpufit train\nspan = kept.span()\n")
     kernel.check("assert span == [7]")
+
+
+def test_a_seed_that_an_earlier_cell_set_in_a_librarys_own_generator_holds_and_the_kernel_draws_on(
+    kernel: Kernel,
+) -> None:
+    kernel.check("import numpy as np, draws_at_once, draws_of\ndraws_of.seed(3)")
+    kernel.check("%%gpufit train\nfirst = draws_of.draw()\n")
+    kernel.check("assert [first, draws_of.draw()] == np.random.default_rng(3).random(2).tolist()")
 
 
 def test_what_a_plug_in_registered_when_an_earlier_cell_imported_it(kernel: Kernel) -> None:

@@ -61,3 +61,19 @@ def test_what_a_module_keeps_for_the_main_thread_goes_along(tmp_path: Path, monk
     restored(taken)
 
     assert names.state.made == 3
+
+
+def test_a_librarys_own_generator_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "draws_own.py").write_text("import random\nclass Own: rng = random.Random()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(travel, "watch", watch := Watch())
+    watch.begin()
+    own: Any = import_module("draws_own").Own
+    watch.end()
+    own.rng.seed(3)
+
+    taken = saved(Came({}, {}, frozenset({"draws_own"})), lambda value: True)
+    drawn = own.rng.random()
+    restored(taken)
+
+    assert own.rng.random() == drawn

@@ -44,6 +44,7 @@ class Disk:
     whys: list[Why] = field(default_factory=list)
     looks: list[bool] = field(default_factory=list)  # whether each was patient
     stands_in_library: bool = False
+    doubtful: bool = False
 
     def prepare(self) -> None:
         self.prepared += 1
@@ -51,6 +52,9 @@ class Disk:
             raise self.unprepared
         if self.makes:
             self.ready.wait(60)
+
+    def in_doubt(self) -> bool:
+        return self.doubtful
 
     def look(self, *, patient: bool) -> None:
         self.looks.append(patient)

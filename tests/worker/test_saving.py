@@ -160,8 +160,16 @@ async def test_what_does_not_pass_in_a_library_is_said_in_the_end(monkeypatch: p
         assert isinstance(stage.told[0], CouldNotSave) and "wl of init()._lock" in stage.told[0].reason
 
 
+async def test_what_a_cell_began_that_is_often_in_the_way_is_looked_at_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saving, "DOUBTS", 0.0)
+    async with training(Disk(doubtful=True)) as stage:
+        await stage.safe_point()
+        assert len(stage.disk.looks) == 1
+
+
 async def test_a_look_ahead_that_fails_only_in_a_library_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saving, "LOOK_AHEAD", 0.0)
+    monkeypatch.setattr(saving, "DOUBTS", 0.0)
     monkeypatch.setattr(saving, "LOOKS", 3)
     disk = Disk(stands_in_library=True)
     async with training(disk) as stage:

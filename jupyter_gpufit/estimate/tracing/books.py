@@ -33,6 +33,8 @@ from .subclasses import plain
 aten = torch.ops.aten
 _COPY = aten._to_copy.default
 UNKNOWN = (UnsupportedOperatorException, NotImplementedError)  # an operator without a fake kernel
+_COLLECTIVES = "c10d"  # see groups.py
+_THERE = torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse1)
 _JOINS = ("cat", "stack")  # whose tensors stand in a list
 
 
@@ -156,6 +158,9 @@ class Books(TorchDispatchMode):
             return func(*args, **kwargs)
         if any(plain(leaf) is not leaf for leaf in found):
             args, kwargs = tree_map(plain, (args, kwargs))
+        if func.namespace == _COLLECTIVES:
+            with self:
+                return func.redispatch(_THERE, *args, **kwargs)
         if (answer := self._answers.get(func)) is not None:
             return answer(self, func, args, kwargs)
         return self.compute(func, args, kwargs)

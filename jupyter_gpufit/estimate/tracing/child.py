@@ -35,7 +35,7 @@ from ...graph.kinds import generators
 from ...system.contained import Contained
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
-from . import arrived, loading, processes, recurrent, sparse, subclasses, surface, whole
+from . import arrived, groups, loading, processes, recurrent, sparse, subclasses, surface, whole
 from .answers import ANSWERS
 from .books import Books
 from .doubt import doubt_about
@@ -112,6 +112,7 @@ class Child:
         subclasses.begin()
         sparse.begin(self.books)
         processes.begin(self.books)
+        groups.begin()
         self.paths, self.modules = Paths(self.books, self.namespace), Modules()
         self.counted = Steps(self.books, self.paths, self.steps, lambda: self._finish("stopped"))
         self.counted.loops = self.loops = Loops(self.books, self.paths, self.counted, self._keep_so_far)
