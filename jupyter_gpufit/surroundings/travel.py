@@ -24,7 +24,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import magics, start
-from .assignments import assigned
+from .assignments import assigned, taken_over
 from .changes import Change, Difference, put, put_object, same, values_of, without
 from .holders import Place, here_or_new, in_words, keeps_more, root
 from .imports import Watch
@@ -81,6 +81,7 @@ class SurroundingsOut:
         self.found["root logger"] = logging.root  # no variable refers to it
         self.found["reached"] = sorted(_reached(self.texts, pickler.namespace))
         self.found["magics"] = self._magics(pickler)
+        self.found["taken"] = list(self._taken_over(pickler)) if self.whole else []
         self.found["changes"] = list(self._changes(pickler)) if self.whole else []
 
     def leave(self) -> None:
@@ -97,6 +98,14 @@ class SurroundingsOut:
             else:
                 found.append(told)
         return found
+
+    def _taken_over(self, pickler: GraphPickler) -> Iterator[Change]:
+        trial = _Trial(pickler)
+        for change in taken_over(self.texts, pickler.namespace):
+            if why := trial.why_not(change):
+                self.left.append(f"{in_words(change[0])} has what an earlier cell had replaced, {why}")
+            else:
+                yield change
 
     def _changes(self, pickler: GraphPickler) -> Iterator[Change]:
         stream = pickler.stream.getvalue()
@@ -219,6 +228,7 @@ class Came:
     remarks: tuple[str, ...] = ()
     reached: tuple[str, ...] = ()  # modules that cells reach through their packages
     magics: tuple[Told, ...] = ()
+    taken: tuple[Change, ...] = ()  # by modules, of what earlier cells had replaced
 
 
 @contextmanager
@@ -256,11 +266,12 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     for change in found.get("changes", ()):
         remarks += filter(None, [put(change, load=not in_kernel)])
     start.put(found.get("process", {}))
-    remarks += filter(None, [magics.put(told := tuple(found.get("magics", ())))])
+    taken, told = tuple(found.get("taken", ())), tuple(found.get("magics", ()))
+    remarks += filter(None, [*(put(change, load=False) for change in taken), magics.put(told)])
     if in_kernel:
         return Came({}, {}, remarks=tuple(remarks))
     packages, reached = frozenset(found.get("packages", ())), tuple(found.get("reached", ()))
-    return Came(start.now(), watch.differences(), packages, causes, tuple(remarks), reached, told)
+    return Came(start.now(), watch.differences(), packages, causes, tuple(remarks), reached, told, taken)
 
 
 # A training that is saved, and goes on in another process ------------------------------------------------------------
@@ -287,6 +298,7 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
         "drew": sorted(watch.drew | watch.drew_before),
         "reached": came.reached,
         "magics": came.magics,
+        "taken": came.taken,
         "changed": changed,
     }
 
@@ -305,9 +317,10 @@ def restored(found: dict[str, Any]) -> Came:
         elif what is not None:
             remarks.append(put_object(place, what))
     sys.argv[:] = found["argv"]
-    remarks.append(magics.put(told := tuple(found.get("magics", ()))))
+    taken, told = tuple(found.get("taken", ())), tuple(found.get("magics", ()))
+    remarks += [*(put(change, load=False) for change in taken), magics.put(told)]
     said, reached = tuple(one for one in remarks if one), tuple(found.get("reached", ()))
-    return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached, told)
+    return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached, told, taken)
 
 
 def _held(entries: list[tuple[Any, ...]]) -> set[int]:

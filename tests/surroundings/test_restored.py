@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_gpufit.surroundings import travel
+from jupyter_gpufit.surroundings import magics, travel
 from jupyter_gpufit.surroundings.imports import Watch
 from jupyter_gpufit.surroundings.travel import Came, restored, saved
 
@@ -61,3 +61,20 @@ def test_what_a_module_keeps_for_the_main_thread_goes_along(tmp_path: Path, monk
     restored(taken)
 
     assert names.state.made == 3
+
+
+def test_what_modules_took_of_earlier_cells_and_their_magics_hold_after_a_resume(registry: Any) -> None:
+    class Old: ...
+
+    class Mine: ...
+
+    registry.Kept = type("Kept", (Old,), {})
+    taken: Any = (
+        (("a_registry", ()), ("names", ({"make": Mine}, []))),
+        (("a_registry", ((".", "Kept"),)), ("names", ({"__bases__": (Mine,)}, []))),
+        (("not_imported_here", ()), ("names", ({"make": Mine}, []))),
+    )
+    came = restored(saved(Came({}, {}, magics=(("line", "twice", "function", Mine),), taken=taken), lambda value: True))
+
+    assert registry.make is Mine and issubclass(registry.Kept, Mine) and came.taken == taken
+    assert magics.functions.pop(("line", "twice")) is Mine and came.magics and not came.remarks
