@@ -267,11 +267,18 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
         remarks += filter(None, [put(change, load=not in_kernel)])
     start.put(found.get("process", {}))
     taken, told = tuple(found.get("taken", ())), tuple(found.get("magics", ()))
-    remarks += filter(None, [*(put(change, load=False) for change in taken), magics.put(told)])
+    remarks += filter(None, [*map(_put_taken, taken), magics.put(told)])
     if in_kernel:
         return Came({}, {}, remarks=tuple(remarks))
     packages, reached = frozenset(found.get("packages", ())), tuple(found.get("reached", ()))
     return Came(start.now(), watch.differences(), packages, causes, tuple(remarks), reached, told, taken)
+
+
+def _put_taken(change: Change) -> str:
+    why = put(change, load=False)
+    return (
+        f"{in_words(change[0])} has here what an earlier cell had replaced before it was imported: {why}" if why else ""
+    )
 
 
 # A training that is saved, and goes on in another process ------------------------------------------------------------
@@ -318,7 +325,7 @@ def restored(found: dict[str, Any]) -> Came:
             remarks.append(put_object(place, what))
     sys.argv[:] = found["argv"]
     taken, told = tuple(found.get("taken", ())), tuple(found.get("magics", ()))
-    remarks += [*(put(change, load=False) for change in taken), magics.put(told)]
+    remarks += [*map(_put_taken, taken), magics.put(told)]
     said, reached = tuple(one for one in remarks if one), tuple(found.get("reached", ()))
     return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached, told, taken)
 
