@@ -129,8 +129,11 @@ class SurroundingsOut:
                 continue
             candidates.append(((holder.place, difference), False))
         for place, name, value in assigned(self.texts, pickler.namespace):
+            change: Change = place, ("names", ({name: value}, []))
             if mentioned(root(place[0])) or root(place[0]) in needed:
-                candidates.append(((place, ("names", ({name: value}, []))), True))
+                candidates.append((change, True))
+            elif not _Trial(pickler).why_not(change):  # for a module that another one imports there
+                self.found["taken"].append(change)
         trial, until, late = _Trial(pickler), time.monotonic() + _PATIENCE, 0
         for (place, difference), by_cell in candidates[:_MOST]:
             if time.monotonic() > until and not by_cell:

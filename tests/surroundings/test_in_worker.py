@@ -46,6 +46,8 @@ PACKAGES = {
         "from shelf import books\nfrom shelf.books import make\nclass Mine(books.Book): ...\n"
         "def name(): return make('first').name\n"
     ),
+    "inner_most.py": "def make(): return 'its own'\n",
+    "uses_it.py": "import inner_most\ndef call(): return inner_most.make()\n",
     "shelf_plugin.py": "import shelf\nshelf.register('plugged')\n",
     "learner/__init__.py": "class Learner:\n    def __init__(self): self.rate = 1\n",
     "learner_more.py": ("import learner\ndef fit(self): return 'fitted'\nlearner.Learner.fit = fit\n"),
@@ -321,3 +323,9 @@ def test_a_module_that_was_imported_after_an_earlier_cell_had_replaced_what_it_t
     )
     kernel.check("%%gpufit train\nfound = [shelf_user.name(), shelf_user.Mine('own').name]\n")
     kernel.check("assert found == [shelf_user.name(), shelf_user.Mine('own').name] == ['my first', 'my own'], found")
+
+
+def test_what_an_earlier_cell_put_into_a_module_of_which_the_cell_says_nothing(kernel: Kernel) -> None:
+    kernel.check("import inner_most, uses_it; inner_most.make = lambda: 'mine'; from uses_it import call")
+    kernel.check("%%gpufit train\nfound = call()\n")
+    kernel.check("assert found == call() == 'mine', found")
