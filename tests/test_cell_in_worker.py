@@ -364,3 +364,23 @@ def test_threads_of_pools_are_waited_for_while_they_work_and_no_longer(kernel: K
     assert "Waiting for 2 threads that the cell started" in ran.stdout + ran.shown
     kernel.check("assert sorted(done) == [1, 2], done")
     kernel.check("assert own.submit(len, 'a').result() == 1 == pool.submit(len, 'a').result()")
+
+
+def test_magics_that_earlier_cells_registered_are_there_in_the_cell(kernel: Kernel) -> None:
+    kernel.check(
+        "from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, register_cell_magic\n"
+        "@register_cell_magic\n"
+        "def only_if(line, cell):\n    if eval(line): get_ipython().run_cell(cell)\n"
+        "@magics_class\n"
+        "class Counting(Magics):\n"
+        "    count = 0\n"
+        "    @line_magic\n    def counted(self, line): self.count += 1; return self.count\n"
+        "get_ipython().register_magics(Counting)\n"
+        "get_ipython().register_magic_function(lambda line: line.upper(), 'line', 'upper')\n"
+        "%counted\n%alias greet echo good %s\n%alias_magic tt time\n"
+    )
+    ran = kernel.check(
+        "%%gpufit train\n%%only_if 1 < 2\nfound = %upper abc\nnumber = %counted\n%greet day\n%tt nothing = 1\n"
+    )
+    assert "good day" in ran.stdout and "Wall time" in ran.stdout, ran.stdout
+    kernel.check("assert (found, number) == ('ABC', 2), (found, number)")

@@ -142,7 +142,7 @@ def _buffers(module: nn.Module) -> dict[str, tuple[torch.Tensor, int]]:
 def _globals(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """What its forward, and functions that were written beside it, can set or add to."""
     forward = getattr(type(module).forward, "__wrapped__", type(module).forward)
-    if isinstance(forward, FunctionType) and not forward.__module__.startswith(_OF_TORCH):
+    if isinstance(forward, FunctionType) and not str(forward.__module__).startswith(_OF_TORCH):
         for name, value in list(forward.__globals__.items()):
             if not name.startswith("_"):
                 length = len(value) if type(value) in _SIZED else None
@@ -171,7 +171,7 @@ def _by_its_looks(module: nn.Module) -> str:
     if any(isinstance(value, torch.Generator) for value in vars(module).values()):
         return "it has a generator of its own"
     forward = getattr(type(module).forward, "__wrapped__", type(module).forward)
-    if isinstance(forward, FunctionType) and not forward.__module__.startswith(_OF_TORCH):
+    if isinstance(forward, FunctionType) and not str(forward.__module__).startswith(_OF_TORCH):
         return _by_its_code(forward.__code__)
     return ""
 

@@ -40,7 +40,7 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
             with (
                 rng.travelling(shell.user_ns) as generators,
                 modes.travelling(shell.user_ns) as set_here,
-                surroundings.outward(shell.user_ns, texts, names.imports) as around,
+                surroundings.outward(shell.user_ns, texts, names.imports, names.magics if whole else None) as around,
             ):
                 shipment = ship([*wanted, generators, set_here], shell.user_ns, around)
             if shipment.by_text and not whole:

@@ -38,6 +38,14 @@ def homes() -> tuple[str, ...]:
     return tuple(found - {"", os.sep})
 
 
+def _has_packages(directory: str) -> bool:
+    """Whether pip has put any there (`pip install --target`): it notes each beside it."""
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(directory))
+    except OSError:
+        return False
+
+
 @lru_cache(maxsize=4096)
 def _is_installed(home: str, directory: str) -> bool:
     """Whether an environment, or a folder of packages, stands between the two."""
@@ -45,7 +53,7 @@ def _is_installed(home: str, directory: str) -> bool:
         name = os.path.basename(directory)
         if name in _OF_PACKAGES or name.startswith("."):
             return True
-        if any(os.path.exists(os.path.join(directory, one)) for one in _OF_AN_ENVIRONMENT):
+        if any(os.path.exists(os.path.join(directory, one)) for one in _OF_AN_ENVIRONMENT) or _has_packages(directory):
             return True
         directory = os.path.dirname(directory)
     return False

@@ -8,6 +8,7 @@ that objects find through their class, on modules that were imported for what th
     changes   what has changed in modules since they were imported, in a form that another process can apply
     start     sys.argv and its like
     process   what a snapshot takes of the process: signals, loggers, limits
+    magics    those that cells and extensions gave to the shell
     travel    all of it among the variables: START HERE
 
 Beside it: generators (generators.py), settings that libraries have calls for (modes.py). Not covered: state inside

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 from collections.abc import Iterable, Iterator
-from types import ModuleType
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from .holders import Place
+from .changes import Change
+from .holders import Place, own_names
 
+_CODE = (FunctionType, MethodType, partial, type)  # what is taken by name to be called
 _NOT_TO_BE_SET = frozenset({"sys", "builtins"})  # streams, tables of modules: each process's own; argv goes by itself
 
 
@@ -36,6 +40,23 @@ def assigned(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[tuple[
         if home is not None and module not in _NOT_TO_BE_SET and hasattr(home, last):
             own = vars(home).get(last, getattr(home, last)) if hasattr(home, "__dict__") else getattr(home, last)
             yield (module, tuple((".", name) for name in steps)), last, own
+
+
+def taken_over(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[Change]:
+    """Where modules that were imported later took what a cell had assigned: by its name, or as a base of a class.
+
+    They are imported before it is assigned elsewhere, and would take there what was replaced.
+    """
+    found = {id(value): place for place, _, value in assigned(texts, namespace) if issubclass(type(value), _CODE)}
+    for module in [*sys.modules.values()] if found else ():
+        names = own_names(module) if isinstance(module, ModuleType) and module.__name__ != "__main__" else None
+        at = getattr(module, "__name__", "")
+        for name, value in [*(names or {}).items()]:
+            if found.get(id(value), (at, ())) != (at, ()):
+                yield (at, ()), ("names", ({name: value}, []))
+            bases = type.__getattribute__(value, "__bases__") if issubclass(type(value), type) else ()
+            if not found.keys().isdisjoint(map(id, bases)) and getattr(value, "__module__", "") == at:
+                yield (at, ((".", name),)), ("names", ({"__bases__": bases}, []))
 
 
 @functools.lru_cache(maxsize=512)

@@ -15,7 +15,7 @@ import pickle
 import re
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -23,11 +23,12 @@ from threading import Thread, local
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import own_generators, start
-from .assignments import assigned
+from . import magics, own_generators, start
+from .assignments import assigned, taken_over
 from .changes import Change, Difference, put, put_object, same, values_of, without
 from .holders import Place, here_or_new, in_words, keeps_more, root
 from .imports import Watch
+from .magics import Told
 
 if TYPE_CHECKING:
     from ..graph.put_back import Lost
@@ -50,6 +51,7 @@ class SurroundingsOut:
     found: dict[str, Any]  # stands in the namespace under `name`, and is filled when the variables are written
     texts: Sequence[str] = ()  # of the notebook's cells
     imports: Container[str] = ()  # packages that the cell imports
+    magics: Collection[str] | None = None  # names of magics that it uses; None: it uses none at all
     came: Came | None = None  # on the way back: what was here before the cell
     name: str = NAME
     whole: bool = True
@@ -78,12 +80,33 @@ class SurroundingsOut:
         self.found["drew"] = sorted(watch.drew | watch.drew_before)
         self.found["root logger"] = logging.root  # no variable refers to it
         self.found["reached"] = sorted(_reached(self.texts, pickler.namespace))
+        self.found["magics"] = self._magics(pickler)
+        self.found["taken"] = list(self._taken_over(pickler)) if self.whole else []
         self.found["changes"] = list(self._changes(pickler)) if self.whole else []
         self.found["drawn from"] = own_generators.states(watch, self.found.get("packages", ()))
 
     def leave(self) -> None:
         """Without what has changed: it proved to be more than can travel."""
         self.whole = False
+
+    def _magics(self, pickler: GraphPickler) -> list[Told]:
+        if self.magics is None or not self.whole:
+            return []
+        trial, found = _Trial(pickler), []
+        for told in magics.read(self.magics):
+            if why := trial.why_not(told):
+                self.left.append(f"The magic %{told[1]} of an earlier cell does not travel: it needs {why}")
+            else:
+                found.append(told)
+        return found
+
+    def _taken_over(self, pickler: GraphPickler) -> Iterator[Change]:
+        trial = _Trial(pickler)
+        for change in taken_over(self.texts, pickler.namespace):
+            if why := trial.why_not(change):
+                self.left.append(f"{in_words(change[0])} has what an earlier cell had replaced, {why}")
+            else:
+                yield change
 
     def _changes(self, pickler: GraphPickler) -> Iterator[Change]:
         stream = pickler.stream.getvalue()
@@ -107,8 +130,11 @@ class SurroundingsOut:
                 continue
             candidates.append(((holder.place, difference), False))
         for place, name, value in assigned(self.texts, pickler.namespace):
+            change: Change = place, ("names", ({name: value}, []))
             if mentioned(root(place[0])) or root(place[0]) in needed:
-                candidates.append(((place, ("names", ({name: value}, []))), True))
+                candidates.append((change, True))
+            elif not _Trial(pickler).why_not(change):  # for a module that another one imports there
+                self.found["taken"].append(change)
         trial, until, late = _Trial(pickler), time.monotonic() + _PATIENCE, 0
         for (place, difference), by_cell in candidates[:_MOST]:
             if time.monotonic() > until and not by_cell:
@@ -205,12 +231,16 @@ class Came:
     causes: dict[str, list[str]] = field(default_factory=dict)  # what an import changes in other modules
     remarks: tuple[str, ...] = ()
     reached: tuple[str, ...] = ()  # modules that cells reach through their packages
+    magics: tuple[Told, ...] = ()
+    taken: tuple[Change, ...] = ()  # by modules, of what earlier cells had replaced
 
 
 @contextmanager
-def outward(namespace: dict[str, Any], texts: Iterable[str], imports: Container[str]) -> Iterator[SurroundingsOut]:
+def outward(
+    namespace: dict[str, Any], texts: Iterable[str], imports: Container[str], magics: Collection[str] | None
+) -> Iterator[SurroundingsOut]:
     """Let them stand among the variables while those are packed for a worker."""
-    yield from _standing(namespace, SurroundingsOut({}, tuple(texts), imports))
+    yield from _standing(namespace, SurroundingsOut({}, tuple(texts), imports, magics))
 
 
 @contextmanager
@@ -241,10 +271,19 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
         remarks += filter(None, [put(change, load=not in_kernel)])
     own_generators.put(found.get("drawn from", ()), load=not in_kernel)
     start.put(found.get("process", {}))
+    taken, told = tuple(found.get("taken", ())), tuple(found.get("magics", ()))
+    remarks += filter(None, [*map(_put_taken, taken), magics.put(told)])
     if in_kernel:
         return Came({}, {}, remarks=tuple(remarks))
     packages, reached = frozenset(found.get("packages", ())), tuple(found.get("reached", ()))
-    return Came(start.now(), watch.differences(), packages, causes, tuple(remarks), reached)
+    return Came(start.now(), watch.differences(), packages, causes, tuple(remarks), reached, told, taken)
+
+
+def _put_taken(change: Change) -> str:
+    why = put(change, load=False)
+    return (
+        f"{in_words(change[0])} has here what an earlier cell had replaced before it was imported: {why}" if why else ""
+    )
 
 
 # A training that is saved, and goes on in another process ------------------------------------------------------------
@@ -270,6 +309,8 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
         "causes": came.causes,
         "drew": sorted(watch.drew | watch.drew_before),
         "reached": came.reached,
+        "magics": came.magics,
+        "taken": came.taken,
         "changed": changed,
         "drawn from": own_generators.states(watch, came.packages),
     }
@@ -290,8 +331,10 @@ def restored(found: dict[str, Any]) -> Came:
             remarks.append(put_object(place, what))
     own_generators.put(found.get("drawn from", ()), load=True)
     sys.argv[:] = found["argv"]
+    taken, told = tuple(found.get("taken", ())), tuple(found.get("magics", ()))
+    remarks += [*map(_put_taken, taken), magics.put(told)]
     said, reached = tuple(one for one in remarks if one), tuple(found.get("reached", ()))
-    return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached)
+    return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached, told, taken)
 
 
 def _held(entries: list[tuple[Any, ...]]) -> set[int]:

@@ -330,3 +330,25 @@ def test_more_than_can_be_looked_at_is_refused_and_not_copied(many: Any) -> None
         loss = model(batch()).sum()
         with pytest.raises(NotTheSameAgain, match="Asks cannot be recomputed"):
             loss.backward()
+
+
+class NotToBeAsked(tuple[int, ...]):
+    """As e3nn's irreps, whose length would be misunderstood."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    __iter__ = __len__  # type: ignore[assignment]
+
+
+def test_a_container_that_answers_for_itself_is_looked_at_all_the_same() -> None:
+    inside = [1]
+    one: Any = (NotToBeAsked((7, 8)), type("Mine", (dict,), {"items": None})(kept=inside))
+
+    belongings = Belongings([one])
+    inside.append(2)
+
+    assert belongings.ran()
+    with belongings.again() as stands:
+        assert stands and inside == [1]
+    assert inside == [1, 2]

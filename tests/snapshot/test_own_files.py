@@ -69,3 +69,11 @@ def test_only_ones_own_are_looked_after(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert "mine_of_this_test" in found and "theirs_of_this_test" not in found
     assert "theirs_of_this_test" not in modules.stamps()
+
+
+def test_nor_is_a_folder_into_which_pip_has_put_packages(tmp_path: Path) -> None:
+    """`pip install --target libs`: beside each package stands what pip notes of it."""
+    (tmp_path / "libs" / "theirs-1.0.dist-info").mkdir(parents=True)
+    for homes in ((str(tmp_path),), (str(tmp_path / "notebooks"),)):
+        assert not is_own(made(tmp_path / "libs" / "theirs" / "deep" / "code.py"), homes)
+        assert is_own(made(tmp_path / "mine" / "code.py"), homes)

@@ -42,6 +42,12 @@ PACKAGES = {
         "    def __getattr__(self, name): assert self.__dict__['__parsed']; return self.__dict__['__flags'][name]\n"
         "FLAGS = Flags()\n"
     ),
+    "shelf_user.py": (
+        "from shelf import books\nfrom shelf.books import make\nclass Mine(books.Book): ...\n"
+        "def name(): return make('first').name\n"
+    ),
+    "inner_most.py": "def make(): return 'its own'\n",
+    "uses_it.py": "import inner_most\ndef call(): return inner_most.make()\n",
     "shelf_plugin.py": "import shelf\nshelf.register('plugged')\n",
     "learner/__init__.py": "class Learner:\n    def __init__(self): self.rate = 1\n",
     "learner_more.py": ("import learner\ndef fit(self): return 'fitted'\nlearner.Learner.fit = fit\n"),
@@ -322,3 +328,21 @@ def test_a_handler_of_the_notebooks_own_class_writes_in_the_worker(kernel: Kerne
     assert kernel.check("%%gpufit train\nmine.warning('one')").stdout == "above one\n" * 2
     assert kernel.check("mine.warning('two')").stdout == "above two\n" * 2
     kernel.check("logging.root.removeHandler(logging.root.handlers[-1]); mine.removeHandler(mine.handlers[-1])")
+
+
+def test_a_module_that_was_imported_after_an_earlier_cell_had_replaced_what_it_takes(kernel: Kernel) -> None:
+    kernel.check(
+        "import shelf.books\n"
+        "class Book:\n    def __init__(self, name): self.name = 'my ' + name\n"
+        "shelf.books.make = lambda name: Book(name)\n"
+        "shelf.books.Book = Book\n"
+        "import shelf_user"
+    )
+    kernel.check("%%gpufit train\nfound = [shelf_user.name(), shelf_user.Mine('own').name]\n")
+    kernel.check("assert found == [shelf_user.name(), shelf_user.Mine('own').name] == ['my first', 'my own'], found")
+
+
+def test_what_an_earlier_cell_put_into_a_module_of_which_the_cell_says_nothing(kernel: Kernel) -> None:
+    kernel.check("import inner_most, uses_it; inner_most.make = lambda: 'mine'; from uses_it import call")
+    kernel.check("%%gpufit train\nfound = call()\n")
+    kernel.check("assert found == call() == 'mine', found")

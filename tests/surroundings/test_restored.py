@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_gpufit.surroundings import travel
+from jupyter_gpufit.surroundings import magics, travel
 from jupyter_gpufit.surroundings.imports import Watch
 from jupyter_gpufit.surroundings.travel import Came, restored, saved
 
@@ -77,3 +77,20 @@ def test_a_librarys_own_generator_goes_on_where_it_was(tmp_path: Path, monkeypat
     restored(taken)
 
     assert own.rng.random() == drawn
+
+
+def test_what_modules_took_of_earlier_cells_and_their_magics_hold_after_a_resume(registry: Any) -> None:
+    class Old: ...
+
+    class Mine: ...
+
+    registry.Kept = type("Kept", (Old,), {})
+    taken: Any = (
+        (("a_registry", ()), ("names", ({"make": Mine}, []))),
+        (("a_registry", ((".", "Kept"),)), ("names", ({"__bases__": (Mine,)}, []))),
+        (("not_imported_here", ()), ("names", ({"make": Mine}, []))),
+    )
+    came = restored(saved(Came({}, {}, magics=(("line", "twice", "function", Mine),), taken=taken), lambda value: True))
+
+    assert registry.make is Mine and issubclass(registry.Kept, Mine) and came.taken == taken
+    assert magics.functions.pop(("line", "twice")) is Mine and came.magics and not came.remarks

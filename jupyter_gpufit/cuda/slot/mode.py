@@ -137,8 +137,8 @@ class SlotMode(TorchFunctionMode):
         """A function that makes a tensor: on the host, unless a device is named or is the default."""
         side, kwargs = self._for_cpu(kwargs)
         if side is None and kwargs.get("device") is None:
-            side = "slot" if _device.CURRENT_DEVICE == CPU_AS_DEFAULT else "host"
-            if func is torch.tensor and args and isinstance(args[0], torch.Tensor):
+            side = _by_default() or "host"
+            if side == "host" and func is torch.tensor and args and isinstance(args[0], torch.Tensor):
                 side = side_of(args[0])
         return self._noted(func(*args, **kwargs), side)
 
@@ -151,6 +151,8 @@ class SlotMode(TorchFunctionMode):
     def _adopt(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """as_tensor and asarray share the memory of what they are given, unless it is on the other side."""
         side, kwargs = self._for_cpu(kwargs)
+        if side is None and kwargs.get("device") is None:
+            side = _by_default()
         data, out = args[0] if args else None, func(*args, **kwargs)
         if isinstance(data, torch.Tensor):
             return self._arrive(data, out, side)
@@ -258,6 +260,11 @@ class SlotMode(TorchFunctionMode):
             raise NotOnASlot(resolve_name(func) or str(func), self.budget.slot, why) from error
         if _NO_GPU.search(str(error)) and not isinstance(error, NotOnASlot):
             raise NotOnASlot(resolve_name(func) or str(func), self.budget.slot) from error
+
+
+def _by_default() -> Side | None:
+    """Where a tensor is made of which nobody says where, if somebody has said so for all."""
+    return "slot" if _device.CURRENT_DEVICE == CPU_AS_DEFAULT else None
 
 
 def _any_on_slot(found: Iterable[Any]) -> bool:

@@ -79,6 +79,7 @@ class Trace:
     seconds: float = 0.0  # what the trace took
     resident: int = 0  # bytes: the most that the child's memory grew
     doubt: str = ""  # of a cell that put nothing on the device: why it may use one all the same
+    refused: tuple[str, int] | None = None  # the file and line at which it met what a trace may not do
     read: Read | None = None  # what it depended on beside its variables; None: that is not known
 
     @property

@@ -12,7 +12,7 @@ import os
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from inspect import CO_COROUTINE
 from pathlib import Path
@@ -43,6 +43,7 @@ from .entries import BookEntry
 from .example import by_example
 from .failures import CELL, as_the_user_sees_it, in_a_line, limit_of_ours, line_of
 from .hidden import in_place
+from .left_out import Place, in_words, refused_at
 from .loops import CUT, Loops, cut_cell, cut_functions
 from .modules import Moves
 from .paths import Paths
@@ -66,6 +67,7 @@ class Child:
     plan: Plan
     speed: DeviceSpeed
     sharing: Sharing
+    left_out: Collection[Place] = ()
     namespace: dict[str, Any] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
     reads: Reads = field(init=False)
@@ -88,7 +90,7 @@ class Child:
         except BaseException as error:  # of objects that the user's own code opens
             self._tell({"status": "died", "error": in_a_line(error)})
         try:
-            code = cut_cell(self.source, CELL)
+            code = cut_cell(self.source, CELL, self.left_out)
             shim = CudaShim(self.card, recurrent.KERNELS)
             with torch.autograd.set_multithreading_enabled(False), shim, self.books, fitted(self.plan):
                 watchers.append(self.books.follow)
@@ -137,7 +139,8 @@ class Child:
         self.modules.begin()
         Moves(self.books, self.counted.optimizers).begin()
         loading.begin(self.books, self.counted)
-        for name in cut_functions(opened):
+        self.books.notes.update(in_words(place, CELL) for place in self.left_out)
+        for name in cut_functions(opened, self.left_out):
             self.books.notes[f"loops of {name}() not cut: its source is not known"] += 1
         opened[CUT] = self.loops.cut
         opened["get_ipython"] = lambda: Ipython(self.books, lambda source: self._execute(cut_cell(source, CELL)))
@@ -161,7 +164,8 @@ class Child:
     def _failed(self, error: BaseException) -> NoReturn:
         if why := limit_of_ours(error):
             self._finish("died", why, line_of(error))
-        self._finish("failed", as_the_user_sees_it(error) + self._sides(error), line_of(error))
+        refused = refused_at(error, self.namespace)
+        self._finish("failed", as_the_user_sees_it(error) + self._sides(error), line_of(error), refused)
 
     def _sides(self, error: BaseException) -> str:
         """Which models of the earlier cells are still on the CPU, where two devices met."""
@@ -172,11 +176,11 @@ class Child:
         said = ", ".join(left)
         return f' ({said} on the CPU: {left[0]}.to("cuda") in this cell moves it)' if left else ""
 
-    def _finish(self, status: str, error: str = "", where: str = "") -> NoReturn:
+    def _finish(self, status: str, error: str = "", where: str = "", refused: Place | None = None) -> NoReturn:
         """Nothing of the user's runs after this: no `finally`, no `atexit`."""
         with contextlib.suppress(BaseException):
             torch._C._set_only_lift_cpu_tensors(False)
-        self._tell({"status": status, "error": error, "where": where} | self._seen())
+        self._tell({"status": status, "error": error, "where": where, "refused": refused} | self._seen())
 
     def _tell(self, body: dict[str, Any]) -> NoReturn:
         with os.fdopen(self.out, "w") as file:

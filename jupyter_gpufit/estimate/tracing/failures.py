@@ -10,6 +10,7 @@ import torch
 from torch._subclasses import fake_tensor
 
 from ...cuda.stand_in.device import STAND_IN
+from .processes import Waits
 
 CELL = "<cell>"  # what tracebacks call it
 _LONGEST = 80  # characters of its line
@@ -46,6 +47,8 @@ _OPERATOR = re.compile(r"aten[.:]+\w+(?:\.\w+)?")
 
 def limit_of_ours(error: BaseException) -> str:
     """Why the cell cannot be traced though it may well run; empty for an error of the user's."""
+    if isinstance(error, Waits):
+        return f"It waits for another process ({error}), and a trial run has no others."
     text = in_a_line(error)
     no_kernel = isinstance(error, NotImplementedError) and (STAND_IN in text or "PrivateUse1" in text)
     if not (isinstance(error, _OURS) or no_kernel):

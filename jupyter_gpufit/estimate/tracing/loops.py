@@ -13,13 +13,14 @@ import inspect
 import textwrap
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import repeat
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .books import Books
+from .left_out import Place, without
 from .paths import Paths
 
 if TYPE_CHECKING:
@@ -182,20 +183,20 @@ def _at(place: ast.AST, node: Any) -> Any:
     return ast.fix_missing_locations(node)
 
 
-def cut_cell(source: str, filename: str) -> CodeType:
+def cut_cell(source: str, filename: str, left_out: Collection[Place] = ()) -> CodeType:
     """The cell's code; its own syntax errors come as they are."""
-    tree = CutLoops().visit(ast.parse(source, filename))
+    tree = CutLoops().visit(without(ast.parse(source, filename), filename, left_out))
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code: CodeType = compile(ast.fix_missing_locations(tree), filename, "exec", flags, dont_inherit=True)
     return code
 
 
-def cut_functions(namespace: dict[str, Any]) -> list[str]:
+def cut_functions(namespace: dict[str, Any], left_out: Collection[Place] = ()) -> list[str]:
     """Rewrite the notebook's functions in place, where their source is known; the names of those that are not."""
     unknown = []
     for fn in _functions_of(namespace):
         try:
-            code = _cut_code(fn)
+            code = _cut_code(fn, left_out)
         except (OSError, TypeError, SyntaxError, IndentationError, ValueError):
             unknown.append(fn.__qualname__)
             continue
@@ -215,16 +216,16 @@ def _functions_of(namespace: dict[str, Any]) -> Iterator[FunctionType]:
                 yield fn
 
 
-def _cut_code(fn: FunctionType) -> CodeType | None:
+def _cut_code(fn: FunctionType, left_out: Collection[Place]) -> CodeType | None:
     old = fn.__code__
     if old.co_name == "<lambda>":
         return None
-    if not _may_loop(old):
+    if not _may_loop(old) and not any(file == old.co_filename for file, _ in left_out):
         return None  # a dataclass's own methods have no source, and need none
     lines, first = inspect.getsourcelines(old)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     ast.increment_lineno(tree, first - 1)
-    body = CutLoops().visit(tree)
+    body = CutLoops().visit(without(tree, old.co_filename, left_out))
     outer = ast.parse("def __outer__():\n    pass").body[0]
     assert isinstance(outer, ast.FunctionDef)
     # Its closure's names must be some enclosing function's, or they would be compiled as globals.

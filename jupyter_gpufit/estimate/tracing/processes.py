@@ -36,7 +36,7 @@ _RECURSIVE = 0  # a kind of SemLock: an RLock; the other is a semaphore
 
 
 class Waits(BaseException):
-    """A process waits for another."""
+    """A process waits for another; what for."""
 
 
 def begin(books: Books) -> None:
@@ -184,7 +184,7 @@ def _impatient(real: Callable[..., Any]) -> Callable[..., Any]:
                 return real(self, True, max(0.01, end - time.monotonic()))
             except queue.Empty:
                 if time.monotonic() >= end:
-                    raise Waits("for what no other process can put into a queue") from None
+                    raise Waits("an entry of a queue") from None
         return real(self, False)
 
     return get
@@ -227,7 +227,7 @@ class _Semaphore:
                 patience = _PATIENCE if timeout is None else min(timeout, _PATIENCE)
             if not self._changed.wait_for(lambda: self._value > 0, patience if block else 0):
                 if block and timeout is None:
-                    raise Waits("for what no other process can give back")
+                    raise Waits("a lock, or a semaphore")
                 return False
             self._value -= 1
             self._holder, self._depth = me, self._depth + 1

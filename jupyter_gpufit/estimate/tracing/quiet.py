@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from ...surroundings import magics
 from .books import Books
 
 _YES_OR_NO = re.compile(r"\by(es)?\b\W*(or\W*)?\bn(o)?\b|\?", re.IGNORECASE)
@@ -41,22 +42,31 @@ def _answering(notes: Counter[str]) -> Callable[..., str]:
 
 
 class Ipython:
-    """A shell whose magics do nothing, but for those that only run code."""
+    """A shell whose magics do nothing, but for those that only run code, and the notebook's own."""
 
     def __init__(self, books: Books, run: Callable[[str], None]) -> None:
         self._books, self._run = books, run
 
     def run_line_magic(self, name: str, line: str, *args: object, **kwargs: object) -> None:
         if name in _RUN_THEIR_CODE:
-            self._run(_without_options(line))
+            self._run(_as_python(_without_options(line)))
+        elif own := magics.functions.get(("line", name)):
+            own(line)
         else:
             self._books.notes[f"%{name} left out"] += 1
 
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
         if name in _RUN_THEIR_CODE:
-            self._run(cell)
+            self._run(_as_python(cell))
+        elif own := magics.functions.get(("cell", name)):
+            own(line, cell)
         else:
             self._books.notes[f"%%{name} left out"] += 1
+
+    def run_cell(self, text: str, *args: object, **kwargs: object) -> None:
+        self._run(_as_python(text))
+
+    ex = run_cell
 
     def magic(self, line: str) -> None:
         name, _, rest = line.partition(" ")
@@ -71,6 +81,13 @@ class Ipython:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return lambda *args, **kwargs: None
+
+
+def _as_python(text: str) -> str:
+    """A part of a cell, whose own magics become calls of the shell."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    return TransformerManager().transform_cell(text)
 
 
 def _without_options(line: str) -> str:

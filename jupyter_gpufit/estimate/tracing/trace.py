@@ -30,11 +30,13 @@ from ...system.collecting import for_good
 from ...system.processes import die_with_parent
 from ...system.signals import name_of
 from ..reckoning.record import Change, RanModule, Status, Trace, TracedStorage
+from .left_out import Place
 from .so_far import seen_so_far
 
 _WHERE = signal.SIGRTMIN + 7  # a signal that no cell handles
 _LINE = re.compile(r'File "<cell>", line (\d+)')
 _MOST_WORDS, _MOST_LOG = 200, 5000  # characters of a log, in a sentence and behind it
+_MOST_LEFT_OUT = 5  # statements, each found by a trace of its own
 _LAST_WORDS = 2.0  # seconds in which a late child says where it is
 
 
@@ -61,10 +63,24 @@ def trace_cell(
         child_type = _child_type()
     except (ImportError, AttributeError, TypeError) as error:
         return Trace("died", f"This version of torch cannot be traced: {error}")
+    given, around = (source, open_namespace, card, steps), (plan, speed, sharing)
+    left_out: list[Place] = []
+
+    def run(out: int, scratch: Path) -> None:
+        child_type(*given, out, scratch, *around, left_out).run()
+
+    while True:
+        trace = _traced(run, source, began, limit, stop)
+        refused = None if trace.trained else trace.refused
+        if refused is None or refused in left_out or len(left_out) == _MOST_LEFT_OUT:
+            return trace
+        left_out.append(refused)
+
+
+def _traced(run: Callable[[int, Path], None], source: str, began: float, limit: float, stop: int | None) -> Trace:
     scratch = Path(tempfile.mkdtemp(prefix="gpufit-trace-"))
     try:
-        given = source, open_namespace, card, steps
-        running = _fork(lambda out: child_type(*given, out, scratch, plan, speed, sharing).run())
+        running = _fork(lambda out: run(out, scratch))
         body, late = _wait(running, began + limit, stop)
         status = _end(running)
         log, seconds = running.log_text(), time.monotonic() - began
@@ -199,6 +215,8 @@ def _told(found: dict[str, Any], seconds: float) -> Trace:
     modules = tuple(RanModule(*row) for row in found.pop("modules", ()))
     read = found.pop("read", None)
     read = None if read is None else tuple(map(tuple, read))
+    if found.get("refused") is not None:
+        found["refused"] = tuple(found["refused"])
     told = {"status": "died"} | found
     return Trace(**told, blocks=blocks, changes=changes, modules=modules, seconds=seconds, read=read)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -31,13 +31,22 @@ def begin(books: Books) -> list[Any]:
 def _keep_modes_in_wrappers() -> None:
     """Torch's Python wrappers pop the function mode: attention modules and recomputation would escape it.
 
-    The price: results of torch's Python functions are not of a user's own tensor class.
+    The price: results of torch's Python functions are not of a user's own tensor class. What is no tensor, as those by
+    which torch.fx writes down what a function does, answers for itself.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("torch") and not name.startswith(_NOT_THERE):
             for asked in _ASKED:
                 if asked in getattr(module, "__dict__", ()):
-                    setattr(module, asked, lambda *args: False)
+                    setattr(module, asked, _answers_among if asked == _ASKED[0] else _answer)
+
+
+def _answers_among(args: Iterable[Any]) -> bool:
+    return any(not isinstance(one, torch.Tensor) and hasattr(type(one), "__torch_function__") for one in args)
+
+
+def _answer(*args: Any) -> bool:
+    return _answers_among(args)
 
 
 def _see_backward(books: Books) -> None:

@@ -32,6 +32,7 @@ _BYTES_AS_ONE = 64  # entry, of an array
 _SIMPLE = (str, bytes, int, float, complex, type(None), nn.Module, type, ModuleType, FunctionType)
 _NOT_ENTERED = (*_SIMPLE, io.IOBase, threading.Thread)  # the last two are at work meanwhile
 _CONTAINERS = (list, deque, set, dict)
+_BASES = (OrderedDict, dict, list, deque, set, tuple, frozenset)  # the first one knows its order
 _PLAIN = (list, deque, set, dict, OrderedDict, defaultdict)  # others may do more than to hold what is put into them
 _BARE = frozenset(vars(nn.Module()))  # what every module has
 
@@ -114,7 +115,8 @@ class _Held(NamedTuple):
             return cls(one, _State(read_state(one)))
         if _is_array(one):
             return cls(one, one.tobytes())
-        return cls(one, dict(one.items()) if isinstance(one, dict) else list(one))
+        base = _base_of(one)
+        return cls(one, dict(base.items(one)) if isinstance(one, dict) else list(base.__iter__(one)))
 
     @property
     def parts(self) -> list[Any]:
@@ -163,7 +165,12 @@ def _size_of(one: Any) -> int:
         return 0
     if _is_array(one):
         return _MOST_INSIDE + 1 if one.dtype.hasobject else int(one.nbytes) // _BYTES_AS_ONE
-    return len(one)
+    return int(_base_of(one).__len__(one))
+
+
+def _base_of(one: Any) -> Any:
+    """What says how much is in a container: its own class may say something else, or that nobody may ask."""
+    return next(base for base in _BASES if isinstance(one, base))
 
 
 def _is_array(one: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class CellNames:
     needs: Mapping[str, int]  # of the reads, those that may see a value from before the cell
     certain: Mapping[str, int]  # of the needs, those that every run comes to
     imports: frozenset[str]  # packages
+    magics: frozenset[str]  # all that its texts could mean by %name or %%name, and the shell's by their names
     dynamic: bool  # runs text, or touches the namespace as a whole
 
 
@@ -45,6 +47,7 @@ def names_of(source: str) -> CellNames:
         needs=_first_lines((use.name, use.line) for use in reads if use.name not in replaced.get(use.offset, ())),
         certain=certain_reads(tree, writes),
         imports=frozenset(_imported(tree)),
+        magics=frozenset(_magics(tree)),
         dynamic=not names_read.isdisjoint(WHOLE_NAMESPACE) or any(map(_is_bare_vars, ast.walk(tree))),
     )
 
@@ -68,6 +71,7 @@ def check_names(names: CellNames, defined: Collection[str]) -> None:
             raise NameNotDefined(name, line, tuple(get_close_matches(name, candidates, n=2)))
 
 
+_MAGIC = re.compile(r"%([^\W\d]\w*)")  # in the body of a cell's own magic, which is a text
 _ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython", "exit", "quit", "In", "Out"})
 
 
@@ -91,6 +95,13 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module.partition(".")[0]
+
+
+def _magics(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+            yield from _MAGIC.findall(node.value)
 
 
 def _is_bare_vars(node: ast.AST) -> bool:

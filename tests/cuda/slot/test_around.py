@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -101,6 +102,11 @@ def test_the_default_device(slot: Budget) -> None:
     torch.set_default_device("cuda")
     try:
         assert torch.ones(2).device == nn.Linear(2, 2).weight.device == torch.get_default_device() == CUDA
+        given, kept = np.ones(2), torch.ones(2, device="cpu")
+        for made in (torch.as_tensor(given), torch.asarray(given), torch.as_tensor(kept)):
+            assert made.device == CUDA
+        torch.as_tensor(given).zero_()
+        assert given.sum() == 2 and kept.device.type == "cpu"
     finally:
         torch.set_default_device(None)
     assert torch.ones(2).device == torch.get_default_device() == torch.device("cpu")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jupyter_gpufit.estimate.tracing import processes
+from jupyter_gpufit.estimate.tracing.failures import limit_of_ours
 
 
 def test_a_thread_of_the_cells_waits_for_what_the_cell_gives_it_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,8 +27,10 @@ def test_a_thread_of_the_cells_waits_for_what_the_cell_gives_it_later(monkeypatc
     for thread in waiting:
         thread.start()
 
-    with pytest.raises(processes.Waits):
+    with pytest.raises(processes.Waits) as waits:
         get(multiprocessing.Queue())
+    said = "It waits for another process (an entry of a queue), and a trial run has no others."
+    assert limit_of_ours(waits.value) == said
     events.put("a scalar")
     free.release()
     for thread in waiting:

@@ -16,6 +16,7 @@ from jupyter_gpufit.estimate.asking.ask import Ask
 from jupyter_gpufit.estimate.asking.look import look
 from jupyter_gpufit.estimate.reckoning.record import Trace
 from jupyter_gpufit.estimate.tracing.trace import ask_child
+from jupyter_gpufit.surroundings import magics
 from tests.estimate.cells import CNN, IMPORTS, LOADER
 from tests.estimate.traced import A100, hashed, peak_by_kind, traced
 
@@ -281,6 +282,16 @@ def test_magics_and_await_and_output() -> None:
 
     assert (trace.status, trace.error) == ("completed", "")
     assert trace.notes == {"%matplotlib left out": 1, "shell commands left out": 1}
+
+
+def test_a_cell_magic_of_the_notebooks_own_runs_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace: dict[str, Any] = {}
+    exec("def only(line, cell): get_ipython().run_cell(cell)", namespace)
+    monkeypatch.setitem(magics.functions, ("cell", "only"), namespace["only"])
+
+    trace = traced("get_ipython().run_cell_magic('only', '', '%time x = 3\\nassert x == 4\\n')", lambda: namespace)
+
+    assert trace.status == "failed" and "AssertionError" in trace.error
 
 
 # What it is asked from outside

@@ -78,3 +78,28 @@ def test_it_is_there_for_the_cell_alone(cell: str, tmp_path: Path) -> None:
     assert (trace.status, trace.error) == ("completed", "")
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
     assert (tmp_path / "kept.txt").read_text() == "kept"
+
+
+def test_what_compiled_code_writes_is_left_out_and_the_rest_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As tokenizers saves a vocabulary, in a function of the notebook's."""
+    monkeypatch.chdir(tmp_path)
+    trace = traced(
+        """
+        import numpy, safetensors.numpy, torch
+        def prepare():
+            made = {"words": numpy.zeros(3)}
+            safetensors.numpy.save_file(
+                made, "words.safetensors"
+            )
+            return made
+        prepare()
+        safetensors.numpy.save_file(prepare(), "more.safetensors")
+        x = torch.ones(1000, device="cuda")
+        """
+    )
+
+    assert (trace.status, trace.error) == ("completed", "") and len(trace.blocks) == 1
+    assert "line 5 left out: it writes a file, or asks a server" in " ".join(trace.notes)
+    assert not [*tmp_path.iterdir()]

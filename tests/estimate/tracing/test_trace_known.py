@@ -142,3 +142,26 @@ def test_labels_that_come_back_to_the_host_are_what_they_were() -> None:
     trace = traced(LABELS)
 
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+
+
+def test_a_module_that_fx_has_written() -> None:
+    """As e3nn's and torchvision's feature extractors."""
+    trace = traced(
+        """
+        import torch
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(4, 4)
+            def forward(self, x, scale):
+                return torch.broadcast_tensors(self.layer(x), scale)[0]
+        written = torch.fx.symbolic_trace(torch.fx.symbolic_trace(Net())).cuda()
+        optimizer = torch.optim.SGD(written.parameters(), lr=0.1)
+        for step in range(5):
+            x, scale = torch.ones(8, 4, device="cuda"), torch.ones(4, device="cuda")
+            written(x, scale).sum().backward()
+            optimizer.step()
+        """
+    )
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
