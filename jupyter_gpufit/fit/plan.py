@@ -146,12 +146,15 @@ class FitLimits:
     def has_host(self, tried: TriedPlan) -> bool:
         return self.host is None or tried.host <= self.host
 
+    def can_begin(self, tried: TriedPlan) -> bool:
+        return self.has_host(tried) and not tried.failure
+
     def fits(self, tried: TriedPlan) -> bool:
-        return self.has_host(tried) and not tried.failure and tried.need is not None and tried.need <= self.usable
+        return self.can_begin(tried) and tried.need is not None and tried.need <= self.usable
 
     def may_fit(self, tried: TriedPlan) -> bool:
         """With nobody beside it, and if its margin is not used up."""
-        return self.has_host(tried) and not tried.failure and tried.low <= self.alone
+        return self.can_begin(tried) and tried.low <= self.alone
 
 
 @dataclass(frozen=True)
@@ -176,14 +179,15 @@ class Climbed:
 
     steps: tuple[RungVerdict, ...]
     plan: Plan | None = None  # None: nothing fits
+    least: Plan | None = None  # where nothing does: what needs least, for a cell that needs less than was predicted
 
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Climbed:
-        plan = record["plan"]
-        return cls(tuple(RungVerdict(**step) for step in record["steps"]), Plan.from_record(plan) if plan else None)
+        plans = (Plan.from_record(plan) if plan else None for plan in (record["plan"], record.get("least")))
+        return cls(tuple(RungVerdict(**step) for step in record["steps"]), *plans)
 
 
 Climb = Generator[Plan, TriedPlan, Climbed]
@@ -198,6 +202,7 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
     steps = [RungVerdict("", AS_IT_IS, plain.need, 1.0, True, False, _too_much(plain, limits), seconds=plain.seconds)]
     stays = [("", Plan(), plain)]
     best: Plan | None = None
+    least, needs = None, plain.need
     for rung in rungs:
         if best is not None and not rung.EXACT:
             continue
@@ -215,9 +220,12 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
             best = found if best is None or 0 < found.seconds < best.seconds else best
             if not best.seconds or best.slower <= GOOD_ENOUGH:
                 break
-        elif not tried.failure and _does_much(tried, last):
+            continue
+        if limits.can_begin(tried) and tried.need is not None and (needs is None or tried.need < needs):
+            least, needs = found, tried.need
+        if not tried.failure and _does_much(tried, last):
             stays.append((rung.NAME, found, tried))
-    return Climbed(tuple(steps), best)
+    return Climbed(tuple(steps), best, least if best is None else None)
 
 
 def _does_much(tried: TriedPlan, without: TriedPlan) -> bool:

@@ -102,7 +102,18 @@ def test_every_refusal_is_told_where_nothing_is_enough() -> None:
         "no model was seen",
         "its trial run failed",
     ]
+    assert found.least is not None and found.least.words == "one 3 of 3", "what needs least, for one that runs out"
     assert Climbed.from_record(found.to_record()) == found
+
+
+def test_what_needs_more_than_the_cell_as_it_is_is_nothing_to_go_on_by() -> None:
+    climbing = climb(FACTS, TriedPlan(100, 100), FitLimits(50, 50), [Saves("one", 1)])
+
+    next(climbing)
+    with pytest.raises(StopIteration) as end:
+        climbing.send(TriedPlan(low=100, need=110))
+
+    assert end.value.value.plan is None and end.value.value.least is None
 
 
 def test_one_that_fits_only_with_its_margin_gets_the_most_that_can_be_done() -> None:

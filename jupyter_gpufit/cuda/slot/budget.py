@@ -80,9 +80,15 @@ class Budget:
 
     def used(self) -> int:
         """Bytes the process has grown by since the cell began."""
-        used = max(0, _resident() - self._start)
+        used = self._grown()
+        if used > self._total:
+            give_back()
+            used = self._grown()
         self._peak, self._recent_peak = max(self._peak, used), max(self._recent_peak, used)
         return used
+
+    def _grown(self) -> int:
+        return max(0, _resident() - self._start)
 
     def peak(self) -> int:
         """The most bytes that were in use at any look."""
@@ -138,9 +144,6 @@ class Budget:
     def is_exceeded(self) -> bool:
         """Whether the cell should be told now: once per excess, and again when the excess has grown much further."""
         used = self.used()
-        if used > self._alarm:
-            give_back()
-            used = self.used()
         if used <= self.total:
             self._alarm = self.total
         return used > self._alarm

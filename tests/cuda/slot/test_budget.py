@@ -178,6 +178,15 @@ def test_more_than_the_whole_is_refused_before_it_is_touched() -> None:
     assert 0 <= budget.used() <= budget.peak() < 64 * MiB
 
 
+def test_what_malloc_keeps_of_what_is_free_is_no_peak_above_the_limit() -> None:
+    budget = Budget("cpu:0", 64 * MiB)
+    kept = [torch.ones(16_000) for _ in range(3000)]
+
+    del kept[:-1]  # the last one lies above all others, and malloc gives back only what is above all
+
+    assert budget.peak() <= 64 * MiB
+
+
 def test_whoever_claimed_a_part_is_told_to_claim_more() -> None:
     whole, part = Budget("cpu:0", 4 * GiB, 4 * GiB), Budget("cpu:0", GiB, 4 * GiB)
 
