@@ -156,6 +156,9 @@ assert [thread.name for thread in threading.enumerate()] == ["MainThread"]
         (["jupyter_gpufit.worker.shell", "IPython.core", "__main__", "jupyter_gpufit.cuda.slot.mode"], True),
         (["__main__", "jupyter_gpufit.jobs.journal", "json.encoder"], False),
         (["jupyter_gpufit.worker.shell", "IPython.core"], False),
+        (["__main__", "jupyter_gpufit.snapshot.take", "cloudpickle.cloudpickle", "torch.storage"], False),
+        (["__main__", "jupyter_gpufit.graph.stream", "users_module", "torch.storage"], False),
+        (["__main__", "jupyter_gpufit.fit.rungs.again", "transformers.models", "torch.nn"], True),
     ],
 )
 def test_only_the_users_code_is_struck(callers: list[str], struck: bool) -> None:
