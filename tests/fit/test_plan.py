@@ -126,6 +126,17 @@ def test_one_that_fits_only_with_its_margin_gets_the_most_that_can_be_done() -> 
     assert plan.words == "one 5 of 5" and end.value.value.plan.words == "one 5 of 5"
 
 
+def test_what_fits_with_its_margin_comes_before_what_is_quicker_and_only_may_fit() -> None:
+    climbing = climb(FACTS, TriedPlan(100, 150, seconds=1), FitLimits(50, 50), [Saves("one", 1), Saves("two", 1)])
+
+    asked = [next(climbing), climbing.send(TriedPlan(low=45, need=75, slower=1.05, seconds=1.05))]
+    with pytest.raises(StopIteration) as end:
+        climbing.send(TriedPlan(low=30, need=50, slower=2, seconds=2))
+
+    assert [plan.words for plan in asked] == ["one 1 of 1", "one 1 of 1 and two 1 of 1"]
+    assert end.value.value.plan.words == "one 1 of 1 and two 1 of 1"
+
+
 @given(some.integers(1, 40), some.integers(0, 99))
 def test_it_never_chooses_what_does_not_fit_nor_more_than_it_must_by_far(count: int, room: int) -> None:
     found = Trials(room=room).through(Saves("one", count), plain=10 * count + 5)
