@@ -144,7 +144,7 @@ def test_what_several_threads_of_the_processor_compute_has_the_same_bits() -> No
     torch.set_num_threads(2)  # until the test ends
 
     def wide(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-        loss = model(torch.randn(512, 128)).square().mean()  # enough that torch and its libraries part it
+        loss: torch.Tensor = model(torch.randn(512, 128)).square().mean()  # enough that torch and its libraries part it
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
