@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from typing import Any, Protocol
 
 from ..units import format_bytes
@@ -146,12 +147,19 @@ class FitLimits:
     def has_host(self, tried: TriedPlan) -> bool:
         return self.host is None or tried.host <= self.host
 
+    def can_begin(self, tried: TriedPlan) -> bool:
+        return self.has_host(tried) and not tried.failure
+
     def fits(self, tried: TriedPlan) -> bool:
-        return self.has_host(tried) and not tried.failure and tried.need is not None and tried.need <= self.usable
+        return self.can_begin(tried) and tried.need is not None and tried.need <= self.usable
+
+    def fits_alone(self, tried: TriedPlan) -> bool:
+        """With nobody beside it."""
+        return self.can_begin(tried) and tried.need is not None and tried.need <= max(self.usable, self.alone)
 
     def may_fit(self, tried: TriedPlan) -> bool:
         """With nobody beside it, and if its margin is not used up."""
-        return self.has_host(tried) and not tried.failure and tried.low <= self.alone
+        return self.can_begin(tried) and tried.low <= self.alone
 
 
 @dataclass(frozen=True)
@@ -176,21 +184,22 @@ class Climbed:
 
     steps: tuple[RungVerdict, ...]
     plan: Plan | None = None  # None: nothing fits
+    least: Plan | None = None  # where nothing does: what needs least, for a cell that needs less than was predicted
 
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Climbed:
-        plan = record["plan"]
-        return cls(tuple(RungVerdict(**step) for step in record["steps"]), Plan.from_record(plan) if plan else None)
+        plans = (Plan.from_record(plan) if plan else None for plan in (record["plan"], record.get("least")))
+        return cls(tuple(RungVerdict(**step) for step in record["steps"]), *plans)
 
 
 Climb = Generator[Plan, TriedPlan, Climbed]
 
 
 def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Rung]) -> Climb:
-    """Yield the plans of which a trial run is wanted; return the quickest that fits.
+    """Yield the plans of which a trial run is wanted; return the quickest that fits, or the least where all are tight.
 
     One that takes hardly longer than the cell as it is ends the search. After one that takes longer, what follows is
     tried in its place, and not on top of it; but no other bits for the sake of time.
@@ -198,6 +207,8 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
     steps = [RungVerdict("", AS_IT_IS, plain.need, 1.0, True, False, _too_much(plain, limits), seconds=plain.seconds)]
     stays = [("", Plan(), plain)]
     best: Plan | None = None
+    rank, least, needs = (True, inf), None, plain.need
+    tight = {}  # of steps that fit if their margin is not used up, and why they do not with it
     for rung in rungs:
         if best is not None and not rung.EXACT:
             continue
@@ -207,17 +218,27 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
             steps.append(RungVerdict(rung.NAME, rung.NAME, None, 1.0, rung.EXACT, False, rung.why_not(facts)))
             continue
         found, tried = yield from _notch(below, last, rung, notches, limits)
-        fits = limits.fits(tried) or limits.may_fit(tried)
+        with_margin = limits.fits_alone(tried)
+        fits = with_margin or limits.may_fit(tried)
         why = "" if fits else _too_much(tried, limits)
         cost = (tried.moves, tried.host, tried.seconds)
         steps.append(RungVerdict(rung.NAME, found.words, tried.need, tried.slower, found.exact, fits, why, *cost))
         if fits:
-            best = found if best is None or 0 < found.seconds < best.seconds else best
-            if not best.seconds or best.slower <= GOOD_ENOUGH:
+            its = (not with_margin, (found.seconds if with_margin else tried.need) or inf)
+            if best is None or its < rank:
+                best, rank = found, its
+            if with_margin and (not best.seconds or best.slower <= GOOD_ENOUGH):
                 break
-        elif not tried.failure and _does_much(tried, last):
+            if with_margin:
+                continue
+            tight[len(steps) - 1] = _too_much(tried, limits)
+        elif limits.can_begin(tried) and tried.need is not None and (needs is None or tried.need < needs):
+            least, needs = found, tried.need
+        if not tried.failure and _does_much(tried, last):
             stays.append((rung.NAME, found, tried))
-    return Climbed(tuple(steps), best)
+    for at, why in tight.items() if rank < (True,) else ():
+        steps[at] = replace(steps[at], fits=False, why=why)
+    return Climbed(tuple(steps), best, least if best is None else None)
 
 
 def _does_much(tried: TriedPlan, without: TriedPlan) -> bool:

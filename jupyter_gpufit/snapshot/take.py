@@ -52,6 +52,7 @@ from .users_files import Look, Written
 
 VERSION = 4  # of what a snapshot's has in it: a resume reads no other
 _OF_DYNAMO = re.compile(r"G__.*|torch_dynamo_resume_in_.*|.*_fn_\d+")  # names that compiling leaves in the namespace
+_PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
 Skip = Callable[[str], bool]
 
 
@@ -91,12 +92,16 @@ def preflight(program: Any, namespace: Namespace, *, skip: Skip = lambda name: F
 
 def can_be_saved(value: Any, program: Any, namespace: Namespace) -> bool:
     """Whether a snapshot can hold it, with all that it leads to."""
+    if type(value) in _PLAIN:  # most of what a module holds; a trial knows all modules that are loaded
+        return True
     trial = SnapshotPickler(program, namespace, lambda address: None)
     trial.only_tries()
     try:
         trial.dump(value)
     except Exception:
         return False
+    finally:
+        trial.clear_memo()  # which is large, and in a circle: nothing is collected while a snapshot is taken
     return not trial.refusals
 
 

@@ -102,7 +102,7 @@ def test_it_goes_on_with_what_its_runs_tell_that_it_needs(settings: Settings) ->
 
     paths = a_job(settings, "bert", "released")
     released = Record(state="released", since=1e9, checkpoint=SAVED, step=1204)
-    assert prepared(released).start.why == "needs a whole device: nobody can tell how much it takes"
+    assert prepared(released).start.why == "needs a whole device, as before: nobody can tell yet what it takes"
     seen = prepared(replace(released, live=Live(memory=Memory(used=1, peak=2 * GiB))))
     assert (seen.start.needed, seen.start.gpu) == (2.5 * GiB, "cpu:1")
     assert seen.words(1e9 + 60).endswith(" It needs 2.5 GiB: 2.0 GiB measured so far, and a reserve.")

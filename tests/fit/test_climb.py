@@ -81,6 +81,24 @@ def test_what_ran_out_before_is_not_tried_again() -> None:
     assert fit_of(answer).why.startswith(RAN_OUT)
 
 
+def test_where_no_plan_fits_what_needs_least_is_left_for_one_that_runs_out_and_begins_its_next_run() -> None:
+    small = replace(ASK, limits=FitLimits(40 * MiB, 40 * MiB), fit="recompute")
+    first, again = fit_of(asked(small)), fit_of(asked(replace(small, ran_out=(AS_IT_IS,))))
+
+    assert not first.plan.parts and [plan.words for plan in first.lower] == ["recomputing 5 of 5 blocks"]
+    assert "recomputing 5 of 5 blocks: needs" in first.why
+    assert again.plan == first.lower[0] and again.lower == ()
+    assert again.why.endswith("tries recomputing 5 of 5 blocks, which needs least")
+
+
+def test_what_a_run_took_by_a_plan_is_known_better_than_any_trial_run_does() -> None:
+    small = replace(ASK, limits=FitLimits(40 * MiB, 40 * MiB), fit="recompute", ran_out=(AS_IT_IS,))
+    answer = asked(replace(small, took={"recomputing 5 of 5 blocks": 39 * MiB}))
+
+    assert answer.climbed is not None and answer.climbed.plan is not None
+    assert answer.climbed.plan.words == "recomputing 5 of 5 blocks"
+
+
 def test_nothing_is_tried_for_a_cell_that_fits_or_where_no_plan_is_wanted() -> None:
     fits, unwanted = asked(replace(ASK, limits=FitLimits(10**9, 10**9))), asked(replace(ASK, limits=None))
 

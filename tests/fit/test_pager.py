@@ -139,6 +139,26 @@ def test_what_looks_past_all_operations_finds_what_is_there() -> None:
     assert differ(trained(tied, None, looks, steps=2), trained(tied, pager(), looks, steps=2)) == []
 
 
+@pytest.mark.slow(1)
+def test_what_several_threads_of_the_processor_compute_has_the_same_bits() -> None:
+    torch.set_num_threads(2)  # until the test ends
+
+    def wide(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        loss: torch.Tensor = model(torch.randn(512, 128)).square().mean()  # enough that torch and its libraries part it
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    def deep() -> nn.Module:
+        return nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU(), nn.LayerNorm(128)) for _ in range(3)))
+
+    usual, spilled = trained(deep, None, wide), pager(700_000)
+    assert differ(usual, trained(deep, spilled, wide)) == []
+    assert torch.get_num_threads() == 2 and spilled.told().moved > 0
+
+
 def test_threads_of_the_cell_are_under_it_too() -> None:
     def threaded(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
         losses: list[torch.Tensor] = []

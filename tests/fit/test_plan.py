@@ -102,7 +102,18 @@ def test_every_refusal_is_told_where_nothing_is_enough() -> None:
         "no model was seen",
         "its trial run failed",
     ]
+    assert found.least is not None and found.least.words == "one 3 of 3", "what needs least, for one that runs out"
     assert Climbed.from_record(found.to_record()) == found
+
+
+def test_what_needs_more_than_the_cell_as_it_is_is_nothing_to_go_on_by() -> None:
+    climbing = climb(FACTS, TriedPlan(100, 100), FitLimits(50, 50), [Saves("one", 1)])
+
+    next(climbing)
+    with pytest.raises(StopIteration) as end:
+        climbing.send(TriedPlan(low=100, need=110))
+
+    assert end.value.value.plan is None and end.value.value.least is None
 
 
 def test_one_that_fits_only_with_its_margin_gets_the_most_that_can_be_done() -> None:
@@ -113,6 +124,17 @@ def test_one_that_fits_only_with_its_margin_gets_the_most_that_can_be_done() -> 
         climbing.send(TriedPlan(low=50, need=75))
 
     assert plan.words == "one 5 of 5" and end.value.value.plan.words == "one 5 of 5"
+
+
+def test_what_fits_with_its_margin_comes_before_what_is_quicker_and_only_may_fit() -> None:
+    climbing = climb(FACTS, TriedPlan(100, 150, seconds=1), FitLimits(50, 50), [Saves("one", 1), Saves("two", 1)])
+
+    asked = [next(climbing), climbing.send(TriedPlan(low=45, need=75, slower=1.05, seconds=1.05))]
+    with pytest.raises(StopIteration) as end:
+        climbing.send(TriedPlan(low=30, need=50, slower=2, seconds=2))
+
+    assert [plan.words for plan in asked] == ["one 1 of 1", "one 1 of 1 and two 1 of 1"]
+    assert end.value.value.plan.words == "one 1 of 1 and two 1 of 1"
 
 
 @given(some.integers(1, 40), some.integers(0, 99))

@@ -6,12 +6,15 @@ import importlib
 import pickle
 import sys
 import types
+import weakref
 from pathlib import Path
 
 import pytest
 
 from jupyter_gpufit.graph.put_back import put_back, written
 from jupyter_gpufit.snapshot.modules import held_by, lost, own_modules, put_data
+from jupyter_gpufit.snapshot.take import can_be_saved
+from jupyter_gpufit.system.collecting import without_collecting
 
 REGISTRY = """
 from random import randint
@@ -89,3 +92,17 @@ def test_what_a_cell_put_back_into_a_module_is_there_before_a_checkpoint_is_open
     put_back(ahead)
 
     assert newer.old is float and newer.kept == [2] and not hasattr(newer, "own")
+
+
+def test_a_trial_keeps_nothing_of_what_it_tried() -> None:
+    """There are thousands in a save, in which nothing is collected: they came to a gigabyte."""
+
+    class Held:
+        pass
+
+    held = Held()
+    gone = weakref.ref(held)
+    with without_collecting():
+        assert can_be_saved([held], None, {})
+        del held
+        assert gone() is None

@@ -38,6 +38,7 @@ _NOT_TO_BE_CUT = frozenset({"jupyter_gpufit", "IPython", "traitlets"}) | {
     "asttokens",
     "pure_eval",
 }
+_PACKS = ("jupyter_gpufit.checkpoint", "jupyter_gpufit.graph", "jupyter_gpufit.snapshot")  # what they call is theirs
 
 
 class SlotRoom(DeviceMemory, Protocol):
@@ -80,9 +81,15 @@ class Budget:
 
     def used(self) -> int:
         """Bytes the process has grown by since the cell began."""
-        used = max(0, _resident() - self._start)
+        used = self._grown()
+        if used > self._total:
+            give_back()
+            used = self._grown()
         self._peak, self._recent_peak = max(self._peak, used), max(self._recent_peak, used)
         return used
+
+    def _grown(self) -> int:
+        return max(0, _resident() - self._start)
 
     def peak(self) -> int:
         """The most bytes that were in use at any look."""
@@ -138,9 +145,6 @@ class Budget:
     def is_exceeded(self) -> bool:
         """Whether the cell should be told now: once per excess, and again when the excess has grown much further."""
         used = self.used()
-        if used > self._alarm:
-            give_back()
-            used = self.used()
         if used <= self.total:
             self._alarm = self.total
         return used > self._alarm
@@ -162,14 +166,19 @@ def give_back() -> None:
 
 def may_interrupt(frame: FrameType | None) -> bool:
     """Whether an exception now strikes the user's code, and not the journal or IPython in the middle of a change."""
+    found = False
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         top = module.partition(".")[0]
+        if module == "__main__" or module.startswith(_PACKS):
+            return module == "__main__"
         # Our own mode stands between the user's line and torch, and has no state that could be cut in half.
-        if not module.startswith("jupyter_gpufit.cuda.slot") and top not in _PASSED_OVER:
-            return top not in _NOT_TO_BE_CUT
+        if not found and not module.startswith("jupyter_gpufit.cuda.slot") and top not in _PASSED_OVER:
+            if top in _NOT_TO_BE_CUT:
+                return False
+            found = True  # a library's code, or a module of the user's: unless it is us who called it
         frame = frame.f_back
-    return False
+    return found
 
 
 def _resident() -> int:

@@ -10,9 +10,10 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import wraps
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -27,8 +28,12 @@ _CONFIG, _OPERATORS = f"{_NAME}.config", f"{_NAME}._trace_wrapped_higher_order_o
 def begin(note: Callable[[str], None]) -> None:
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
         # The eager estimate is the safe one: a published language model takes about 15 % less memory compiled.
+        if model is None:
+            return compile
+        if isinstance(model, FunctionType):  # libraries compile some of theirs at their import, and may call none
+            return _noted(model, note)
         note(COMPILED)
-        return model if model is not None else lambda fn: fn
+        return model
 
     torch.compile = compile
     torch.nn.Module.compile = lambda self, *args, **kwargs: None  # type: ignore[method-assign]
@@ -47,6 +52,15 @@ def begin(note: Callable[[str], None]) -> None:
         sys.modules[_NAME] = torch._dynamo = _NoDynamo(_NAME)
         sys.modules[_SOURCE] = _NoSources(_SOURCE)
         sys.meta_path.insert(0, _RealParts())
+
+
+def _noted(fn: Callable[..., Any], note: Callable[[str], None]) -> Callable[..., Any]:
+    @wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        note(COMPILED)
+        return fn(*args, **kwargs)
+
+    return called
 
 
 def _answers_as_script(obj: Any) -> Any:

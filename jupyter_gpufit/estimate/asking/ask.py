@@ -52,6 +52,7 @@ class Ask:
     limits: FitLimits | None = None  # of the largest device, where a plan is wanted if it does not fit
     fit: str = "exact"  # which plans are wanted, see fit/ladder.py: allowed
     ran_out: tuple[str, ...] = ()  # plans under which it ran out of memory there, by their words
+    took: Mapping[str, int] = field(default_factory=dict)  # bytes that its last run by a plan took, by its words
     speed: DeviceSpeed = TYPICAL  # of the card
     measured: Mapping[str, float] = field(default_factory=dict)  # seconds of a step under plans, by their words
     told_too_little: float = 1.0  # measured seconds of a predicted one

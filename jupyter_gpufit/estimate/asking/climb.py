@@ -49,7 +49,7 @@ def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
             tried[plan.words] = one = trial(plan)
             found = _tried(ask, one, plan, plain)
     if result.plan is None:
-        return replace(plain.answer, climbed=result)
+        return replace(plain.answer, climbed=result, lower=(result.least,) if result.least else ())
     planned = tried[result.plan.words].answer
     left = lower(plain.facts, result.plan, rungs)
     drawn = planned.timeline
@@ -65,6 +65,7 @@ def _tried(ask: Ask, trial: PlanTrial, plan: Plan, plain: PlanTrial) -> TriedPla
     if trial.why_useless:
         return TriedPlan(failure=f"its trial run failed: {trial.why_useless}")
     estimate = on_slot(estimate) if ask.kind == "slot" else estimate
+    low, need = (took, took) if (took := ask.took.get(plan.words)) else (estimate.low, estimate.need)
     moves, host = estimate.moved_per_step, estimate.on_host
     where = " in ".join(filter(None, (estimate.peak_op, estimate.peak_module)))
-    return TriedPlan(estimate.low, estimate.need, slower, seconds, moves=moves, host=host, where=where)
+    return TriedPlan(low, need, slower, seconds, moves=moves, host=host, where=where)

@@ -12,6 +12,7 @@ from ...lab.place import Space
 from ...units import format_bytes
 from ..reckoning.verdict import usable_alone
 from .ask import TraceAnswer
+from .climb import RAN_OUT
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,10 @@ def fit_of(answer: TraceAnswer) -> Fit:
     if climbed is None:
         return Fit(lower=answer.lower, key=answer.key)
     if climbed.plan is None:
-        return Fit(key=answer.key, why=nothing_does(climbed))
+        if climbed.least is not None and climbed.steps[0].why == RAN_OUT:
+            begins = f"{nothing_does(climbed)}; tries {climbed.least.words}, which needs least"
+            return Fit(climbed.least, key=answer.key, why=begins)
+        return Fit(lower=answer.lower, key=answer.key, why=nothing_does(climbed))
     return Fit(climbed.plan, answer.lower, answer.key, trains_by(climbed))
 
 

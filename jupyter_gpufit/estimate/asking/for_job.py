@@ -43,7 +43,7 @@ from .look import look, main_module, opened_privately
 from .several import each_of
 from .sooner import TwoWays
 from .target import EstimateTarget, largest_of, target_of
-from .timed import factor_of, known_better, times_of
+from .timed import factor_of, known_better, known_to_fit, times_of
 from .worth import may_start_programs, may_train, may_train_with, names_a_gpu
 
 NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
@@ -171,8 +171,10 @@ def _estimate(
     answer, again = _answer(cell, ask, settings, stop)
     if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
         answer, again = _answer(cell, ask := replace(ask, ran_out=ran_out), settings, stop)
-    if (better := known_better(answer, ask, lessons_of(settings, answer.key, target.kind))) is not None:
-        answer, again = _answer(cell, better, settings, stop)
+    known = lessons_of(settings, answer.key, target.kind)
+    for better_by in (known_to_fit, known_better):
+        if (better := better_by(answer, ask, known)) is not None:
+            answer, again = _answer(cell, ask := better, settings, stop)
     fit = fit_of(answer)
     spare = host_ahead(settings) if fit.plan.host else 0
     if limits is not None and fit.plan.host > spare:  # what is free now is no part of the question

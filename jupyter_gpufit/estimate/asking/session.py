@@ -17,7 +17,7 @@ from . import sweep
 from .ask import EstimatedProgram, TraceAnswer
 from .several import in_its_time
 from .target import EstimateTarget, choose_target
-from .timed import known_better
+from .timed import known_better, known_to_fit
 from .tracer import Tracer, tracing
 
 
@@ -87,8 +87,10 @@ class _Asking:
         answer = await self.tracer.ask(ask)
         if ask.limits and (ran_out := ran_out_under(self.settings, answer.key, target.kind, ask.limits.usable)):
             answer = await self.tracer.ask(ask := replace(ask, ran_out=ran_out))
-        if (known := known_better(answer, ask, lessons_of(self.settings, answer.key, target.kind))) is not None:
-            answer = await self.tracer.ask(known)
+        known = lessons_of(self.settings, answer.key, target.kind)
+        for better_by in (known_to_fit, known_better):
+            if (better := better_by(answer, ask, known)) is not None:
+                answer = await self.tracer.ask(ask := better)
         if answer.unread:
             raise _nothing_reads(answer.unread[0])
         if answer.failure:

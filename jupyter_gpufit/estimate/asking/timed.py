@@ -1,4 +1,4 @@
-"""What trainings took of time by plans that were tried before, in the place of what is predicted; pure."""
+"""What trainings took by plans that were tried before, of time and memory, in the place of what is predicted; pure."""
 
 from __future__ import annotations
 
@@ -26,6 +26,21 @@ def known_better(answer: TraceAnswer, ask: Ask, known: Sequence[Lesson]) -> Ask 
     if min(seconds, key=lambda words: seconds[words]) == climbed.plan.words:
         return None
     return replace(ask, measured=measured, told_too_little=factor)
+
+
+def known_to_fit(answer: TraceAnswer, ask: Ask, known: Sequence[Lesson]) -> Ask | None:
+    """The question with what runs took, where one ended well by a plan that is predicted not to fit."""
+    climbed, limits = answer.climbed, ask.limits
+    if climbed is None or limits is None or ask.took:
+        return None
+    last = {lesson.plan: lesson for lesson in known}
+    refused = {step.words for step in climbed.steps if not step.fits}
+    fits = {
+        words: lesson.measured
+        for words, lesson in last.items()
+        if words in refused and not lesson.ran_out and 0 < lesson.measured <= limits.alone
+    }
+    return replace(ask, took=fits) if fits else None
 
 
 def times_of(known: Sequence[Lesson]) -> dict[str, float]:

@@ -156,6 +156,9 @@ assert [thread.name for thread in threading.enumerate()] == ["MainThread"]
         (["jupyter_gpufit.worker.shell", "IPython.core", "__main__", "jupyter_gpufit.cuda.slot.mode"], True),
         (["__main__", "jupyter_gpufit.jobs.journal", "json.encoder"], False),
         (["jupyter_gpufit.worker.shell", "IPython.core"], False),
+        (["__main__", "jupyter_gpufit.snapshot.take", "cloudpickle.cloudpickle", "torch.storage"], False),
+        (["__main__", "jupyter_gpufit.graph.stream", "users_module", "torch.storage"], False),
+        (["__main__", "jupyter_gpufit.fit.rungs.again", "transformers.models", "torch.nn"], True),
     ],
 )
 def test_only_the_users_code_is_struck(callers: list[str], struck: bool) -> None:
@@ -176,6 +179,15 @@ def test_more_than_the_whole_is_refused_before_it_is_touched() -> None:
     with pytest.raises(torch.OutOfMemoryError, match=r"slot cpu:0 has 4.0 GiB; .* asked for 5.0 GiB more"):
         budget.check(5 * GiB)
     assert 0 <= budget.used() <= budget.peak() < 64 * MiB
+
+
+def test_what_malloc_keeps_of_what_is_free_is_no_peak_above_the_limit() -> None:
+    budget = Budget("cpu:0", 64 * MiB)
+    kept = [torch.ones(16_000) for _ in range(3000)]
+
+    del kept[:-1]  # the last one lies above all others, and malloc gives back only what is above all
+
+    assert budget.peak() <= 64 * MiB
 
 
 def test_whoever_claimed_a_part_is_told_to_claim_more() -> None:

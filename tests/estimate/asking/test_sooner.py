@@ -7,10 +7,10 @@ from dataclasses import replace
 from jupyter_gpufit.devices.cards import Context
 from jupyter_gpufit.estimate.asking.ask import Ask, TraceAnswer
 from jupyter_gpufit.estimate.asking.sooner import TwoWays
-from jupyter_gpufit.estimate.asking.timed import factor_of, known_better, times_of
+from jupyter_gpufit.estimate.asking.timed import factor_of, known_better, known_to_fit, times_of
 from jupyter_gpufit.estimate.reckoning.learned import Lesson
 from jupyter_gpufit.estimate.reckoning.report import Estimate
-from jupyter_gpufit.fit.plan import Climbed, Plan, RungVerdict
+from jupyter_gpufit.fit.plan import Climbed, FitLimits, Plan, RungVerdict
 from tests.estimate.traced import A100
 
 PLAN = Plan({"recompute": {}}, "recomputing 9 of 12 blocks", 1.5, seconds=1.5)
@@ -62,3 +62,17 @@ def test_one_run_that_was_slower_than_predicted_says_as_much_of_plans_that_were_
     assert known_better(answer(recompute=3.0, spill=2.0), ask, slow) is None, "both are twice as slow then"
     assert known_better(answer(recompute=3.0, spill=2.0), ask, []) is None
     assert factor_of(slow) == 2.0 and times_of([lesson("spill", 4.0, 2.0, ran_out=True)]) == {}
+
+
+def test_a_plan_by_which_a_run_ended_well_is_known_to_fit() -> None:
+    ask = Ask(card=A100, context=Context(0, 0, ""), limits=FitLimits(10, 10))
+    refused = replace(answer(recompute=3.0), climbed=Climbed((RungVerdict("", "spill", 20, 1.0, True, False, "20"),)))
+    ran = lesson("spill", 9.0, 2.0)  # with 1 byte
+
+    better = known_to_fit(refused, ask, [replace(ran, ran_out=True), ran])
+
+    assert better is not None and better.took == {"spill": 1} and Ask.decode(better.encode()) == better
+    assert known_to_fit(refused, better, [ran]) is None, "it was asked already"
+    assert known_to_fit(refused, ask, [ran, replace(ran, ran_out=True)]) is None
+    assert known_to_fit(refused, ask, [replace(ran, measured=11)]) is None, "on a larger device"
+    assert known_to_fit(answer(spill=1.0), ask, [ran]) is None, "it fits by what is predicted"

@@ -18,8 +18,8 @@ SLOT = fake_device("cpu:0", total=10 * GiB, kind="slot")
     ("so_far", "memory", "reason"),
     [
         (SoFar(None, 2 * GiB, STEPS), 2.2, "needs 2.2 GiB: 2.0 GiB measured so far, and a reserve"),
-        (SoFar(None, 2 * GiB, STEPS - 1), None, "needs a whole device: nobody can tell how much it takes"),
-        (SoFar(None), None, "needs a whole device: nobody can tell how much it takes"),
+        (SoFar(None, 2 * GiB, STEPS - 1), None, "needs a whole device, as before: nobody can tell yet what it takes"),
+        (SoFar(None), None, "needs a whole device, as before: nobody can tell yet what it takes"),
         (SoFar(4 * GiB), 4, "needs 4.0 GiB: as before"),
         (SoFar(4 * GiB, 2 * GiB, STEPS), 4, "needs 4.0 GiB: as before, 2.0 GiB measured so far"),
         (SoFar(3 * GiB, 3 * GiB, 1), 3.3, "needs 3.3 GiB: 3.0 GiB measured so far, and a reserve"),

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from jupyter_gpufit.cuda.stand_in.uncompiled import COMPILED
 from jupyter_gpufit.devices.cards import Context
 from jupyter_gpufit.estimate.asking.ask import Ask
 from jupyter_gpufit.estimate.asking.look import look
@@ -338,6 +339,21 @@ def test_a_library_that_marks_functions_for_the_compiler_does_not_load_it() -> N
     )
 
     assert (trace.status, trace.error) == ("completed", "")
+
+
+def test_a_function_that_is_compiled_and_never_called_says_nothing_of_the_training() -> None:
+    """As libraries do at their import: what is compiled is kept from the host."""
+    cell = """
+        import torch
+        @torch.compile
+        def halved(x):
+            return x / 2
+        {}
+        torch.ones(2, device="cuda")
+        """
+
+    assert COMPILED not in traced(cell.format("double = torch.compile(dynamic=True)(halved)")).notes
+    assert COMPILED in traced(cell.format("assert halved(torch.ones(2)).sum() == 1")).notes
 
 
 def test_what_was_seen_before_a_trace_broke_off_bounds_the_memory_from_below() -> None:
