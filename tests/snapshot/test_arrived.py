@@ -144,7 +144,7 @@ def test_what_an_earlier_cell_put_back_into_a_module_that_the_cell_does_not_name
 ) -> None:
     monkeypatch.setattr(meters, "lost_since", [7], raising=False)
     namespace = {"meters": meters, "kept": import_module("tests.snapshot.beside.of_old").Kept()}
-    with travel.outward(namespace, ["meters.lost_since = [7]"], ()) as around:
+    with travel.outward(namespace, ["meters.lost_since = [7]"], (), ()) as around:
         shipment = ship(["kept", travel.NAME], namespace, around)
     cell = "for i in range(3): kept"
 
