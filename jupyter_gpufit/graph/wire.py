@@ -21,7 +21,7 @@ _HOMES: dict[
 ] = {  # by the first part of the name: a module of ours, and what of it stands in graphs
     "archived": ("graph.kinds.archived", "fill_archived"),
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
-    "classes": ("graph.kinds.classes", "fill_made make_class"),
+    "classes": ("graph.kinds.classes", "fill_made find_member make_class"),
     "contexts": ("graph.kinds.contexts", "make_variable set_value"),
     "compiled": ("graph.kinds.compiled", "compile_again disable_again script_again"),
     "containers": (
@@ -36,10 +36,11 @@ _HOMES: dict[
         "graph.kinds.functions",
         "fill_cell fill_function make_cached make_cached_property make_cell make_function",
     ),
+    "generic": ("graph.kinds.generic", "make_as_built_in"),
     "hdf5": ("graph.kinds.hdf5", "close find_in_file make_closed open_again"),
     "instances": (
         "graph.kinds.instances",
-        "fill_generic fill_instance fill_storable find_in_module make_instance set_state",
+        "fill_instance fill_storable make_instance",
     ),
     "iterations": (
         "graph.kinds.iterations",
@@ -107,6 +108,9 @@ _HOMES: dict[
 NAMES = {f"{first}.{name}": (home, name) for first, (home, names) in _HOMES.items() for name in names.split()}
 # What was another's before: checkpoints have it under the name that it had.
 _MOVED = "make_csv_writer make_text seek"
+NAMES |= {
+    f"instances.{name}": ("graph.kinds.generic", name) for name in "fill_generic find_in_module set_state".split()
+}
 NAMES["functions.fill_class"] = ("graph.kinds.classes", "fill_class")
 NAMES["saved.figures.fill_transform"] = ("graph.kinds.figures", "fill_transform")
 NAMES |= {f"saved.files.{name}": ("graph.kinds.opened_files", name) for name in _MOVED.split()}

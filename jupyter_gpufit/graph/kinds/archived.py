@@ -18,19 +18,16 @@ from typing import Any
 from cloudpickle.cloudpickle import _should_pickle_by_reference
 
 from ..kind import Kind, Pickler, Reduced, kind_of
+from .generic import fill_generic, generic_state, reduce_generic, reduced
 from .instances import (
     MANY,
     STORABLE,
-    fill_generic,
     fill_instance,
-    generic_state,
     holds_refused,
     inside,
     instance_state,
     is_laid_out_plainly,
     make,
-    reduce_generic,
-    reduced,
     storable_mark,
 )
 

@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
-from .instances import reduce_generic
+from .generic import reduce_generic
 
 Array = np.ndarray[Any, Any]
 _LIBRARY = (np.ndarray, np.memmap, np.matrix, np.recarray)

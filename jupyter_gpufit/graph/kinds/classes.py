@@ -12,14 +12,16 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from types import ModuleType, new_class, resolve_bases
-from typing import Any
+from typing import Any, NewType
 
 from cloudpickle.cloudpickle import _lookup_class_or_track, _make_skeleton_class, _should_pickle_by_reference
 
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
-from .instances import MADE_WHEN_IMPORTED, find_in_module, is_plain
+from .generic import GENERIC, MADE_WHEN_IMPORTED, find_in_module, is_own, reduce_generic
+from .instances import is_plain
 
 _ORDERED: OrderedDict[Any, Any] = OrderedDict()
 _OF_NOWHERE: dict[type, Any] = {  # classes that no module holds, each with an object of it
@@ -76,17 +78,13 @@ def make_class(metaclass: type, name: str, bases: tuple[Any, ...], body: Mapping
 
 def _librarys(metaclass: type) -> type:
     """The first of it that is not the notebook's own."""
-    return next(cls for cls in metaclass.__mro__ if not _is_own(cls))
-
-
-def _is_own(cls: type) -> bool:
-    return bool(cls.__flags__ & MADE_WHEN_IMPORTED) and not _should_pickle_by_reference(cls)
+    return next(cls for cls in metaclass.__mro__ if not is_own(cls))
 
 
 @contextmanager
 def _hooks_left_out(bases: tuple[type, ...]) -> Iterator[None]:
     """For a moment, the notebook's own of these hand on to the first library's."""
-    kept = {base: vars(base).get(_HOOK) for base in bases if _is_own(base)}
+    kept = {base: vars(base).get(_HOOK) for base in bases if is_own(base)}
     for base in kept:
         _put(base, _HOOK, classmethod(_as_a_librarys))
     try:
@@ -100,7 +98,7 @@ def _hooks_left_out(bases: tuple[type, ...]) -> Iterator[None]:
 
 
 def _as_a_librarys(cls: type) -> None:
-    hook = next(vars(base)[_HOOK] for base in cls.__mro__ if not _is_own(base) and _HOOK in vars(base))
+    hook = next(vars(base)[_HOOK] for base in cls.__mro__ if not is_own(base) and _HOOK in vars(base))
     hook.__get__(None, cls)()
 
 
@@ -189,8 +187,32 @@ def runs_when_opened(cls: type) -> bool:
     return is_hashed_so or hasattr(cls, "__setstate__") or not is_plain(cls)
 
 
+def reduce_member(member: Enum, pickler: Pickler) -> Reduced:
+    """By its name: a value need not be equal to itself over there, as a function is not."""
+    cls = type(member)
+    if is_own(cls) and cls.__members__.get(member.name or "") is member:
+        return find_member, (cls, member.name)
+    return reduce_generic(member, pickler)
+
+
+def find_member(cls: type[Enum], name: str) -> Enum:
+    return cls.__members__[name]
+
+
+def reduce_new_type(made: NewType, pickler: Pickler) -> Reduced:
+    if made.__module__ != "__main__":
+        return NotImplemented
+    return NewType, (made.__name__, made.__supertype__)
+
+
 CLASS = Kind(reduce=reduce_class, state=class_state, fill=fill_class)
+_MEMBER = Kind(reduce=reduce_member, state=GENERIC.state, fill=GENERIC.fill, mark=GENERIC.mark)
+_NEW_TYPE = Kind(reduce=reduce_new_type)
 
 
 def find(cls: type) -> Kind | None:
+    if issubclass(cls, Enum):
+        return _MEMBER
+    if cls is NewType:
+        return _NEW_TYPE
     return CLASS if issubclass(cls, type) else None

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
-from .instances import find_in_module
+from .generic import find_in_module
 
 
 def reduce_variable(variable: ContextVar[Any], pickler: Pickler) -> Reduced:

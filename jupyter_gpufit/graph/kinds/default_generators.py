@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
-from .instances import fill_generic, find_in_module, generic_mark, generic_state, reduce_generic
+from .generic import fill_generic, find_in_module, generic_mark, generic_state, reduce_generic
 
 _CLASSES = {("random", "Random"), ("numpy.random.mtrand", "RandomState")}
 

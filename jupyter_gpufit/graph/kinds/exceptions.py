@@ -10,7 +10,8 @@ from types import MemberDescriptorType
 from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
-from .instances import attributes, reduce_generic, set_attributes, set_state
+from .generic import reduce_generic, set_state
+from .instances import attributes, set_attributes
 
 Noted = tuple[tuple[str, Any], ...]
 _MADE_WITH_ALL = (BaseException, BaseExceptionGroup)  # what these keep comes of their arguments, or is seen to below

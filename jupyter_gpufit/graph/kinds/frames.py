@@ -16,7 +16,8 @@ from pandas.core.generic import NDFrame
 from pandas.core.internals.managers import SingleBlockManager  # type: ignore[import-not-found]
 
 from ..kind import Kind, Pickler, Reduced
-from .instances import GENERIC, generic_state, make_instance, reduce_generic
+from .generic import GENERIC, generic_state, reduce_generic
+from .instances import make_instance
 
 
 def find(cls: type) -> Kind | None:

@@ -1,4 +1,4 @@
-"""Objects of classes written in Python, and whatever else knows how to pickle itself.
+"""Objects of classes written in Python.
 
 A process's snapshot wants the raw `__dict__`: `__getstate__` is made for storing, and drops live state (the `step` that
 a scheduler wrapped, the scale of a GradScaler). The dict travels as an object of its own, so `vars(model)` stays the
@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import copyreg
 import functools
-import hashlib
-import pickle
-import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
-from importlib import import_module
 from itertools import islice
 from types import MemberDescriptorType, MethodType
 from typing import Any
 
 from ..kind import ATOMS, Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
+from .generic import GENERIC, IMMUTABLE, MADE_WHEN_IMPORTED, find_in_module, own_name, set_state
 
-MADE_WHEN_IMPORTED = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of a class that is no part of Python itself, or of compiled code
 _POINTER = 8  # bytes
 Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
 _MISSING = object()
@@ -130,10 +126,6 @@ def make_instance(cls: type) -> Any:
     return object.__new__(cls)
 
 
-def find_in_module(module: str, name: str) -> Any:
-    return getattr(import_module(module), name)
-
-
 def instance_state(obj: Any) -> tuple[Any, ...]:
     return type(obj), *attributes(obj)
 
@@ -146,23 +138,6 @@ def fill_instance(obj: Any, state: tuple[Any, ...]) -> None:
     if type(obj) is not cls:
         object.__setattr__(obj, "__class__", cls)  # as torch's parametrizations do
     set_attributes(obj, (own[0], own[1]))
-
-
-def own_name(obj: Any) -> str | None:
-    """The name by which a module holds a callable that says so itself, as functions do: what a decorator made of one.
-
-    Such a one goes by its name: a dispatcher's lock, or what it has compiled, is each process's own.
-    """
-    if not callable(obj):
-        return None
-    try:
-        name, module = obj.__qualname__, obj.__module__
-        if type(name) is not str or module == "__main__":
-            return None
-        found = functools.reduce(getattr, name.split("."), sys.modules[module])
-    except Exception:  # whatever it answers that is not one
-        return None
-    return name if found is obj else None
 
 
 def instance_mark(obj: Any) -> Any:
@@ -328,70 +303,3 @@ def reduce_storable(obj: Any, pickler: Pickler) -> Reduced:
 
 
 STORABLE = Kind(reduce=reduce_storable, state=storable_state, fill=fill_storable, mark=storable_mark)
-
-
-# Whatever has a __reduce__ of its own, in C or in Python.
-def set_state(obj: Any, state: Any) -> None:
-    """What pickle does with a state."""
-    if hasattr(obj, "__setstate__"):
-        obj.__setstate__(state)
-        return
-    own, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-    obj.__dict__.update(own or {})
-    for name, value in (slots or {}).items():
-        setattr(obj, name, value)
-
-
-def reduced(obj: Any, pickler: Pickler | None = None) -> Any:
-    special = pickler.dispatch_table.get(type(obj)) if pickler else copyreg.dispatch_table.get(type(obj))
-    return special(obj) if special else obj.__reduce_ex__(5)
-
-
-def reduce_generic(obj: Any, pickler: Pickler) -> Reduced:
-    if (name := own_name(obj)) is not None:
-        return name
-    found = reduced(obj, pickler)
-    if not isinstance(found, str):
-        return found
-    module = pickle.whichmodule(obj, found)  # type: ignore[attr-defined]
-    if pickler.name_in_module(obj, module) in (None, found):
-        return found
-    return find_in_module, (module, pickler.name_in_module(obj, module))
-
-
-def generic_state(obj: Any) -> Any:
-    found = reduced(obj)
-    if isinstance(found, str) or len(found) < 3:
-        return None
-    state, items, pairs = (*found[2:5], None, None, None)[:3]
-    if state is None and items is None and pairs is None:
-        return None
-    return state, None if items is None else list(items), None if pairs is None else dict(pairs)
-
-
-def generic_mark(obj: Any) -> Any:
-    """A digest of the state, which is made anew at every look and so has no identity."""
-    state = None if own_name(obj) else generic_state(obj)
-    if state is None:
-        return None
-    try:
-        return hashlib.blake2b(pickle.dumps(state, 5)).digest()
-    except Exception:  # it holds something of the notebook, which plain pickle cannot write: send it every time
-        return object()
-
-
-def fill_generic(obj: Any, state: tuple[Any, Any, Any]) -> None:
-    own, items, pairs = state
-    if own is not None:
-        set_state(obj, own)
-    if items is not None:
-        obj.clear()
-        obj.extend(items)
-    if pairs is not None:
-        obj.clear()
-        for key, value in pairs.items():
-            obj[key] = value
-
-
-GENERIC = Kind(reduce=reduce_generic, state=generic_state, fill=fill_generic, mark=generic_mark)
-IMMUTABLE = Kind(reduce=reduce_generic)

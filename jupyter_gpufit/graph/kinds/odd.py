@@ -16,7 +16,8 @@ from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
 from ..refusals import has_callback
-from .instances import GENERIC, INSTANCE, reduce_generic
+from .generic import GENERIC, reduce_generic
+from .instances import INSTANCE
 from .streams import STREAMS, find_method, method_of
 
 _AROUND_A_STREAM = (codecs.StreamWriter, codecs.StreamReader, codecs.StreamReaderWriter, codecs.StreamRecoder)

@@ -18,7 +18,8 @@ from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
 from ..refusals import why_not
 from .flowing import flowing, flows_nowhere
-from .instances import INSTANCE, attributes, fill_instance, instance_state, make, reduce_generic
+from .generic import reduce_generic
+from .instances import INSTANCE, attributes, fill_instance, instance_state, make
 
 _OF_TORCH = (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
 _untouched = torch._C.DisableTorchFunctionSubclass  # inside it, subclasses cannot see that we look

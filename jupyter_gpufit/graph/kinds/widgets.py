@@ -12,7 +12,8 @@ from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
 from ..refusals import INSIDE, TRAITS, is_widget, stays
-from .instances import make_instance, reduce_generic
+from .generic import reduce_generic
+from .instances import make_instance
 
 TARGET = "jupyter.widget"
 _CAUGHT = "outputs"  # of an Output: what was printed within it is caught in the notebook, and is not known elsewhere

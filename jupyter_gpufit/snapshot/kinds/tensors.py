@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader
 from ...devices import sides
 from ...graph.kind import Kind, Pickler, Reduced
 from ...graph.kinds.flowing import flows_nowhere, graph_stayed
-from ...graph.kinds.instances import make_instance, reduce_generic, reduce_instance
+from ...graph.kinds.generic import reduce_generic
+from ...graph.kinds.instances import make_instance, reduce_instance
 from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta
 from ...graph.opening import Opener
 from ...graph.refusals import why_not
