@@ -21,7 +21,6 @@ from cloudpickle.cloudpickle import _lookup_class_or_track, _make_skeleton_class
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
 from .generic import GENERIC, MADE_WHEN_IMPORTED, find_in_module, is_own, reduce_generic
-from .instances import is_plain
 
 _ORDERED: OrderedDict[Any, Any] = OrderedDict()
 _OF_NOWHERE: dict[type, Any] = {  # classes that no module holds, each with an object of it
@@ -30,6 +29,7 @@ _OF_NOWHERE: dict[type, Any] = {  # classes that no module holds, each with an o
 _OF_THE_CLASS_ITSELF = frozenset(  # made by Python for each class, or caches of it
     {"__dict__", "__weakref__", "_abc_impl", "__slotnames__", "__abstractmethods__", "__annotations_cache__"}
 )
+_CALLED_WHEN_OPENED = ("__setstate__", "__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__", "__hash__")
 _HOOK = "__init_subclass__"
 
 
@@ -181,10 +181,8 @@ def fill_class(cls: type, state: dict[str, Any]) -> None:
 
 def runs_when_opened(cls: type) -> bool:
     """Whether opening an object of this class calls a method that the notebook wrote."""
-    if all(base.__module__ != "__main__" for base in cls.__mro__):
-        return False
-    is_hashed_so = any("__hash__" in vars(base) and base.__module__ == "__main__" for base in cls.__mro__)
-    return is_hashed_so or hasattr(cls, "__setstate__") or not is_plain(cls)
+    own = (vars(base) for base in cls.__mro__ if base.__module__ == "__main__")
+    return any(body.get(name) is not None for body in own for name in _CALLED_WHEN_OPENED)
 
 
 def reduce_member(member: Enum, pickler: Pickler) -> Reduced:
