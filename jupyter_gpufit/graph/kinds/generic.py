@@ -8,6 +8,7 @@ import hashlib
 import pickle
 import sys
 from importlib import import_module
+from types import BuiltinFunctionType
 from typing import Any
 
 from cloudpickle.cloudpickle import _should_pickle_by_reference
@@ -75,7 +76,12 @@ def is_own(cls: type) -> bool:
 
 def _makes_it_its_own_way(cls: type) -> bool:
     """Whether its `__new__` is the notebook's, and pickle would call that with what a built-in class's takes."""
-    return is_own(_owner(cls, "__new__")) and not is_own(_owner(cls, "__getnewargs__", "__getnewargs_ex__"))
+    return _has_own_new(_owner(cls, "__new__")) and not is_own(_owner(cls, "__getnewargs__", "__getnewargs_ex__"))
+
+
+def _has_own_new(base: type) -> bool:
+    """One that is written in Python: what compiled code has makes its own objects, by whichever name it is known."""
+    return is_own(base) and not isinstance(vars(base)["__new__"], BuiltinFunctionType)
 
 
 def _owner(cls: type, *names: str) -> type:
@@ -83,7 +89,7 @@ def _owner(cls: type, *names: str) -> type:
 
 
 def make_as_built_in(cls: Any, *args: Any) -> Any:
-    maker: Any = next(base for base in cls.__mro__ if "__new__" in vars(base) and not is_own(base))
+    maker: Any = next(base for base in cls.__mro__ if "__new__" in vars(base) and not _has_own_new(base))
     return maker.__new__(cls, *args)
 
 
