@@ -46,7 +46,7 @@ def fitted(plan: Plan, whole: Whole = nullcontext) -> Iterator[None]:
 
     `whole`: put around what an interrupt must not cut in half.
     """
-    pager.whole = whole
+    pager.whole, pager.last = whole, None  # a run of before is over: a process may trace or run more than one
     by_name = {rung.NAME: rung for rung in RUNGS}
     with ExitStack() as stack:
         for name, part in plan.parts.items():

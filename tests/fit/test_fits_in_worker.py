@@ -111,6 +111,8 @@ def test_one_that_runs_out_goes_on_by_recomputing_and_begins_so_the_next_time(
 ) -> None:
     notebook.check(SET_UP)
     cell = CELL.format(rows="3 << 14 if i < 2 else 7 << 14", more="pass")  # later than a trial run looks
+    # What lasts for less than two looks at a slot's memory may pass unseen.
+    cell = cell.replace("opt.zero_grad()", "time.sleep(0.2 * (i > 1)); opt.zero_grad()")
 
     ran = notebook.run("%%gpufit train --name grows\n" + cell)
 
