@@ -5,7 +5,7 @@ and what fills a new object on the way in fills the kernel's own object again on
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from importlib import import_module
 from operator import is_
@@ -100,6 +100,7 @@ _FAMILIES = (
     "kinds.rich_consoles",
     "kinds.directories",
     "kinds.parents",
+    "kinds.simulators",
     "kinds.archived",
     "kinds.default_generators",
     "kinds.instances",
@@ -113,12 +114,15 @@ _OF_LIBRARIES = {
     "matplotlib.transforms": "kinds.figures",
     "pandas": "kinds.frames",
     "h5py": "kinds.hdf5",
+    "pygame": "kinds.surfaces",
 }
 
 
 def kind_of(cls: type, known: dict[type, Kind]) -> Kind:
     """The Kind of a type. `known` belongs to one crossing, so that classes of the notebook are not kept for ever."""
     kind = known.get(cls)
+    if kind is None and not hasattr(cls, "__module__"):  # some compiled ones (SWIG's): nothing else is known of them
+        kind = known[cls] = import_module(f"{__package__}.kinds.generic").GENERIC
     if kind is None:
         # A library's types can only be met where the library is loaded, and the kernel need not load it for us.
         loaded = [family for library, family in _OF_LIBRARIES.items() if library in sys.modules]
@@ -146,3 +150,11 @@ def unchanged(then: Any, now: Any) -> bool:
     if type(then) is dict:
         return len(then) == len(now) and all(map(is_, then, now)) and all(map(is_, then.values(), now.values()))
     return isinstance(then, ATOMS) and bool(then == now)
+
+
+def holds_one_of(types: Container[type], picture: Any) -> bool:
+    """Whether an object of such a type is among what a picture shows."""
+    if type(picture) is tuple:
+        return any(type(one) in types or holds_one_of(types, one) for one in picture)
+    shown = picture.values() if type(picture) is dict else picture if type(picture) is list else ()
+    return any(type(one) in types for one in shown)

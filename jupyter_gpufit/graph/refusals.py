@@ -96,7 +96,7 @@ def why_not(cls: type) -> str | None:
     if issubclass(cls, (type, BaseException, Enum)):
         return None  # these can, whatever module they are from
     for base in cls.__mro__:
-        if sentence := _sentence(base.__module__, base.__qualname__):
+        if sentence := _sentence(getattr(base, "__module__", ""), base.__qualname__):
             return sentence
     return None
 
@@ -140,7 +140,8 @@ def waits_in_a_pool(thread: threading.Thread) -> bool:
 
 
 def is_widget(cls: type) -> bool:
-    return any(base.__module__.partition(".")[0] == "ipywidgets" and base.__name__ == "Widget" for base in cls.__mro__)
+    named = (base for base in cls.__mro__ if base.__name__ == "Widget")
+    return any(base.__module__.partition(".")[0] == "ipywidgets" for base in named)
 
 
 def stays(obj: Any) -> bool:

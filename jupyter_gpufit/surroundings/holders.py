@@ -90,7 +90,7 @@ def _can_hold(value: Any, module: str) -> bool:
         return False  # `ip = get_ipython()`, in a library: a part of this process, with all that it leads to
     if not cls.__flags__ & _MADE_BY_PYTHON or cls.__basicsize__ > _PLAIN:
         return False  # a compiled function has attributes, too
-    return root(str(cls.__module__)) not in _STANDARD and own_names(value) is not None
+    return root(str(getattr(cls, "__module__", ""))) not in _STANDARD and own_names(value) is not None
 
 
 def own_names(holder: Any) -> dict[str, Any] | None:
@@ -121,7 +121,7 @@ def _is_shut(value: Any) -> bool:
     cls = type(value)
     if issubclass(cls, (type, weakref.ref, *_CODE, *_CONTAINERS, *_VALUES)) or own_names(value) is not None:
         return False
-    return root(str(cls.__module__)) not in _STANDARD | _ARRAYS
+    return root(str(getattr(cls, "__module__", ""))) not in _STANDARD | _ARRAYS
 
 
 def at(place: Place, *, load: bool = True) -> Any:

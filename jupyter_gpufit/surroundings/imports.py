@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+from ..system import simulators
 from . import generators
 from .changes import ChangedHolder, Difference, absorb, same, values_of
 from .holders import holders, root
@@ -126,10 +128,14 @@ class Watch(MetaPathFinder):
         module = sys.modules.get(name)
         if not isinstance(module, ModuleType):
             return
+        simulators.watch(module)
         self._finished.append(name)
-        for steps, obj in holders(module, lambda found: id(found) in self._held):
-            holder = self._held[id(obj)] = ChangedHolder((name, steps), obj)
-            self._sizes[id(obj)] = len(holder)  # what the rest of this import adds is that import's, too
+        with suppress(
+            Exception
+        ):  # of a module's own objects, asked for what they have: its import goes well all the same
+            for steps, obj in holders(module, lambda found: id(found) in self._held):
+                holder = self._held[id(obj)] = ChangedHolder((name, steps), obj)
+                self._sizes[id(obj)] = len(holder)  # what the rest of this import adds is that import's, too
 
     def _absorb(self, importer: str, before: dict[int, Difference | None]) -> None:
         """What has changed since `before` was the import's doing: whoever imports the same has it."""

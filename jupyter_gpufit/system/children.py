@@ -34,6 +34,8 @@ from typing import Any
 
 import cloudpickle
 
+from .simulators import Forgotten, Stood, is_own, is_simulation, take, tell
+
 _PATIENCE = 5.0  # seconds for a child that waits for messages; one that works is asked again
 _SILENCE = 60.0  # seconds without an answer, from which on it is not at work: it waits where it does not hear us
 _BEGINNING = 120.0  # seconds for one that has just begun, and may still import; it is asked once
@@ -221,7 +223,30 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | FunctionType) and vars(sys.modules["__main__"]).get(obj.__qualname__) is obj:
             return NotImplemented
+        if is_simulation(type(obj)):
+            return _simulated, (
+                type(obj),
+                _standing(obj),
+                {name: one for name, one in vars(obj).items() if is_own(one)},
+            )
         return super().reducer_override(obj)
+
+
+def _standing(simulation: Any) -> Stood:
+    try:
+        return tell(simulation)
+    except Forgotten as why:
+        raise CannotTell(f"it has a {type(simulation).__qualname__}, and {why}") from None
+
+
+def _simulated(cls: Any, stood: Stood, own: dict[str, Any]) -> Any:
+    made = object.__new__(cls)
+    try:
+        take(made, stood)
+    except Forgotten as why:
+        raise CannotTell(f"it has a {cls.__qualname__}, and {why}") from None
+    vars(made).update(own)
+    return made
 
 
 class _Unpickler(pickle.Unpickler):

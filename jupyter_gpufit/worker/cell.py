@@ -12,7 +12,7 @@ from ..errors import CannotGoOn, GpufitError, RanksError
 from ..estimate.asking import for_job, lesson
 from ..fit.ladder import fitted
 from ..fit.sharing import PARAMETERS
-from ..graph import receive, what_stayed
+from ..graph import made_later, receive, what_stayed
 from ..graph.kinds import parents
 from ..graph.refusals import waits_in_a_pool
 from ..jobs.events import Failure
@@ -67,9 +67,9 @@ class CellInWorker:
         training.arrival = receive(training.paths.graph.read_bytes(), training.memory, training.namespace)
         training.modes = modes.arrived(training.namespace)
         training.came = surroundings.arrived(training.namespace)
-        parents.begin()
+        made = made_later.make_all()
         generators.arrived(training.namespace)  # last: modules were imported, and some draw numbers then
-        for remark in training.came.remarks:
+        for remark in (*training.came.remarks, *made):
             training.note(remark)
         for filename, (lines, _) in training.arrival.opened.header.get("sources", {}).items():
             training.program.learn(filename, "".join(lines))
@@ -93,7 +93,7 @@ class CellInWorker:
         with on_device(own) as meter, training.steps.counting(), remembered(), fitted(training.fit.plan):
             if training.handover.resumes:
                 training.arrival = self.keeper.restore(copy=True)
-                parents.begin()
+                made_later.make_all()
             elif training.arrival is None:
                 self.receive()
             rank.is_ready()
@@ -180,7 +180,8 @@ class CellInWorker:
     def _restore(self, job: Job) -> None:
         try:
             self.training.arrival = self.keeper.restore()
-            parents.begin()
+            for remark in made_later.make_all():
+                self.training.note(remark)
             self.training.shell.comms.announce_all()
         except GpufitError as error:
             raise CannotGoOn(job.name, str(error).rstrip(".")) from error

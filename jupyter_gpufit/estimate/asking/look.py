@@ -13,7 +13,7 @@ from types import MappingProxyType
 from ...fit.ladder import environment
 from ...fit.plan import Plan
 from ...fit.rungs.allocator import OPTION
-from ...graph.kinds import parents
+from ...graph import made_later
 from ...graph.memory import GraphMemory
 from ...graph.opening import Whole
 from ...graph.travel.arrival import open_graph
@@ -153,7 +153,7 @@ def opened_privately(graph: bytes, memory: GraphMemory, namespace: Namespace) ->
     open_graph(seal(header, stream), Whole(memory, private=True), namespace, namespace)
     modes.arrived(namespace)
     surroundings.arrived(namespace)
-    parents.begin()
+    made_later.make_all()
     generators.arrived(namespace)  # last: modules were imported, and some draw numbers then
     return namespace
 

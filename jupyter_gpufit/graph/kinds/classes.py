@@ -181,7 +181,7 @@ def fill_class(cls: type, state: dict[str, Any]) -> None:
 
 def runs_when_opened(cls: type) -> bool:
     """Whether opening an object of this class calls a method that the notebook wrote."""
-    own = (vars(base) for base in cls.__mro__ if base.__module__ == "__main__")
+    own = (vars(base) for base in cls.__mro__ if getattr(base, "__module__", "") == "__main__")
     return any(body.get(name) is not None for body in own for name in _CALLED_WHEN_OPENED)
 
 

@@ -129,3 +129,4 @@ def fill_generic(obj: Any, state: tuple[Any, Any, Any]) -> None:
 
 GENERIC = Kind(reduce=reduce_generic, state=generic_state, fill=fill_generic, mark=generic_mark)
 IMMUTABLE = Kind(reduce=reduce_generic)
+REPLACED = Kind(reduce=reduce_generic, replaced=True)

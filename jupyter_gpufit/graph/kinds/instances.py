@@ -17,7 +17,7 @@ from typing import Any
 
 from ..kind import ATOMS, Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
-from .generic import GENERIC, IMMUTABLE, MADE_WHEN_IMPORTED, find_in_module, own_name, set_state
+from .generic import GENERIC, IMMUTABLE, MADE_WHEN_IMPORTED, REPLACED, find_in_module, own_name, set_state
 
 _POINTER = 8  # bytes
 Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
@@ -29,13 +29,19 @@ def find(cls: type) -> Kind | None:
     if is_pythons_own(cls) and cls.__reduce_ex__ is _OBJECT.__reduce_ex__ and not hasattr(cls, "__setstate__"):
         return IMMUTABLE
     if not is_plain(cls):
-        return GENERIC
+        return REPLACED if _is_set_once(cls) else GENERIC
     return INSTANCE if cls.__getstate__ is _OBJECT.__getstate__ else STORABLE
 
 
 def is_pythons_own(cls: type) -> bool:
     """Whether it is built in; what is written in Rust (polars' frames) says so of itself, too."""
     return cls.__module__ == "builtins" and not cls.__flags__ & MADE_WHEN_IMPORTED
+
+
+def _is_set_once(cls: type) -> bool:
+    """Whether a state can be given to a new object only, as pybind11 has it (MuJoCo's data); its enums have none."""
+    of_pybind = type(cls).__module__ == "pybind11_builtins"
+    return of_pybind and hasattr(cls, "__setstate__") and not hasattr(cls, "__members__")
 
 
 def is_plain(cls: type) -> bool:
@@ -186,11 +192,18 @@ def holds_refused(obj: Any, pickler: Pickler | None = None, *, stored: bool = Tr
     what they store, and not from their attributes.
     """
     # Those found to hold nothing such in this crossing, so that a chain is not walked from each link.
-    clean = pickler.clean if pickler else set()
-    if id(obj) in clean:
+    if pickler and id(obj) in pickler.clean:
         return False
+    return leads_to_refused(inside(obj, STORABLE), pickler, stored=stored, of=obj)
+
+
+def leads_to_refused(
+    values: Iterable[Any], pickler: Pickler | None = None, *, stored: bool = True, of: Any = None
+) -> bool:
+    """The same for some of the attributes `of` an object."""
+    clean = pickler.clean if pickler else set()
     known: dict[type, Kind] = {}
-    seen, others, spoken = {id(obj): None}, deque[Any](), list[Any]()
+    seen, others, spoken = {id(of): None}, deque[Any](), list[Any]()
 
     def leads_there(todo: deque[Any]) -> bool:
         own: dict[int, None] = {}
@@ -213,7 +226,7 @@ def holds_refused(obj: Any, pickler: Pickler | None = None, *, stored: bool = Tr
         others.extend(met)
         return False
 
-    if leads_there(deque(inside(obj, STORABLE))):
+    if leads_there(deque(values)):
         return True
     # What leads there through another of this kind does so no longer, if that one's __getstate__ leaves it out.
     while others and len(seen) < MANY:

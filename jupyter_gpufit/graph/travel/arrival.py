@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import CannotArrive
 from ...system.collecting import without_collecting
 from ..deep import deeply
-from ..kind import Kind, kind_of, no_state, unchanged
+from ..kind import Kind, holds_one_of, kind_of, no_state, unchanged
 from ..memory import GraphMemory
 from ..modules import Here
 from ..opening import ByteSource, Opener, Whole
@@ -123,7 +123,12 @@ class Arrival:
 
     def _reply(self, skip: Callable[[str], bool], around: Around | None) -> Reply:
         deleted = [name for name in self.opened.header["names"] if name not in self.namespace]
-        changed = [(obj, kind) for obj, kind, then in self.marks if not unchanged(then, kind.picture(obj))]
+        replaced = self._replaced()
+        changed = [
+            (obj, kind)
+            for obj, kind, then in self.marks
+            if not unchanged(then, now := kind.picture(obj)) or (replaced and holds_one_of(replaced, now))
+        ]
         bound = {name: value for name, value in list(self.namespace.items()) if self._is_new(name, value, skip)}
         if around is not None:
             bound.pop(around.name, None)
@@ -168,6 +173,9 @@ class Arrival:
         graph = seal(header, pickler.stream.getvalue())
         return Reply(graph, memory, self.graph, self.memory)
 
+    def _replaced(self) -> set[type]:
+        return {cls for cls, kind in self.kinds.items() if kind.replaced}
+
     def _is_new(self, name: str, value: Any, skip: Callable[[str], bool]) -> bool:
         if is_the_shells(name, value) or HISTORY.fullmatch(name) or skip(name):
             return False
@@ -188,7 +196,7 @@ class Arrival:
         """
         recorder = Recorder(len(self.opened.opener), self.whole.offset_of)
         objects = [self.namespace, recorder, *self.opened.objects[2:]]
-        origins = origins_by_id(objects, {cls for cls, kind in self.kinds.items() if kind.replaced})
+        origins = origins_by_id(objects, self._replaced())
         pickler = GraphPickler(self.namespace, recorder, origins, back=True)
         pickler.take_ids(stored)
         written: Any = None

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...errors import CannotTravel, NoRoomToTravel
 from ...system.collecting import without_collecting
+from .. import made_later
 from ..deep import deeply
-from ..kinds import parents
 from ..kinds.classes import runs_when_opened
 from ..kinds.figures import draw_again
 from ..memory import GraphMemory
@@ -75,7 +75,9 @@ class Shipment:
         gone = {*returned.names, *returned.deleted}  # by the worker's own doing
         shipped = {name: value for name, value in self._values.items() if name not in gone}
         return replace(
-            returned, parted=parted(shipped, namespace, returned.changed, regions), remarks=(*undrawn, *parents.said())
+            returned,
+            parted=parted(shipped, namespace, returned.changed, regions),
+            remarks=(*undrawn, *made_later.said_of_returned()),
         )
 
 
