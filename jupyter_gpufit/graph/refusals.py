@@ -14,6 +14,7 @@ from enum import Enum
 from types import GeneratorType
 from typing import Any
 
+from ..system.objects import module_of
 from .kind import Kind, Pickler, Reduced
 from .unavailable import Unavailable
 
@@ -96,7 +97,7 @@ def why_not(cls: type) -> str | None:
     if issubclass(cls, (type, BaseException, Enum)):
         return None  # these can, whatever module they are from
     for base in cls.__mro__:
-        if sentence := _sentence(getattr(base, "__module__", ""), base.__qualname__):
+        if sentence := _sentence(module_of(base), base.__qualname__):
             return sentence
     return None
 
@@ -141,7 +142,7 @@ def waits_in_a_pool(thread: threading.Thread) -> bool:
 
 def is_widget(cls: type) -> bool:
     named = (base for base in cls.__mro__ if base.__name__ == "Widget")
-    return any(base.__module__.partition(".")[0] == "ipywidgets" for base in named)
+    return any(module_of(base).partition(".")[0] == "ipywidgets" for base in named)
 
 
 def stays(obj: Any) -> bool:

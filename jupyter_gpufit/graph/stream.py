@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import cloudpickle
 
 from ..errors import CannotArrive
+from ..system.objects import module_of
 from .code import names_used
 from .deep import InPython, is_deep
 from .ids import id_of, in_place_of, stored_ids
@@ -278,12 +279,12 @@ def seed(count: int) -> bytes:
 
 
 def a_thing(obj: Any) -> str:
-    name = type(obj).__name__ if type(obj).__module__ in ("builtins", "__main__") else _full_name(type(obj))
+    name = type(obj).__name__ if module_of(type(obj)) in ("builtins", "__main__") else _full_name(type(obj))
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name} object"
 
 
 def _full_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    return f"{module_of(cls)}.{cls.__qualname__}"
 
 
 def _address(raw: memoryview) -> int:

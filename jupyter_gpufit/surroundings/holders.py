@@ -17,6 +17,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ..graph.refusals import why_not
+from ..system.objects import module_of
 
 Step = tuple[str, Any]  # ".", and an attribute's name; or "[]", and a key or an index
 Place = tuple[str, tuple[Step, ...]]  # a module's name, and the steps from there
@@ -90,7 +91,7 @@ def _can_hold(value: Any, module: str) -> bool:
         return False  # `ip = get_ipython()`, in a library: a part of this process, with all that it leads to
     if not cls.__flags__ & _MADE_BY_PYTHON or cls.__basicsize__ > _PLAIN:
         return False  # a compiled function has attributes, too
-    return root(str(getattr(cls, "__module__", ""))) not in _STANDARD and own_names(value) is not None
+    return root(module_of(cls)) not in _STANDARD and own_names(value) is not None
 
 
 def own_names(holder: Any) -> dict[str, Any] | None:
@@ -121,7 +122,7 @@ def _is_shut(value: Any) -> bool:
     cls = type(value)
     if issubclass(cls, (type, weakref.ref, *_CODE, *_CONTAINERS, *_VALUES)) or own_names(value) is not None:
         return False
-    return root(str(getattr(cls, "__module__", ""))) not in _STANDARD | _ARRAYS
+    return root(module_of(cls)) not in _STANDARD | _ARRAYS
 
 
 def at(place: Place, *, load: bool = True) -> Any:

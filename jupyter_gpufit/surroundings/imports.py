@@ -16,6 +16,7 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from ..system import simulators
+from ..system.objects import module_of
 from . import generators
 from .changes import ChangedHolder, Difference, absorb, same, values_of
 from .holders import holders, root
@@ -230,5 +231,5 @@ def _makers(now: Difference | None, then: Difference | None, finished: list[str]
     """The modules whose code has made what is new: by the names that functions and classes carry, else the import's."""
     known = set() if then is None else {id(value) for _, value in values_of(then)}
     fresh = [value for _, value in ([] if now is None else values_of(now)) if id(value) not in known]
-    homes = {str(value.__module__) if isinstance(value, (type, FunctionType)) else "" for value in fresh}
+    homes = {module_of(value) if isinstance(value, (type, FunctionType)) else "" for value in fresh}
     return {home if home in finished else importer for home in homes} or {importer}

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from ..graph.kinds.draws import is_generator, put_state, read_state
+from ..system.objects import module_of
 from .holders import Place, Step, at, own_names, root
 from .imports import Watch
 from .past_modes import past_modes
@@ -66,7 +67,7 @@ def _sort(value: Any) -> str:
     """Of all values of its type."""
     if is_generator(value):
         return "generator"
-    of_python = root(str(type(value).__module__)) in _STANDARD or isinstance(value, _HOMES)
+    of_python = root(module_of(type(value))) in _STANDARD or isinstance(value, _HOMES)
     return "" if of_python or own_names(value) is None else "object"
 
 

@@ -45,3 +45,8 @@ def _but_tuples(found: Lists, again: Lists, at_last: Lists) -> Iterator[Any]:
 def _lists() -> Lists:
     """One, made when it is asked for."""
     return map(gc.get_objects, (None,))
+
+
+def module_of(thing: Any) -> str:
+    """The module that a class or function says it is of; empty, as for some compiled classes, where it says none."""
+    return str(getattr(thing, "__module__", ""))

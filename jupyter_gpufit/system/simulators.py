@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64
 
+from .objects import module_of
+
 _CONVENTION = "EzPickle"
 _LONGEST = 200_000  # calls of an episode that are kept; to do more again would take minutes
 _ATOMS = (int, float, str, bool, bytes, complex, type(None))
@@ -169,7 +171,7 @@ def _fold(digest: Any, value: Any) -> None:
 
 def owner_of(cls: type) -> type:
     """Whose `__init__` takes the arguments: not a notebook's own class, which calls that one."""
-    return next(base for base in cls.__mro__ if "__init__" in vars(base) and base.__module__ != "__main__")
+    return next(base for base in cls.__mro__ if "__init__" in vars(base) and module_of(base) != "__main__")
 
 
 def made_with(simulation: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..jobs.events import Lap
 from ..jobs.live import Progress
+from ..system.objects import module_of
 
 WINDOW = 600.0  # seconds over which the pace is taken: an evaluation between two epochs is part of it
 EVIDENCE = 600  # looks by which it is judged whether steps come at a constant rate
@@ -72,7 +73,7 @@ def _extent(iterator: Any, ranges: int | None = None) -> tuple[int | None, int |
 
 
 def _name(cls: type) -> str:
-    return cls.__name__ if cls.__module__ in _MODULES else ""
+    return cls.__name__ if module_of(cls) in _MODULES else ""
 
 
 def _unknown(iterator: Any) -> tuple[int | None, int | None]:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+from ...system.objects import module_of
+
 # Libraries that import no torch, and whose objects hold none of its tensors.
 _WITHOUT = frozenset(
     "numpy pandas scipy matplotlib seaborn plotly altair PIL cv2 tqdm polars pyarrow sympy networkx requests yaml"
@@ -95,8 +97,8 @@ def _home(value: Any) -> str:
     if isinstance(value, ModuleType):
         return value.__name__
     if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
-        return str(value.__module__)
-    return str(type(value).__module__)
+        return module_of(value)
+    return module_of(type(value))
 
 
 def _words(fn: FunctionType) -> Iterable[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ...graph.kinds.index_orders import IndexSampler
+from ...system.objects import module_of
 from ..asking.sweep import uses_name
 
 _BATCH_SIZE = "batch_size"  # what a loader calls it, whose number was written where it was made
@@ -81,7 +82,7 @@ def _settings(one: Any) -> dict[str, Any]:
     kind = type(one)
     if kind is dict:
         return dict(one)
-    if issubclass(kind, (ModuleType, FunctionType)) or (issubclass(kind, type) and one.__module__ != "__main__"):
+    if issubclass(kind, (ModuleType, FunctionType)) or (issubclass(kind, type) and module_of(one) != "__main__"):
         return {}
     try:
         return dict(object.__getattribute__(one, "__dict__") if not issubclass(kind, type) else vars(one))

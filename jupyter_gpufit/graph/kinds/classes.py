@@ -18,6 +18,7 @@ from typing import Any, NewType
 
 from cloudpickle.cloudpickle import _lookup_class_or_track, _make_skeleton_class, _should_pickle_by_reference
 
+from ...system.objects import module_of
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
 from .generic import GENERIC, MADE_WHEN_IMPORTED, find_in_module, is_own, reduce_generic
@@ -181,7 +182,7 @@ def fill_class(cls: type, state: dict[str, Any]) -> None:
 
 def runs_when_opened(cls: type) -> bool:
     """Whether opening an object of this class calls a method that the notebook wrote."""
-    own = (vars(base) for base in cls.__mro__ if getattr(base, "__module__", "") == "__main__")
+    own = (vars(base) for base in cls.__mro__ if module_of(base) == "__main__")
     return any(body.get(name) is not None for body in own for name in _CALLED_WHEN_OPENED)
 
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ...errors import CannotArrive, NotHere
 from ...system.children import CannotTell, ChildEnded, OnlyNow, ServedChild, prepare
+from ...system.objects import module_of
 from ..kind import Kind, Pickler, Reduced
 from . import instances
 from .instances import INSTANCE, attributes, holds_refused, is_plain
@@ -91,7 +92,7 @@ def _note(frame: FrameType | None) -> _Call | None:
         one = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
         if code.co_name == "__init__" and one is not None and not whole:
             whole = made is not None and one is not made
-            if not whole and type(one).__module__.partition(".")[0] not in _NOT_THEIRS:
+            if not whole and module_of(type(one)).partition(".")[0] not in _NOT_THEIRS:
                 made, begun = one, frame
         if code.co_varnames[:1] == ("self",) and one is not None and one is not made:
             owners.append(one)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...system.objects import module_of
 from ..values import ARRIVED, FrameRecord
 
 _PLAIN_MODULES = ("builtins", "itertools")  # whose iterators are their own, and do nothing when asked
 
 
 def delegate_of(iterator: Any) -> Any:
-    return iterator if type(iterator).__module__ in _PLAIN_MODULES else Delegate(iterator)
+    return iterator if module_of(type(iterator)) in _PLAIN_MODULES else Delegate(iterator)
 
 
 class Delegate:

@@ -20,6 +20,7 @@ from ...graph.kinds.instances import make_instance
 from ...graph.kinds.odd import find_stream
 from ...graph.kinds.opened_files import form_of, open_again, path_of, reduce_opened, seek, size_of
 from ...graph.kinds.streams import OUTPUT
+from ...system.objects import module_of
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
@@ -31,7 +32,7 @@ _READER = type(csv.reader(()))
 def find(cls: type) -> Kind | None:
     if issubclass(cls, contextlib._RedirectStream):
         return Kind(reduce=reduce_redirection)
-    if f"{cls.__module__}.{cls.__qualname__}" == OUTPUT:
+    if f"{module_of(cls)}.{cls.__qualname__}" == OUTPUT:
         return Kind(reduce=reduce_output)
     return _KINDS.get(cls)
 

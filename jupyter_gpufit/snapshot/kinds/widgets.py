@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from ...graph.kind import Kind
 from ...graph.kinds import instances
+from ...system.objects import module_of
 
 
 def find(cls: type) -> Kind | None:
-    ours = any(base.__module__.partition(".")[0] == "ipywidgets" for base in cls.__mro__)
+    ours = any(module_of(base).partition(".")[0] == "ipywidgets" for base in cls.__mro__)
     return instances.find(cls) if ours else None

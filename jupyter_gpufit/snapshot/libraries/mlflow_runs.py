@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import CannotArrive
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import INSTANCE
+from ...system.objects import module_of
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
@@ -45,7 +46,7 @@ class Autologging:
 def find(cls: type) -> Kind | None:
     if cls is Autologging:
         return Kind(reduce=reduce_autologging)
-    names = {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}
+    names = {f"{module_of(base)}.{base.__qualname__}" for base in cls.__mro__}
     return Kind(reduce=reduce_run) if f"{_FLUENT}.ActiveRun" in names else None
 
 

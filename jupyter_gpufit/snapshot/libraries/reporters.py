@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import INSTANCE, make_instance
 from ...graph.kinds.writers import another, arguments_of, directory_argument, library_of, settle
+from ...system.objects import module_of
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
@@ -30,7 +31,7 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_bar)
     if issubclass(cls, logging.Handler):
         return Kind(reduce=reduce_handler)
-    names = {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}
+    names = {f"{module_of(base)}.{base.__qualname__}" for base in cls.__mro__}
     if names & _RICH_BARS:
         return Kind(reduce=reduce_rich_bar)
     if names & _CSV_WRITERS:

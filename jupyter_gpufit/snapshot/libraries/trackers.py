@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
+from ...system.objects import module_of
 from . import mlflow_runs, wandb_runs
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _CLEARML = "clearml.backend_interface.task.task.Task"
 
 
 def find(cls: type) -> Kind | None:
-    if any(f"{base.__module__}.{base.__qualname__}" == _CLEARML for base in cls.__mro__):
+    if any(f"{module_of(base)}.{base.__qualname__}" == _CLEARML for base in cls.__mro__):
         return Kind(reduce=_refuse_task)
     return wandb_runs.find(cls) or mlflow_runs.find(cls)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import INSTANCE, make_instance
+from ...system.objects import module_of
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
@@ -51,7 +52,7 @@ class Identity:
 
 
 def find(cls: type) -> Kind | None:
-    names = {f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__}
+    names = {f"{module_of(base)}.{base.__qualname__}" for base in cls.__mro__}
     if _RUN in names:
         return Kind(reduce=reduce_run)
     part = next((part for name, part in _PARTS.items() if name in names), None)
