@@ -68,6 +68,9 @@ class _Episode:
 
     def sees(self, simulation: Any, call: CallSeen) -> None:
         try:
+            if call.name == "__init__":
+                self.calls = None  # until it is made
+                return
             if call.name == "reset":
                 # Where it has no generator yet it makes itself one, from what nobody could have again: now, then.
                 getattr(simulation, "np_random", None)
@@ -82,7 +85,9 @@ class _Episode:
 
     def saw(self, simulation: Any, name: str, gave: Any) -> None:
         try:
-            if name == "reset" and _copies_itself(type(simulation)):
+            if name == "__init__":
+                self.before, self.copied, self.calls, self.gave = {}, None, [], xxh3_64()
+            elif name == "reset" and _copies_itself(type(simulation)):
                 self._begin(simulation)
                 self.copied = simulation.clone_state(include_rng=True)
             else:
@@ -107,7 +112,7 @@ def watch(module: ModuleType) -> None:
     """Note the calls of its simulations from now on; to be called when a module's code has run."""
     for cls in [one for one in list(vars(module).values()) if isinstance(one, type)]:
         if cls.__module__ == module.__name__ and is_simulation(cls):
-            for name in ("reset", "step"):
+            for name in ("__init__", "reset", "step"):
                 method = vars(cls).get(name)
                 if isinstance(method, FunctionType) and method not in _noted:
                     setattr(cls, name, _noting(cls, name, method))
@@ -174,6 +179,13 @@ def owner_of(cls: type) -> type:
     return next(base for base in cls.__mro__ if "__init__" in vars(base) and module_of(base) != "__main__")
 
 
+def filled_by_itself(cls: type) -> set[str]:
+    """The names that its own methods use, but for those that a notebook's class gave it: the same calls fill them."""
+    bodies = (vars(base).values() for base in cls.__mro__ if module_of(base) != "__main__")
+    methods = (_noted.get(one, one) for body in bodies for one in body if isinstance(one, FunctionType))
+    return {name for method in methods for name in method.__code__.co_names}
+
+
 def made_with(simulation: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     own = vars(simulation)
     return own["_ezpickle_args"], own["_ezpickle_kwargs"]
@@ -190,15 +202,15 @@ def tell(simulation: Any) -> Stood:
 
 def make_again(simulation: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     """As it was when it was made. `__init__` is called on itself: parts of it may hold it."""
-    with _drawing_nothing():
-        owner_of(type(simulation)).__init__(simulation, *args, **keywords)  # type: ignore[misc]
+    with _drawing_nothing(), _of_its_library(simulation) as cls:
+        cls.__init__(simulation, *args, **keywords)  # type: ignore[misc]
 
 
 def take(simulation: Any, stood: Stood) -> None:
     """Have it stand there; Forgotten, if that could not be done to the bit."""
     make_again(simulation, stood.args, stood.keywords)
     gave = xxh3_64()
-    with _drawing_nothing():
+    with _drawing_nothing(), _of_its_library(simulation):
         if stood.copied is not None:
             simulation.restore_state(stood.copied)
             if (episode := _episode_of(simulation)) is not None:
@@ -209,6 +221,20 @@ def take(simulation: Any, stood: Stood) -> None:
             _fold(gave, getattr(call.owner, call.name)(simulation, *args, **keywords))
     if gave.intdigest() != stood.gave:
         raise Forgotten("the same calls gave other results")
+
+
+@contextmanager
+def _of_its_library(simulation: Any) -> Iterator[type]:
+    """What a notebook's class does besides has been done, and what it notes arrives by itself."""
+    own = type(simulation)
+    owner = owner_of(own)
+    if owner is not own:
+        object.__setattr__(simulation, "__class__", owner)
+    try:
+        yield owner
+    finally:
+        if owner is not own:
+            object.__setattr__(simulation, "__class__", own)
 
 
 @contextmanager

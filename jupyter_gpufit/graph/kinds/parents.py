@@ -195,7 +195,10 @@ def begin() -> None:
         made, args, keywords, held, own = _waiting.pop(0)
         try:
             made.__init__(*args, **keywords)
-            if held and (call := _calls.get(id(made))):  # none in an estimate, where its processes are threads
+            if held and (call := _calls.get(id(made))) is None:  # in an estimate, where its processes are threads
+                with suppress(Exception):
+                    made.reset()  # as it was before the cell, most likely; what it answers is as good as any
+            elif held and call is not None:
                 for child, one in zip(call.children, held, strict=True):
                     if child is not None:
                         child.take(one)

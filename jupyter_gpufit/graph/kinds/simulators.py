@@ -5,9 +5,20 @@ One whose attributes can all travel (MuJoCo's, before it is rendered) travels as
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, NamedTuple
 
-from ...system.simulators import Forgotten, Stood, is_generator, is_simulation, made_with, make_again, take, tell
+from ...system.simulators import (
+    Forgotten,
+    Stood,
+    filled_by_itself,
+    is_generator,
+    is_simulation,
+    made_with,
+    make_again,
+    take,
+    tell,
+)
 from ..kind import Kind, Pickler, Reduced, kind_of
 from .generic import GENERIC
 from .instances import (
@@ -60,7 +71,12 @@ def reduce_simulation(obj: Any, pickler: Pickler) -> Reduced:
 
 def _state(obj: Any) -> Simulated:
     own = attributes(obj)[0] or {}
-    travels = {name: value for name, value in own.items() if _is_its_own(value)}
+    filled = filled_by_itself(type(obj))
+    travels = {
+        name: value
+        for name, value in own.items()
+        if _is_its_own(value) and not (name in filled and isinstance(value, list | dict | set | deque))
+    }
     try:
         return Simulated(tell(obj), *made_with(obj), travels)
     except Forgotten as why:
