@@ -58,6 +58,7 @@ _HOMES: dict[
             " make_namespace make_reference make_weak"
         ),
     ),
+    "standing": ("graph.kinds.standing_workers", "StandingElsewhere"),
     "written": ("graph.kinds.streams", "find_method"),
     "tensors": (
         "graph.kinds.tensors",

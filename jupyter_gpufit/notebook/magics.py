@@ -55,8 +55,9 @@ class GpufitMagics(Magics):
         """Replaced by the help of all verbs; see `load`."""
         return _run_apart(self.awaited(line, cell), self._press)
 
-    def offer_spare(self, result: object) -> None:
-        """After a cell: now, and not earlier, for importing torch would have slowed it down."""
+    def after_cell(self, result: object = None) -> None:
+        """A spare now, and not earlier, for importing torch would have slowed the cell down."""
+        self.notebook.imported.look()
         self.notebook.spare.offer()
 
     def _press(self) -> None:
@@ -113,8 +114,8 @@ def load(ip: InteractiveShell) -> None:
     surroundings.watch.begin(_imported_before(ip))
     magics.cuda.begin()
     parents.watch()
-    ip.events.register("post_run_cell", magics.offer_spare)
-    magics.notebook.spare.offer()
+    ip.events.register("post_run_cell", magics.after_cell)
+    magics.after_cell()
 
 
 def unload(ip: InteractiveShell) -> None:
@@ -123,7 +124,7 @@ def unload(ip: InteractiveShell) -> None:
     parents.forget()
     magics = ip.magics_manager.registry.pop("GpufitMagics", None)
     if magics is not None:
-        ip.events.unregister("post_run_cell", magics.offer_spare)
+        ip.events.unregister("post_run_cell", magics.after_cell)
         magics.notebook.spare.dismiss()
         magics.cuda.end()
     for kind in ("line", "cell"):

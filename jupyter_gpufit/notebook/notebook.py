@@ -37,6 +37,7 @@ from ..system.version import version
 from . import deployed
 from .cell import check_torch, read_cell
 from .cuda import KernelCuda
+from .edited import Imported
 from .new_job import new_job
 from .show import NotebookShow, WidgetShow, WidgetsOfJob, cell_failed, wants_card, with_card
 from .variables import AllVariables, pack, packed_sizes, write_graph
@@ -53,6 +54,7 @@ class Notebook:
         self.shell = shell
         self.settings = settings
         self.spare = Spare(settings.spare_worker)
+        self.imported = Imported()
         self.cuda = KernelCuda(shell, settings, self._say)
         self._variables = AllVariables(shell.user_ns)
         self._started: dict[str, Started] = {}
@@ -127,7 +129,7 @@ class Notebook:
             waiting.dismiss()
             raise
         self._started[job.id] = started
-        for remark in shipment.remarks:
+        for remark in (*shipment.remarks, *self.imported.edited(shipment.graph, names.imports)):
             self._say(remark)
         self._variables.of(job, paths).shipped(shipment)
         self._widgets_of(job, paths).send(shipment.widgets())

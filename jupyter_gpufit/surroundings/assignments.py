@@ -17,6 +17,7 @@ from .changes import Change
 from .holders import Place, own_names
 
 _CODE = (FunctionType, MethodType, partial, type)  # what is taken by name to be called
+_OURS = __package__.partition(".")[0] + "."
 _NOT_TO_BE_SET = frozenset({"sys", "builtins"})  # streams, tables of modules: each process's own; argv goes by itself
 
 
@@ -39,7 +40,8 @@ def assigned(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[tuple[
                 steps.append(name)
         if home is not None and module not in _NOT_TO_BE_SET and hasattr(home, last):
             own = vars(home).get(last, getattr(home, last)) if hasattr(home, "__dict__") else getattr(home, last)
-            yield (module, tuple((".", name) for name in steps)), last, own
+            if not str(getattr(own, "__module__", "")).startswith(_OURS):  # what `cuda` means is each process's own
+                yield (module, tuple((".", name) for name in steps)), last, own
 
 
 def taken_over(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[Change]:

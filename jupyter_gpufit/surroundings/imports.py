@@ -179,6 +179,10 @@ class Watch(MetaPathFinder):
         """Those that are mentioned, and those that cells have imported and that these need, directly or not."""
         known = {root(name) for name in self._finished} | set(self.leads_to)
         first = {name for name in known if name != "__main__" and mentioned(name)}
+        return first | (self.reached(first) & self.cells_import)
+
+    def reached(self, first: Iterable[str]) -> set[str]:
+        """These packages, and those that they have imported, directly or not."""
         reached: set[str] = set()
         todo = [*first]
         while todo:
@@ -186,7 +190,7 @@ class Watch(MetaPathFinder):
             if name not in reached:
                 reached.add(name)
                 todo.extend(self.leads_to.get(name, ()))
-        return first | (reached & self.cells_import)
+        return reached
 
 
 class _Looking(Loader):

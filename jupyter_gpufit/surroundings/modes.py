@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from ..graph.kinds.loggers import writes_to_a_standard_stream
-from . import shown
+from . import shown, torch_settings
 
 NAME = "_gpufit_modes"  # among the variables that travel, and never among those the user sees
 _INLINE = "matplotlib_inline.backend_inline"
@@ -120,6 +120,14 @@ def _read_default_device(torch: Any) -> str | None:
 def _write_default_device(torch: Any, device: str | None) -> None:
     if device != _read_default_device(torch):
         torch.set_default_device(device)
+
+
+def _read_torch_settings(_: Any) -> dict[str, Any]:
+    return torch_settings.read_travelling()
+
+
+def _write_torch_settings(_: Any, found: dict[str, Any]) -> None:
+    torch_settings.put(found)
 
 
 def _read_torch_printing(torch: Any) -> dict[str, Any]:
@@ -280,6 +288,7 @@ _MODES = {
     "torch": _Mode("torch", _read_torch, _write_torch),
     "torch threads": _Mode("torch", _read_torch_threads, _write_torch_threads),
     "torch device": _Mode("torch", _read_default_device, _write_default_device),
+    "torch settings": _Mode("torch", _read_torch_settings, _write_torch_settings),
     "torch printing": _Mode("torch", _read_torch_printing, _write_torch_printing),
     "decimal": _Mode("decimal", _read_decimal, _write_decimal, only_changed=True),
     "numpy": _Mode("numpy", _read_numpy, _write_numpy),

@@ -1,7 +1,8 @@
-"""What Python and the system hold for the process: sys.argv, the depth of recursion, the environment, the directory.
+"""What Python and the system hold for the process: sys.argv, the depth of recursion, where modules are looked for, the
+environment, the directory.
 
-So do the future imports of earlier cells. Out with a cell go all but the last two, which a worker is given when it
-starts; back comes what the cell changed.
+So do the future imports of earlier cells. Out with a cell go all but the last three, which a worker is given. Back
+comes what the cell changed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def now() -> Process:
     except OSError:
         directory = ""  # deleted
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
-    return {**outward(), "environment": environment, "directory": directory}
+    return {**outward(), "path": list(sys.path), "environment": environment, "directory": directory}
 
 
 def changed(then: Process) -> Process:
@@ -51,7 +52,10 @@ def changed(then: Process) -> Process:
     if not then:
         return {}
     current = now()
-    found = {name: value for name, value in current.items() if name != "environment" and value != then.get(name)}
+    apart = ("environment", "path")
+    found = {name: value for name, value in current.items() if name not in apart and value != then.get(name)}
+    path = (then.get("path", sys.path), current["path"])
+    found |= {"path": path} if path[0] != path[1] else {}
     before, after = then.get("environment", {}), current["environment"]
     anew = {name: value for name, value in after.items() if before.get(name) != value}
     gone = [name for name in before if name not in after]
@@ -65,6 +69,8 @@ def put(found: Process) -> None:
         sys.setrecursionlimit(found["recursion"])
     if found.get("futures") and (shell := _shell()) is not None:
         shell.compile.flags |= found["futures"]
+    if "path" in found:
+        _put_path(*found["path"])
     if "environment" in found:
         anew, gone = found["environment"]
         for name in gone:
@@ -72,3 +78,12 @@ def put(found: Process) -> None:
         os.environ.update(anew)
     if os.path.isdir(found.get("directory", "")):
         os.chdir(found["directory"])
+
+
+def _put_path(then: list[str], now: list[str]) -> None:
+    """What was added and taken away, in front or behind as there; the rest is this process's own."""
+    sys.path[:] = [one for one in sys.path if one not in then or one in now]
+    stayed = next((place for place, one in enumerate(now) if one in then), 0)
+    added = [(place < stayed, one) for place, one in enumerate(now) if one not in then and one not in sys.path]
+    sys.path[:0] = [one for is_first, one in added if is_first]
+    sys.path += [one for is_first, one in added if not is_first]

@@ -1,4 +1,4 @@
-"""The settings of torch that modes.py does not carry between processes, and that a training goes on with."""
+"""The settings of torch that a training goes on with, but for those of modes.py; some go with a cell and come back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ _OURS = __package__.split(".")[0]
 class _Setting:
     read: Callable[[], Any]
     write: Callable[[Any], None]
+    travels: bool = False  # with a cell; the others are each process's own, or hold what plain pickle cannot write
 
 
 def read() -> dict[str, Any]:
     return {name: setting.read() for name, setting in _settings().items()}
+
+
+def read_travelling() -> dict[str, Any]:
+    return {name: setting.read() for name, setting in _settings().items() if setting.travels}
 
 
 def put(found: dict[str, Any]) -> None:
@@ -33,23 +38,27 @@ def _settings() -> dict[str, _Setting]:
     return {
         "threads": _Setting(torch.get_num_threads, torch.set_num_threads),
         "default device": _Setting(_default_device, torch.set_default_device),
-        "flush denormal": _Setting(_flushes_denormal, lambda on: _ignore(torch.set_flush_denormal(on))),
+        "flush denormal": _Setting(_flushes_denormal, lambda on: _ignore(torch.set_flush_denormal(on)), True),
         "anomaly": _Setting(
             lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
             lambda value: _ignore(torch.autograd.set_detect_anomaly(*value)),
+            True,
         ),
         "autocast": _Setting(_autocast, _put_autocast),
         "attention": _Setting(
             lambda: tuple(getattr(cuda, f"{name}_sdp_enabled")() for name in _ATTENTION),
             lambda value: _put_attention(cuda, value),
+            True,
         ),
         "cudnn": _Setting(
             lambda: (cudnn.enabled, _tf32(cudnn)),
             lambda value: _put_cudnn(cudnn, value),
+            True,
         ),
         "reduced precision": _Setting(
             lambda: tuple(getattr(cuda.matmul, name) for name in _REDUCED),
             lambda value: _put_reduced(cuda.matmul, value),
+            True,
         ),
         "sharing": _Setting(torch.multiprocessing.get_sharing_strategy, torch.multiprocessing.set_sharing_strategy),
         "next hook": _Setting(_next_hook, _put_next_hook),
@@ -116,7 +125,7 @@ def _tf32(cudnn: Any) -> bool | None:
         try:
             return bool(cudnn.allow_tf32)
         except RuntimeError:
-            return None  # set by the newer way, which modes.py does not know either
+            return None  # set by the newer way
 
 
 def _put_cudnn(cudnn: Any, value: tuple[bool, bool | None]) -> None:

@@ -157,7 +157,7 @@ class SurroundingsOut:
             if why:
                 refused.add(id(value))
                 # A thread that watches for a library is its own affair: tqdm starts one with its first bar.
-                if by_cell or not (_private(place, name) or isinstance(value, Thread)):
+                if by_cell or self.came is None and not (_private(place, name) or isinstance(value, Thread)):
                     where = in_words(
                         (place[0], (*place[1], *([(".", name)] if isinstance(name, str) and name else [])))
                     )
@@ -244,9 +244,9 @@ def outward(
 
 
 @contextmanager
-def back(namespace: dict[str, Any], came: Came) -> Iterator[SurroundingsOut]:
+def back(namespace: dict[str, Any], came: Came, cell: str) -> Iterator[SurroundingsOut]:
     """Let what has changed since they `came` stand among the variables while those are packed for the notebook."""
-    yield from _standing(namespace, SurroundingsOut({}, imports=came.packages, came=came))
+    yield from _standing(namespace, SurroundingsOut({}, (cell,), came.packages, came=came))
 
 
 def _standing(namespace: dict[str, Any], around: SurroundingsOut) -> Iterator[SurroundingsOut]:

@@ -131,7 +131,7 @@ class CellInWorker:
                 left = self._lost(ranks.lost, left)
             if growth.outcome is None:
                 if ranks.lost is None or training.fit.split < PARAMETERS:
-                    self._pack_result()
+                    self._pack_result(job)
                 else:  # of each large parameter a part is gone
                     training.note(NOTHING_BACK)
                 training.ended = _finished(left)
@@ -209,17 +209,17 @@ class CellInWorker:
             while thread.is_alive() and not waits_in_a_pool(thread):
                 thread.join(0.05)
 
-    def _pack_result(self) -> None:
+    def _pack_result(self, job: Job) -> None:
         training = self.training
         assert training.arrival is not None
         here = training.namespace
         with (
             generators.travelling(here),
             modes.travelling(here, training.modes),
-            surroundings.back(here, training.came) as around,
+            surroundings.back(here, training.came, self.text(job)) as around,
         ):
             training.reply = training.arrival.reply(skip=training.is_ours, around=around)
-        for words in what_stayed(training.reply.left_behind):
+        for words in (*what_stayed(training.reply.left_behind), *around.left):
             training.note(words)
 
 

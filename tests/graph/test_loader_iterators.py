@@ -291,3 +291,18 @@ def test_what_was_not_noted_is_refused() -> None:
     for one in (iterator, staying):
         with pytest.raises(CannotTravel, match="Call iter\\(loader\\) inside the cell"):
             _sent(one)
+
+
+@pytest.mark.slow(2)
+def test_where_standing_workers_stay_the_next_epoch_draws_what_it_would_have_drawn() -> None:
+    loader = DataLoader(Numbers(), 2, sampler=RandomSampler(range(12)), num_workers=1, persistent_workers=True)
+    torch.manual_seed(3)
+    list(loader)
+    there = _sent(loader)
+    state = torch.get_rng_state()
+    wanted = [list(loader), list(loader), torch.rand(1)]
+    assert vars(_sent(there)._iterator) == {"_base_seed": vars(loader._iterator)["_base_seed"]}
+
+    torch.set_rng_state(state)
+
+    assert str([list(there), list(there), torch.rand(1)]) == str(wanted)

@@ -222,8 +222,15 @@ def test_attributes_that_an_earlier_cell_set(kernel: Kernel) -> None:
         "%%gpufit train\n"
         "found = settings_of.LEVEL, settings_of.config.rate, torch.nn.Identity()(torch.zeros(1))\n"
         "settings_of.LEVEL = 6\n"
+        "import math\n"
+        "math.tau_twice = 2 * math.tau; torch.nn.Identity.seen = True\n"
+        "torch.nn.Flatten.forward = lambda self, x: found\n"
     )
-    kernel.check("assert found == (5, 9, 'loud') and settings_of.LEVEL == 6")
+    kernel.check(
+        "import math\n"
+        "assert found == (5, 9, 'loud') and settings_of.LEVEL == 6\n"
+        "assert math.tau_twice == 2 * math.tau and torch.nn.Identity.seen and torch.nn.Flatten()(0) is found\n"
+    )
 
 
 def test_no_half_of_an_objects_state_goes(kernel: Kernel) -> None:

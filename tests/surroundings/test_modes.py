@@ -78,3 +78,18 @@ def test_the_number_of_threads_that_compute_goes_along() -> None:
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_what_torch_looks_for_and_computes_by_goes_along() -> None:
+    import torch
+
+    before = modes.modes()["torch settings"]
+    torch.autograd.set_detect_anomaly(True)
+    torch.backends.cuda.enable_flash_sdp(False)
+    found = modes.modes()["torch settings"]
+
+    modes.put({"torch settings": before})
+    assert not torch.is_anomaly_enabled() and torch.backends.cuda.flash_sdp_enabled()
+    modes.put({"torch settings": found})
+    assert torch.is_anomaly_enabled() and not torch.backends.cuda.flash_sdp_enabled()
+    modes.put({"torch settings": before})

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from types import ModuleType, new_class, resolve_bases
+from types import new_class, resolve_bases
 from typing import Any, NewType
 
 from cloudpickle.cloudpickle import _lookup_class_or_track, _make_skeleton_class, _should_pickle_by_reference
@@ -21,6 +21,7 @@ from cloudpickle.cloudpickle import _lookup_class_or_track, _make_skeleton_class
 from ...system.objects import module_of
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
+from ..modules import dictionaries
 from .generic import GENERIC, MADE_WHEN_IMPORTED, find_in_module, is_own, reduce_generic
 
 _ORDERED: OrderedDict[Any, Any] = OrderedDict()
@@ -45,7 +46,7 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
             return type, (_OF_NOWHERE[cls],)
         if not cls.__flags__ & MADE_WHEN_IMPORTED and (place := _place_elsewhere(cls)) is not None:
             return find_in_module, place  # as what {}.keys() is of
-        if "<locals>" not in cls.__qualname__ and (home := _home_of(cls)) is not None:
+        if "<locals>" not in cls.__qualname__ and not _is_outlived(cls) and (home := _home_of(cls)) is not None:
             return find_in_module, (home, cls.__name__)  # as safetensors' safe_open, of Rust, which says "builtins"
     pickler.want_class(cls)
     found = pickler.reduce_as_cloudpickle_does(cls)
@@ -147,12 +148,15 @@ def _set_in_class(cls: type, name: str, value: Any) -> None:
 
 def _home_of(cls: type) -> str | None:
     """A module that has it under its name, where the one that it names has not."""
-    named = (name for name, module in list(sys.modules.items()) if _held_by(module, cls))
-    return min((name for name in named if name != "__main__"), default=None)
+    return min((name for name, held in dictionaries() if held.get(cls.__name__) is cls), default=None)
 
 
-def _held_by(module: Any, cls: type) -> bool:
-    return type(module) is ModuleType and vars(module).get(cls.__name__) is cls
+def _is_outlived(cls: type) -> bool:
+    """Whether its module was run once more, and made another one in its place: whoever imports it has that one."""
+    home: Any = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        home = getattr(home, name, None)
+    return isinstance(home, type) and home is not cls and home.__module__ == cls.__module__
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from ..refusals import why_not
 from .flowing import flowing, flows_nowhere
 from .generic import reduce_generic
 from .instances import INSTANCE, attributes, fill_instance, instance_state, make
+from .standing_workers import BEGIN_ANEW, seed_of, that_stands
 
 _OF_TORCH = (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
 _untouched = torch._C.DisableTorchFunctionSubclass  # inside it, subclasses cannot see that we look
@@ -362,19 +363,22 @@ def make_optimizer(cls: type[Optimizer], hooked: bool) -> Optimizer:
 
 def reduce_loader(loader: Any, pickler: Pickler) -> Reduced:
     call, args = make(loader, pickler)
-    return call, args, loader_state(loader), None, None, fill_loader
+    state = loader_state(loader)
+    if state.get("_iterator") is not None:
+        pickler.remarks.append(BEGIN_ANEW)
+    return call, args, state, None, None, fill_loader
 
 
 def loader_state(loader: Any) -> dict[str, Any]:
-    """Without its standing worker processes: it starts new ones when it is used."""
+    """Of its standing worker processes only their seed: it starts new ones when it is used."""
     own, _ = attributes(loader)
-    return {name: None if name == "_iterator" else value for name, value in (own or {}).items()}
+    return {name: seed_of(value) if name == "_iterator" else value for name, value in (own or {}).items()}
 
 
 def fill_loader(loader: Any, state: dict[str, Any]) -> None:
     iterator = vars(loader).get("_iterator")
     vars(loader).clear()
-    vars(loader).update(state, _iterator=iterator)
+    vars(loader).update(state, _iterator=that_stands(iterator, state.get("_iterator")))
 
 
 _KINDS: dict[type, Kind] = {
