@@ -175,10 +175,10 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         trial.only_tries()
         return trial
 
-    def only_tries(self) -> None:
+    def only_tries(self, known: Iterable[Any] = ()) -> None:
         """Nobody will read the stream: whatever is known to travel need not be written."""
         memo = self.memo.copy()
-        for _, one in dictionaries():
+        for one in (*(contents for _, contents in dictionaries()), *known):
             memo.setdefault(id(one), (len(memo), one))
         self.memo = memo
 
