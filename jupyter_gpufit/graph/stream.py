@@ -212,7 +212,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         if module not in self._globals:
             found = sys.modules.get(module)
             contents = vars(found) if isinstance(found, ModuleType) and module != "__main__" else {}
-            self._globals[module] = {id(value): name for name, value in contents.items()}
+            self._globals[module] = {id(value): name for name, value in list(contents.items())}
         return self._globals[module].get(id(obj))
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
