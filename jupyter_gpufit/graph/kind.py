@@ -88,6 +88,7 @@ _FAMILIES = (
     "refusals",
     "kinds.containers",
     "kinds.classes",
+    "kinds.enums",
     "kinds.functions",
     "kinds.generators",
     "kinds.exceptions",

@@ -176,10 +176,10 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         trial.only_tries()
         return trial
 
-    def only_tries(self) -> None:
+    def only_tries(self, known: Iterable[Any] = ()) -> None:
         """Nobody will read the stream: whatever is known to travel need not be written."""
         memo = self.memo.copy()
-        for _, one in dictionaries():
+        for one in (*(contents for _, contents in dictionaries()), *known):
             memo.setdefault(id(one), (len(memo), one))
         self.memo = memo
 
@@ -213,7 +213,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         if module not in self._globals:
             found = sys.modules.get(module)
             contents = vars(found) if isinstance(found, ModuleType) and module != "__main__" else {}
-            self._globals[module] = {id(value): name for name, value in contents.items()}
+            self._globals[module] = {id(value): name for name, value in list(contents.items())}
         return self._globals[module].get(id(obj))
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:

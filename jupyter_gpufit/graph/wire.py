@@ -21,7 +21,7 @@ _HOMES: dict[
 ] = {  # by the first part of the name: a module of ours, and what of it stands in graphs
     "archived": ("graph.kinds.archived", "fill_archived"),
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
-    "classes": ("graph.kinds.classes", "fill_made find_member make_class"),
+    "classes": ("graph.kinds.classes", "fill_enum fill_made make_class make_enum"),
     "contexts": ("graph.kinds.contexts", "make_variable set_value"),
     "compiled": ("graph.kinds.compiled", "compile_again disable_again script_again"),
     "containers": (
@@ -29,6 +29,7 @@ _HOMES: dict[
         "fill_array fill_bytes fill_container fill_dict fill_list fill_set make_array make_container",
     ),
     "directories": ("graph.kinds.directories", "DirectoryEntry make_read"),
+    "enums": ("graph.kinds.enums", "fill_member find_member"),
     "exceptions": ("graph.kinds.exceptions", "fill_error fill_own_way make_error"),
     "figures": ("graph.kinds.figures", "fill_figure"),
     "frames": ("graph.kinds.frames", "fill_frame fill_index"),

@@ -48,7 +48,7 @@ class SnapshotPickler(GraphPickler):
     """A GraphPickler whose stream begins with the namespace, the bytes' table, what restores, and the program."""
 
     is_snapshot = True
-    passed_on = (RecursionError, MemoryError, NotHere, Unready)
+    passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError, NotHere, Unready)
 
     def __init__(self, program: Any, namespace: Namespace, known: Callable[[int], int | None]) -> None:
         recorder = Recorder(known=known)

@@ -15,7 +15,7 @@ need of the arrival, and the sets that need help with their order.
     blobs        bytes out and in                          autograd     which graphs of tensors can be held
     trackers     runs of W&B and MLflow                    caches       what lru_cache remembers
     past_modes   our calls of torch, and the cell's modes  watched      what goes on in a loader's workers
-    rich_displays  what rich's threads draw
+    rich_displays  what rich's threads draw                trials       of what modules hold
 
 Objects that cannot be saved are named, all at once (CannotSave); what can be saved later only defers (NotHere).
 """
@@ -48,11 +48,11 @@ from .blobs import Parts, gather
 from .hazards import Problem
 from .libraries import trackers
 from .pickler import SnapshotPickler, Unready
+from .trials import trials
 from .users_files import Look, Written
 
 VERSION = 4  # of what a snapshot's has in it: a resume reads no other
 _OF_DYNAMO = re.compile(r"G__.*|torch_dynamo_resume_in_.*|.*_fn_\d+")  # names that compiling leaves in the namespace
-_PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
 Skip = Callable[[str], bool]
 
 
@@ -88,21 +88,6 @@ def preflight(program: Any, namespace: Namespace, *, skip: Skip = lambda name: F
             return whole.problems()
         except RecursionError:
             return deeply(whole.problems)
-
-
-def can_be_saved(value: Any, program: Any, namespace: Namespace) -> bool:
-    """Whether a snapshot can hold it, with all that it leads to."""
-    if type(value) in _PLAIN:  # most of what a module holds; a trial knows all modules that are loaded
-        return True
-    trial = SnapshotPickler(program, namespace, lambda address: None)
-    trial.only_tries()
-    try:
-        trial.dump(value)
-    except Exception:
-        return False
-    finally:
-        trial.clear_memo()  # which is large, and in a circle: nothing is collected while a snapshot is taken
-    return not trial.refusals
 
 
 @dataclass(frozen=True)
@@ -185,10 +170,8 @@ class _Whole:
 
     def _data_of_modules(self) -> modules.Contents:
         """What can be saved of it: their locks and files they make for themselves again."""
-        return modules.held_by(modules.own_modules(), self._can_be_saved)
-
-    def _can_be_saved(self, value: Any) -> bool:
-        return can_be_saved(value, self.program, self.namespace)
+        with trials(self.program, self.namespace) as can_be_saved:
+            return modules.held_by(modules.own_modules(), can_be_saved)
 
     def _is_theirs(self, name: str) -> bool:
         ours = is_the_shells(name, self.namespace[name]) or hidden(name) or self.skip(name)

@@ -99,7 +99,7 @@ def own_names(holder: Any) -> dict[str, Any] | None:
 
     By the base's own methods: an object may do much when it is asked for an attribute, and a lazy module imports.
     """
-    if isinstance(holder, type):
+    if issubclass(type(holder), type):
         return dict(type.__getattribute__(holder, "__dict__"))
     try:
         base: Any = threading.local if type(holder) is threading.local else object

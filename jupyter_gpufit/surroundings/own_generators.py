@@ -36,7 +36,8 @@ def states(watch: Watch, packages: Container[str]) -> list[State]:
                 for place, one in _within(holder.place, holder.obj, sorts):
                     if id(one) not in met:
                         met.add(id(one))
-                        found.append((place, read_state(one)))
+                        with suppress(Exception):  # of a class that tells no state: each process has its own
+                            found.append((place, read_state(one)))
     return found
 
 
@@ -51,7 +52,7 @@ def put(found: Iterable[State], *, load: bool) -> None:
 
 def _within(place: Place, holder: Any, sorts: dict[type, str]) -> Iterator[tuple[Place, Any]]:
     """In what it holds, and in the objects there: imgaug makes its own when it is first asked for."""
-    deeper = isinstance(holder, _HOMES)
+    deeper = issubclass(type(holder), _HOMES)
     for step, value in _entries(holder):
         cls = type(value)
         sort = sorts.get(cls)
@@ -67,16 +68,17 @@ def _sort(value: Any) -> str:
     """Of all values of its type."""
     if is_generator(value):
         return "generator"
-    of_python = root(module_of(type(value))) in _STANDARD or isinstance(value, _HOMES)
+    of_python = root(module_of(type(value))) in _STANDARD or issubclass(type(value), _HOMES)
     return "" if of_python or own_names(value) is None else "object"
 
 
 def _entries(holder: Any) -> Iterator[tuple[Step, Any]]:
-    if isinstance(holder, dict) and len(holder) <= _WIDE:
+    cls = type(holder)
+    if issubclass(cls, dict) and dict.__len__(holder) <= _WIDE:
         yield from ((("[]", key), value) for key, value in list(dict.items(holder)))
-    elif isinstance(holder, list) and len(holder) <= _WIDE:
+    elif issubclass(cls, list) and list.__len__(holder) <= _WIDE:
         yield from ((("[]", index), value) for index, value in enumerate(list.__iter__(holder)))
-    elif not isinstance(holder, (dict, list)):
+    elif not issubclass(cls, (dict, list)):
         yield from (((".", name), value) for name, value in list((own_names(holder) or {}).items()))
 
 

@@ -107,12 +107,14 @@ class Keeper:
             self._training.note(text)
 
     def _taken(self) -> Snapshot:
-        from ..snapshot.take import can_be_saved, take
+        from ..snapshot.take import take
+        from ..snapshot.trials import trials
 
         training = self._training
         assert training.arrival is not None
         program, namespace = training.program, training.namespace
-        around = surroundings.saved(training.came, lambda value: can_be_saved(value, program, namespace))
+        with trials(program, namespace) as can_be_saved:
+            around = surroundings.saved(training.came, can_be_saved)
         extra = {"modes": training.modes, "surroundings": around}
         snapshot = take(program, training.arrival, namespace, skip=training.is_ours, extra=extra)
         for remark in snapshot.remarks:

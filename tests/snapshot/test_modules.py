@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
+import threading
 import types
 import weakref
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from jupyter_gpufit.graph.put_back import put_back, written
 from jupyter_gpufit.snapshot.modules import held_by, lost, own_modules, put_data
-from jupyter_gpufit.snapshot.take import can_be_saved
+from jupyter_gpufit.snapshot.trials import trials
 from jupyter_gpufit.system.collecting import without_collecting
 
 REGISTRY = """
@@ -103,6 +104,36 @@ def test_a_trial_keeps_nothing_of_what_it_tried() -> None:
     held = Held()
     gone = weakref.ref(held)
     with without_collecting():
-        assert can_be_saved([held], None, {})
+        with trials(None, {}) as can_be_saved:
+            assert can_be_saved([held])
         del held
         assert gone() is None
+
+
+def test_what_values_share_is_tried_once() -> None:
+    """Each of a library's thousands that led to its registry had all of that looked through again."""
+    looked: list[int] = []
+
+    class Counted:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __reduce__(self) -> tuple[type, tuple[int]]:
+            looked.append(self.number)
+            return Counted, (self.number,)
+
+    registry = [Counted(number) for number in range(10)]
+    opened = threading.Lock()
+    with opened, trials(None, {}) as can_be_saved:
+        found = [can_be_saved(value) for value in (registry, [registry, 1], [registry, opened], [registry, 2], opened)]
+
+    assert found == [True, True, False, True, False]
+    assert looked == list(range(10))
+
+
+def test_what_led_to_what_cannot_be_saved_is_not_taken_for_saved() -> None:
+    opened = threading.Lock()
+    inner = [1, opened]
+    with opened, trials(None, {}) as can_be_saved:
+        assert not can_be_saved([inner])
+        assert not can_be_saved([inner, 2])

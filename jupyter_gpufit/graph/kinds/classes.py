@@ -12,17 +12,23 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
-from types import new_class, resolve_bases
+from types import ModuleType, new_class, resolve_bases
 from typing import Any, NewType
 
-from cloudpickle.cloudpickle import _lookup_class_or_track, _make_skeleton_class, _should_pickle_by_reference
+from cloudpickle.cloudpickle import (
+    _get_or_create_tracker_id,
+    _lookup_class_or_track,
+    _make_skeleton_class,
+    _make_skeleton_enum,
+    _should_pickle_by_reference,
+)
 
 from ...system.objects import module_of
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
 from ..modules import dictionaries
-from .generic import GENERIC, MADE_WHEN_IMPORTED, find_in_module, is_own, reduce_generic
+from . import enums
+from .generic import MADE_WHEN_IMPORTED, find_in_module, is_own
 
 _ORDERED: OrderedDict[Any, Any] = OrderedDict()
 _OF_NOWHERE: dict[type, Any] = {  # classes that no module holds, each with an object of it
@@ -50,8 +56,12 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
             return find_in_module, (home, cls.__name__)  # as safetensors' safe_open, of Rust, which says "builtins"
     pickler.want_class(cls)
     found = pickler.reduce_as_cloudpickle_does(cls)
-    if found is NotImplemented or found[0] is not _make_skeleton_class:
-        return found  # by its name, or an Enum
+    if found is NotImplemented or found[0] not in (_make_skeleton_class, _make_skeleton_enum):
+        return found  # by its name
+    if found[0] is _make_skeleton_enum:
+        own = {name: value for name, value in vars(cls).items() if name not in _OF_THE_CLASS_ITSELF}
+        args = (*enums.arguments(cls), _get_or_create_tracker_id(cls))
+        return make_enum, args, enums.own_state(cls, own), None, None, fill_enum
     _, (metaclass, name, bases, body, tracker, _), (own, _), *_ = found
     if "__slots__" in vars(cls):
         # cloudpickle makes the class first and names its slots afterwards, when it is too late for it to have any.
@@ -76,6 +86,22 @@ def make_class(metaclass: type, name: str, bases: tuple[Any, ...], body: Mapping
             maker.__init__(made, name, actual, space)
     tracked: type = _lookup_class_or_track(tracker, made)
     return tracked
+
+
+def make_enum(
+    metaclass: type, name: str, bases: tuple[Any, ...], members: Any, options: Mapping[str, Any], tracker: str
+) -> type:
+    with _hooks_left_out(bases):
+        made = enums.make(metaclass, name, bases, members, options)
+    tracked: type = _lookup_class_or_track(tracker, made)
+    return tracked
+
+
+def fill_enum(cls: Any, state: dict[str, Any]) -> None:
+    """Its members are whole by now: they came with the state."""
+    for name in {*vars(cls)} - {*state, *cls.__members__} - _OF_THE_CLASS_ITSELF - enums.OF_ENUM:
+        type.__delattr__(cls, name)
+    fill_made(cls, {name: value for name, value in state.items() if name != enums.MEMBERS})
 
 
 def _librarys(metaclass: type) -> type:
@@ -190,18 +216,6 @@ def runs_when_opened(cls: type) -> bool:
     return any(body.get(name) is not None for body in own for name in _CALLED_WHEN_OPENED)
 
 
-def reduce_member(member: Enum, pickler: Pickler) -> Reduced:
-    """By its name: a value need not be equal to itself over there, as a function is not."""
-    cls = type(member)
-    if is_own(cls) and cls.__members__.get(member.name or "") is member:
-        return find_member, (cls, member.name)
-    return reduce_generic(member, pickler)
-
-
-def find_member(cls: type[Enum], name: str) -> Enum:
-    return cls.__members__[name]
-
-
 def reduce_new_type(made: NewType, pickler: Pickler) -> Reduced:
     if made.__module__ != "__main__":
         return NotImplemented
@@ -209,13 +223,10 @@ def reduce_new_type(made: NewType, pickler: Pickler) -> Reduced:
 
 
 CLASS = Kind(reduce=reduce_class, state=class_state, fill=fill_class)
-_MEMBER = Kind(reduce=reduce_member, state=GENERIC.state, fill=GENERIC.fill, mark=GENERIC.mark)
 _NEW_TYPE = Kind(reduce=reduce_new_type)
 
 
 def find(cls: type) -> Kind | None:
-    if issubclass(cls, Enum):
-        return _MEMBER
     if cls is NewType:
         return _NEW_TYPE
     return CLASS if issubclass(cls, type) else None

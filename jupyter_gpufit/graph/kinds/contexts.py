@@ -14,7 +14,7 @@ from .generic import find_in_module
 def reduce_variable(variable: ContextVar[Any], pickler: Pickler) -> Reduced:
     for name, module in sorted(sys.modules.items()):
         if type(module) is ModuleType and vars(module) is not pickler.namespace and name != "__main__":
-            for held, value in vars(module).items():
+            for held, value in list(vars(module).items()):  # a thread may import meanwhile
                 if value is variable:
                     return find_in_module, (name, held)
     return make_variable, (variable.name, *_otherwise(variable)), value_of(variable), None, None, set_value

@@ -106,8 +106,10 @@ def generic_state(obj: Any) -> Any:
 def generic_mark(obj: Any) -> Any:
     """A digest of the state, which is made anew at every look and so has no identity."""
     state = None if own_name(obj) else generic_state(obj)
-    if state is None:
-        return None
+    return None if state is None else digest(state)
+
+
+def digest(state: Any) -> Any:
     try:
         return hashlib.blake2b(pickle.dumps(state, 5)).digest()
     except Exception:  # it holds something of the notebook, which plain pickle cannot write: send it every time

@@ -7,6 +7,7 @@ model's, and changing an attribute is changing a dict.
 
 from __future__ import annotations
 
+import builtins
 import copyreg
 import functools
 from collections import OrderedDict, defaultdict, deque
@@ -17,7 +18,7 @@ from typing import Any
 
 from ..kind import ATOMS, Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
-from .generic import GENERIC, IMMUTABLE, MADE_WHEN_IMPORTED, REPLACED, find_in_module, own_name, set_state
+from .generic import GENERIC, IMMUTABLE, MADE_WHEN_IMPORTED, REPLACED, digest, find_in_module, own_name, set_state
 
 _POINTER = 8  # bytes
 Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
@@ -213,8 +214,10 @@ def leads_to_refused(
             if id(value) in own or id(value) in seen or id(value) in clean:
                 continue
             kind = pickler.kind(type(value)) if pickler else kind_of(type(value), known)
-            if (pickler.stays(value) if pickler else stays(value)) or (
-                kind is GENERIC and _knows_no_way(type(value), named_tuples=not stored)
+            if (
+                (pickler.stays(value) if pickler else stays(value))
+                or (kind is GENERIC and _knows_no_way(type(value), named_tuples=not stored))
+                or (kind is IMMUTABLE and _is_of_nowhere(value))
             ):
                 return True
             if kind is STORABLE:
@@ -259,6 +262,18 @@ def _knows_no_way(cls: type, *, named_tuples: bool) -> bool:
     )
 
 
+def _is_of_nowhere(value: Any) -> bool:
+    """Whether it is of compiled code that names no module, and does not pickle, as what Pillow's images keep."""
+    cls = type(value)
+    if not is_pythons_own(cls) or vars(builtins).get(cls.__name__) is cls or cls is type(None):
+        return False
+    try:
+        value.__reduce_ex__(5)
+    except TypeError:
+        return True
+    return False
+
+
 def inside(obj: Any, kind: Kind) -> Iterable[Any]:
     """What an object would take along, if its attributes travelled as they are; of many alike, the first."""
     if isinstance(obj, list | tuple | set | frozenset):
@@ -288,12 +303,16 @@ def _told_by_state(obj: Any, own: dict[str, Any]) -> tuple[tuple[Any, Any], ...]
 
     Of what it makes anew each time, a list or an array, nobody could say whether the cell has changed it.
     """
-    if not any(map(stays, own.values())):
+    # Nobody sees these change: a digest tells it.
+    of_nowhere = any(_is_of_nowhere(value) and kind_of(type(value), {}) is IMMUTABLE for value in own.values())
+    if not of_nowhere and not any(map(stays, own.values())):
         return ()
     try:
         state = obj.__getstate__()
     except Exception:  # it travels otherwise, or not at all
         return ()
+    if of_nowhere:
+        return (("", digest(state)),)
     told = state.items() if isinstance(state, dict) else ()
     return tuple(
         (key, value) for key, value in told if isinstance(value, ATOMS) and own.get(key, _MISSING) is not value

@@ -210,7 +210,10 @@ def open_again(path: str, name: Any, mode: str) -> io.FileIO:
 
 def path_of(file: Any) -> str:
     """Its path now, which need not be the one it was opened by."""
-    fd = file.fileno()
+    return path_behind(file.fileno())
+
+
+def path_behind(fd: int) -> str:
     found, path = os.fstat(fd), os.readlink(f"/proc/self/fd/{fd}")
     if not stat.S_ISREG(found.st_mode):
         raise CannotOpenAgain("it is a pipe, a terminal or a device")
