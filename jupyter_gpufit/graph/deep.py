@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _LIMITED = (3, 12) <= sys.version_info < (3, 14)
-_LIMIT = 3_000_000 if _LIMITED else 400_000  # 100,000 linked objects; in Python there are more calls to each
+_LIMIT = 3_000_000 if _LIMITED else 600_000  # 100,000 linked objects; in Python there are more calls to each
 _STACK = 512 << 20  # bytes
 _in_python = ContextVar("in_python", default=False)
 _OF_PICKLE = (  # types that the pickler in C writes without asking anybody

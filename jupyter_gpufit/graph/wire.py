@@ -81,7 +81,7 @@ _HOMES: dict[
     "widgets": ("graph.kinds.widgets", "fill_line fill_widget make_line"),
     "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
-    "iterators": ("program.running.iterators", "Matches"),
+    "iterators": ("program.running.iterators", "Entries Matches"),
     "generators": ("program.running.generators", "create expressed prime"),
     "delegates": ("program.running.delegates", "Delegate"),
     "managers": ("program.running.managers", "Again Entered NumpyErrors Recipe"),

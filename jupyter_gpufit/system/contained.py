@@ -26,9 +26,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfile  # the real one, also when the module's is another
+from types import ModuleType
 from typing import Any
 
 from ..units import MiB
+from .names import replace_everywhere
 
 _HARMLESS = ("/dev/", "/proc/self/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -66,6 +68,7 @@ class Contained:
     _places: int = 0
     _landlocked: bool = False
     _open_before: set[tuple[int, str]] = field(default_factory=set)
+    _replaced: list[tuple[Callable[..., Any], Callable[..., Any]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._scratch = str(self.scratch)
@@ -81,6 +84,7 @@ class Contained:
         self._redirect_changes()
         self._redirect_looking()
         self._redirect_databases()
+        replace_everywhere(self._replaced)
         sys.addaudithook(self._audit)
 
     def place_of(self, path: str | bytes | os.PathLike[Any], mode: str) -> str:
@@ -126,8 +130,9 @@ class Contained:
             there = self.where(path)
             return real(file if there == path else there, mode, *args, **kwargs)
 
-        builtins.open = io.open = open_
-        os.open = self._opening_descriptors(os.open)
+        builtins.open = open_
+        self._replace(io, "open", open_)
+        self._replace(os, "open", self._opening_descriptors(os.open))
 
     def _opening_descriptors(self, real: Callable[..., int]) -> Callable[..., int]:
         """For lock files and the like."""
@@ -160,9 +165,9 @@ class Contained:
     def _redirect_changes(self) -> None:
         """Changes of what the cell made are made, in the scratch directory; others seem to succeed: it goes on."""
         for name in "mkdir makedirs remove unlink rmdir rename replace chmod utime symlink".split():
-            setattr(os, name, self._unless_mine(getattr(os, name)))
+            self._replace(os, name, self._unless_mine(getattr(os, name)))
         for name in ("copy", "copy2", "copyfile", "copytree", "move", "rmtree"):
-            setattr(shutil, name, self._unless_mine(getattr(shutil, name)))
+            self._replace(shutil, name, self._unless_mine(getattr(shutil, name)))
 
     def _unless_mine(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def change(*args: Any, **kwargs: Any) -> Any:
@@ -230,7 +235,7 @@ class Contained:
     def _redirect_looking(self) -> None:
         """A folder that the cell made, and a file that it wrote, are there when it looks."""
         for name in "stat lstat listdir scandir statvfs access chdir".split():
-            setattr(os, name, self._where_it_is(getattr(os, name)))
+            self._replace(os, name, self._where_it_is(getattr(os, name)))
 
     def _where_it_is(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def look(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
@@ -253,7 +258,11 @@ class Contained:
             is_file = path not in ("", ":memory:") and not kwargs.get("uri") and not self.is_ours(os.path.abspath(path))
             return real(self._copy_of(os.path.abspath(path), "a") if is_file else database, *args, **kwargs)
 
-        sqlite3.connect = sqlite3.dbapi2.connect = connect
+        self._replace(sqlite3, "connect", connect)
+
+    def _replace(self, module: ModuleType, name: str, new: Callable[..., Any]) -> None:
+        self._replaced.append((getattr(module, name), new))
+        setattr(module, name, new)
 
     # The second
 

@@ -324,6 +324,16 @@ def test_a_long_chain_crosses_with_whatever_else_there_is(in_python: bool, monke
     assert last.next is namespace["first"] and array[0] == 1 and last.held[1]["g"] is last
 
 
+@pytest.mark.slow
+def test_a_chain_of_a_hundred_thousand_objects_is_shipped() -> None:
+    namespace = notebook(
+        "class Node: pass\nfirst = last = Node()\n"
+        "for _ in range(100_000):\n    last.next = Node()\n    last = last.next\n"
+    )
+
+    assert ship(["first"], namespace).graph
+
+
 def test_a_reply_takes_the_place_of_the_one_of_a_failed_try() -> None:
     """A resumed training tells the difference to what was shipped, and not to what its failed try brought."""
     torch = pytest.importorskip("torch")

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import repeat
+from itertools import pairwise, repeat
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -226,15 +226,32 @@ def _cut_code(fn: FunctionType, left_out: Collection[Place]) -> CodeType | None:
     tree = ast.parse(textwrap.dedent("".join(lines)))
     ast.increment_lineno(tree, first - 1)
     body = CutLoops().visit(without(tree, old.co_filename, left_out))
-    outer = ast.parse("def __outer__():\n    pass").body[0]
-    assert isinstance(outer, ast.FunctionDef)
-    # Its closure's names must be some enclosing function's, or they would be compiled as globals.
+    # Its closure's names must be some enclosing function's, or they would be compiled as globals; its private ones are
+    # compiled by the name of its class.
+    name = _class_of(old)
+    outer = ast.parse(f"def __outer__():\n    class {name}:\n        pass").body[0]
+    assert isinstance(outer, ast.FunctionDef) and isinstance(outer.body[0], ast.ClassDef)
     closed = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in old.co_freevars]
-    outer.body = [*closed, *body.body]
+    outer.body[0].body = body.body
+    where = [] if name in old.co_freevars else [ast.Global([name])]  # the function may ask for its class
+    outer.body = [*where, *closed, *outer.body]
     module = compile(ast.fix_missing_locations(ast.Module([outer], [])), old.co_filename, "exec", dont_inherit=True)
-    found = next((code for code in _codes(module) if code.co_name == old.co_name), None)
-    same = found is not None and found.co_freevars == old.co_freevars
-    return found.replace(co_qualname=old.co_qualname) if same and found is not None else None
+    found = next((code for code in _codes(module) if _head(code) == _head(old)), None)
+    if found is None:  # from Python 3.13 on, `python -c` lends its own text to all that is made from a string
+        raise ValueError("another text than the function's")
+    return found.replace(co_qualname=old.co_qualname)
+
+
+def _class_of(code: CodeType) -> str:
+    """The innermost class that it stands in; one without a private name, where it stands in none."""
+    parts = code.co_qualname.split(".")
+    classes = [one for one, below in pairwise(parts) if "<locals>" not in (one, below)]
+    return classes[-1] if classes else "_"
+
+
+def _head(code: CodeType) -> tuple[object, ...]:
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return code.co_name, code.co_firstlineno, arguments, code.co_freevars
 
 
 def _may_loop(code: CodeType) -> bool:

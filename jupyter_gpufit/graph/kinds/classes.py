@@ -12,7 +12,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType, new_class, resolve_bases
+from types import new_class, resolve_bases
 from typing import Any, NewType
 
 from cloudpickle.cloudpickle import (

@@ -6,9 +6,11 @@ generators.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from inspect import GEN_CREATED, getgeneratorstate
 from itertools import islice
 from operator import length_hint
@@ -75,9 +77,36 @@ def _matches(iterator: Any, remade: Remade) -> Any:
     return Matches(*of, given)
 
 
+class Entries:
+    """os.scandir(), which has looked already; its caller may close it, or go into it, before the loop."""
+
+    def __init__(self, entries: Iterable[os.DirEntry[Any]]) -> None:
+        self._left = deque(entries)
+
+    def __iter__(self) -> Iterator[os.DirEntry[Any]]:
+        return self
+
+    def __next__(self) -> os.DirEntry[Any]:
+        if not self._left:
+            raise StopIteration
+        return self._left.popleft()
+
+    def __enter__(self) -> Entries:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._left.clear()
+
+    def __reduce__(self) -> Any:
+        return Entries, (list(self._left),)
+
+
 def _listed(iterator: Any, remade: Remade) -> Any:
     with iterator:
-        return iter(list(iterator))
+        return Entries(iterator)
 
 
 # df.itertuples() is a map() over a zip() of generators.

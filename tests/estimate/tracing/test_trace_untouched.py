@@ -108,6 +108,26 @@ def test_no_file_changes(tmp_path: Path) -> None:
     assert trace.notes["files written to a scratch directory"] >= 3
 
 
+def test_functions_of_files_are_redirected_under_each_name(tmp_path: Path) -> None:
+    shipment = ship(["listdir"], {"listdir": os.listdir})  # as `from os import listdir` in an earlier cell
+
+    def arrived() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        receive(shipment.graph, shipment.memory, found, private=True)
+        return found
+
+    trace = traced(
+        f"""
+        import os
+        os.chdir({str(tmp_path)!r}); os.mkdir("new"); open("new/file", "w").close()
+        assert listdir("new") == ["file"]
+        """,
+        arrived,
+    )
+
+    assert (trace.status, trace.error) == ("completed", "")
+
+
 def test_no_server_hears_of_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.05)

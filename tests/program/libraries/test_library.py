@@ -170,6 +170,23 @@ for text in (match[0] for match in iter(re.finditer("b", "abcb"))):
     assert at_points(text) == 4 + 4 + 1 + 3
 
 
+def test_a_look_into_a_directory_can_be_gone_into_and_closed() -> None:
+    text = """
+import os
+folder = os.path.join(os.path.dirname(os.__file__), "json")
+look = os.scandir(folder)
+with look:
+    for entry in look:
+        say(entry.name)
+look = os.scandir(folder)
+for entry in look:
+    look.close()
+    say(list(look))
+del look, entry
+"""
+    assert rewritten(text).log == plain(text).log
+
+
 def test_a_part_that_somebody_else_holds_stays_the_same() -> None:
     text = """
 from tests.program.managers import numbered

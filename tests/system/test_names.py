@@ -1,0 +1,36 @@
+"""Replacing a function under each of its names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from jupyter_gpufit.system.names import replace_everywhere
+
+
+def test_modules_and_classes_keep_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = ModuleType("there")
+    text = (
+        "from os import getpgid as compiled\nfrom os.path import commonpath as written\n"
+        "class Kept:\n    plain = compiled\n    static = staticmethod(compiled)\n    method = written\n"
+    )
+    exec(text, vars(there))
+    monkeypatch.setitem(sys.modules, "there", there)
+    pairs: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+        (os.getpgid, lambda *args: ("compiled", *args[-1:])),
+        (os.path.commonpath, lambda *args: len(args)),
+    ]
+
+    replace_everywhere(pairs)
+    try:
+        kept = there.Kept()
+        assert there.compiled(1) == kept.plain(1) == kept.static(1) == there.Kept.static(1) == ("compiled", 1)
+        assert (there.written([]), kept.method()) == (1, 1)
+    finally:
+        replace_everywhere([(new, real) for real, new in pairs])
+    assert os.getpgid(0) == there.Kept().static(0) == os.getpgrp()
