@@ -41,7 +41,7 @@ _HOMES: dict[
     "hdf5": ("graph.kinds.hdf5", "close find_in_file make_closed open_again"),
     "instances": (
         "graph.kinds.instances",
-        "fill_instance fill_storable make_instance",
+        "fill_instance fill_storable find_or_make make_instance",
     ),
     "iterations": (
         "graph.kinds.iterations",

@@ -6,6 +6,7 @@ that objects find through their class, on modules that were imported for what th
     holders   what of a module can hold state, and where in it that is
     imports   what is imported, in which order, and what an import changed in modules that were there before
     changes   what has changed in modules since they were imported, in a form that another process can apply
+    added_names  what libraries add to numpy, torch and others whose changes are not looked for
     start     sys.argv and its like
     process   what a snapshot takes of the process: signals, loggers, limits
     magics    those that cells and extensions gave to the shell

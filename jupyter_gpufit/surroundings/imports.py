@@ -18,6 +18,7 @@ from typing import Any
 from ..system import simulators
 from ..system.objects import module_of
 from . import generators
+from .added_names import AddedNames
 from .changes import ChangedHolder, Difference, absorb, same, values_of
 from .holders import holders, root
 
@@ -49,11 +50,13 @@ class Watch(MetaPathFinder):
         self.drew: set[str] = set()  # modules that were imported where random numbers were drawn for that
         self.drew_before: set[str] = set()  # the same, in the process that this one goes on for
         self._generators: dict[str, Any] = {}  # as they were when the outermost import began
+        self.added = AddedNames()  # to the packages whose state has other ways to travel
         self.on_imported: Callable[[], None] = lambda: None  # the outermost import is done
 
     def begin(self, imported: Iterable[str] = ()) -> None:
         """Look at all that is imported from now on; of what is here already at these packages, as they are now."""
         theirs = {*imported}
+        self.added.begin(_OTHER_WAYS)
         self._own = frozenset(root(name) for name in sys.modules if root(name) not in theirs)
         sys.meta_path.insert(0, self)
         for name in list(sys.modules):

@@ -311,7 +311,7 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
         "reached": came.reached,
         "magics": came.magics,
         "taken": came.taken,
-        "changed": changed,
+        "changed": [*changed, *watch.added.changes(can_be_saved)],
         "drawn from": own_generators.states(watch, came.packages),
     }
 

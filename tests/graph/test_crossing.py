@@ -168,6 +168,21 @@ def test_modules_beside_the_notebook_are_found(monkeypatch: pytest.MonkeyPatch, 
     assert namespace["a"].x == 2
 
 
+def test_what_a_module_keeps_once_it_is_used_is_made_where_it_is_not_yet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, worker: Worker
+) -> None:
+    """labml's experiment, which an earlier cell created."""
+    (tmp_path / "keeps_9.py").write_text(
+        "class Kept:\n    x = 1\nkept = None\ndef keep():\n    global kept\n    kept = Kept()\n    return kept\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    namespace = notebook("import keeps_9\na = keeps_9.keep()")
+
+    worker.cross(namespace, "a.x = a.x + 1")
+
+    assert namespace["a"].x == 2 and namespace["a"] is namespace["keeps_9"].kept
+
+
 def test_refuses_what_does_not_fit_into_memory() -> None:
     # np.empty touches nothing: this is address space only.
     namespace: Namespace = {"small": 1, "big": np.lib.stride_tricks.as_strided(np.zeros(1), (1 << 40,), (8,))}

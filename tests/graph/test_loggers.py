@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,21 @@ def test_a_handler_that_cannot_travel_stays(worker: Worker, tmp_path: Path, mine
 
     assert not returned.left_behind and mine.handlers == handlers and mine.level == logging.DEBUG
     assert not (tmp_path / "mine.log").exists()
+
+
+def test_one_that_logging_does_not_know_travels_as_an_object(worker: Worker, tmp_path: Path) -> None:
+    namespace = notebook(
+        "import logging\nlone = logging.Logger('lone'); lone.addHandler(logging.FileHandler('lone.log'))"
+    )
+    lone = namespace["lone"]
+
+    with closing(lone.handlers[0]):
+        returned = worker.cross(namespace, "lone.warning('one'); lone.setLevel('ERROR')").returned
+
+        assert not returned.left_behind and namespace["lone"] is lone and lone.level == logging.ERROR
+        lone.error("two")
+    assert (tmp_path / "lone.log").read_text() == "one\ntwo\n"
+    assert "lone" not in logging.root.manager.loggerDict
 
 
 def test_a_modules_logger_is_left_to_it(worker: Worker) -> None:

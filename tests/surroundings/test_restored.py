@@ -94,3 +94,20 @@ def test_what_modules_took_of_earlier_cells_and_their_magics_hold_after_a_resume
 
     assert registry.make is Mine and issubclass(registry.Kept, Mine) and came.taken == taken
     assert magics.functions.pop(("line", "twice")) is Mine and came.magics and not came.remarks
+
+
+def test_a_name_that_a_library_gave_to_numpy_is_there_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
+    """recbole's, for libraries that say `numpy.float`: in a function that is called once."""
+    numpy: Any = import_module("numpy")
+    monkeypatch.setattr(travel, "watch", watch := Watch())
+    watch.begin()
+    watch.end()
+    monkeypatch.setattr(numpy, "old_float", numpy.float64, raising=False)
+    monkeypatch.setattr(numpy, "_looked_up", 1, raising=False)
+
+    taken = saved(Came({}, {}), lambda value: True)
+    del numpy.old_float
+    restored(taken)
+
+    assert numpy.old_float is numpy.float64
+    assert [change for place, change in taken["changed"]] == [("names", ({"old_float": numpy.float64}, []))]

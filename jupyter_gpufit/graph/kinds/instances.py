@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import copyreg
 import functools
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from itertools import islice
@@ -18,7 +19,7 @@ from typing import Any
 
 from ..kind import ATOMS, Kind, Pickler, Reduced, kind_of
 from ..refusals import stays
-from .generic import GENERIC, IMMUTABLE, MADE_WHEN_IMPORTED, REPLACED, digest, find_in_module, own_name, set_state
+from .generic import GENERIC, IMMUTABLE, MADE_WHEN_IMPORTED, REPLACED, digest, own_name, set_state
 
 _POINTER = 8  # bytes
 Attributes = tuple[dict[str, Any] | None, dict[str, Any] | None]  # the __dict__ itself, and the slots' values
@@ -124,7 +125,14 @@ def make(obj: Any, pickler: Pickler) -> tuple[Any, tuple[Any, ...]]:
     if (hooks := (_own(obj, "__dict__", None) or {}).get("_forward_pre_hooks")) is not None:
         pickler.made_anew |= _made_before_forward(vars(obj), hooks)
     name = pickler.name_in_module(obj, cls.__module__)
-    return (make_instance, (cls,)) if name is None else (find_in_module, (cls.__module__, name))
+    return (make_instance, (cls,)) if name is None else (find_or_make, (cls, name))
+
+
+def find_or_make(cls: type, name: str) -> Any:
+    """What the class's module holds. It may hold None yet: some keep their one object from the first use on."""
+    found = getattr(sys.modules.get(cls.__module__), name, None)
+    kin = isinstance(found, cls) or (issubclass(cls, type(found)) and type(found) is not object)
+    return found if kin else make_instance(cls)
 
 
 def make_instance(cls: type) -> Any:

@@ -3,6 +3,8 @@
 A handler that cannot travel stays in the notebook, and does nothing in the worker. A module's loggers are that
 module's, which sets them up where it is imported; so are the handlers that libraries give the root's. Not covered: the
 root's on a standard stream, see surroundings/modes.py; in a snapshot all of them, which surroundings/process.py has.
+
+A logger that logging does not know by its name (`logging.Logger("mine")`, mmengine's) is an object like others.
 """
 
 from __future__ import annotations
@@ -37,12 +39,18 @@ def find(cls: type) -> Kind | None:
 
 
 def reduce_logger(logger: logging.Logger, pickler: Pickler) -> Reduced:
-    made: tuple[Any, ...] = logger.__reduce__()  # type: ignore[assignment]
-    if pickler.is_snapshot or (state := state_of(logger)) is None:
+    known = is_known(logger)
+    made: tuple[Any, ...] = logger.__reduce__() if known else ()  # type: ignore[assignment]
+    if known and (pickler.is_snapshot or state_of(logger) is None):
         return made
     if not pickler.back:
         pickler.not_by_name.update({id(one): _STAYS for one in handlers_of(logger) if not _can_travel(one, pickler)})
-    return *made, state, None, None, fill_logger
+    return (*made, state_of(logger), None, None, fill_logger) if known else instances.INSTANCE.reduce(logger, pickler)
+
+
+def is_known(logger: logging.Logger) -> bool:
+    """Whether logging has it by its name. It is not asked for: that would make one."""
+    return logger is logging.root or logging.root.manager.loggerDict.get(logger.name) is logger
 
 
 def handlers_of(logger: logging.Logger) -> list[logging.Handler]:
@@ -85,10 +93,12 @@ def _can_travel(handler: logging.Handler, pickler: Pickler) -> bool:
 
 def state_of(logger: logging.Logger) -> Any:
     """None: it is a module's."""
+    if not is_known(logger):
+        return instances.INSTANCE.state(logger)
     if logger is logging.root:
         return logger.level, logger.disabled, logger.propagate, handlers_of(logger), list(logger.filters), None
     first = logger.name.partition(".")[0]
-    if logging.root.manager.loggerDict.get(logger.name) is not logger or (first != "__main__" and first in sys.modules):
+    if first != "__main__" and first in sys.modules:
         return None
     above = None if isinstance(logger.parent, logging.RootLogger) else logger.parent
     return logger.level, logger.disabled, logger.propagate, list(logger.handlers), list(logger.filters), above
@@ -97,6 +107,8 @@ def state_of(logger: logging.Logger) -> Any:
 def fill_logger(logger: logging.Logger, state: Any) -> None:
     if state is None or state_of(logger) is None:
         return  # the module may have been imported on one side only
+    if not is_known(logger):
+        return instances.INSTANCE.fill(logger, state)
     level, disabled, propagate, handlers, filters, _ = state
     logger.setLevel(level)
     logger.disabled, logger.propagate = disabled, propagate
