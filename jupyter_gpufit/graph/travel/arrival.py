@@ -136,13 +136,18 @@ class Arrival:
         came = set(map(id, self.opened.objects))
         there: list[Here] = [one for one in compared_by_identity() if id(one[0]) not in came]
         stored: Mapping[int, Any] = {}
+        left = False
         while True:
             pickler, broke = self._write(bound, changed, around, there, stored)
             if found := pickler.missing(there, None if broke else around, self.opened.objects):
                 there += found
                 continue
             if around is not None and any(one.name == around.name for one in (broke or pickler.refusals)):
-                around.leave()
+                if left:
+                    around = None  # no result is lost for its sake
+                else:
+                    around.leave()
+                left = True
                 continue
             if not broke:
                 if stored or not (stored := pickler.stored_ids()):
@@ -156,13 +161,15 @@ class Arrival:
         memory.write(layout.pieces)
         for foreign in layout.foreign:
             foreign.write(memory.map(foreign.offset, foreign.nbytes))
+        # What a library gave the root logger, say, is reached by no variable, and nobody's loss.
+        places = [self._place(refusal) for refusal in (*broken, *pickler.refusals[:100])]
         header = {
             "bound": list(bound),
             "deleted": deleted,
             "changes": len(changed),
             "anchored": pickler.anchored,
             "around": None if around is None else around.name,
-            "left_behind": [self._place(refusal) for refusal in (*broken, *pickler.refusals[:100])],
+            "left_behind": [place for place in places if around is None or place[0] != around.name],
             "table": layout.table,
             "files": layout.files,
             "extents": layout.extents,

@@ -132,7 +132,7 @@ def _written(
     `__setstate__` reads is there before it.
     """
     there: list[Here] = compared_by_identity()
-    is_ordered = False
+    is_ordered = left = False
     while True:
         recorder = Recorder()
         pickler = GraphPickler(
@@ -149,8 +149,9 @@ def _written(
         if around is not None and not pickler.refusals:
             around.fill(pickler)
             sizes = _write_names(pickler, [around.name], sizes)
-            if pickler.refusals and not pickler.missing(there, None):
+            if pickler.refusals and not pickler.missing(there, None) and not left:
                 around.leave()
+                left = True
                 continue
         # An object that the worker has, too, must be that one: written once more, with those at the beginning.
         if not (found := pickler.missing(there, around)):
