@@ -115,6 +115,8 @@ _OF_LIBRARIES = {
     "matplotlib.transforms": "kinds.figures",
     "pandas": "kinds.frames",
     "h5py": "kinds.hdf5",
+    "sqlite3": "kinds.databases",
+    "lmdb": "kinds.databases",
     "pygame": "kinds.surfaces",
 }
 

@@ -38,8 +38,6 @@ _BY_TYPE = {  # by the full name of a class or of one of its bases
     "threading.local": f"data of one thread. {INSIDE}.",
     "socket.socket": f"an open socket. {INSIDE}.",
     "subprocess.Popen": f"a process that this one started. {INSIDE}.",
-    "sqlite3.Connection": f"an open database. {INSIDE}: sqlite3.connect(...).",
-    "sqlite3.Cursor": f"a cursor of an open database. {INSIDE}.",
     "torch.utils.data.dataloader._BaseDataLoaderIter": LOADERS_PLACE,
     "torch.jit._script.ScriptModule": (
         "a module of TorchScript, which is compiled for this process. Train the module that it was made of, or call"

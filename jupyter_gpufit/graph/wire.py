@@ -28,6 +28,10 @@ _HOMES: dict[
         "graph.kinds.containers",
         "fill_array fill_bytes fill_container fill_dict fill_list fill_set make_array make_container",
     ),
+    "databases": (
+        "graph.kinds.databases",
+        "connect_again fill_database make_closed open_environment",
+    ),
     "directories": ("graph.kinds.directories", "DirectoryEntry make_read"),
     "enums": ("graph.kinds.enums", "fill_member find_member"),
     "exceptions": ("graph.kinds.exceptions", "fill_error fill_own_way make_error"),

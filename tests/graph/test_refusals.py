@@ -47,7 +47,26 @@ CASES = {
     "a generator": ("x = (i for i in range(3)); next(x)", "x", "a generator in use"),
     "a coroutine": ("async def f(): ...\nx = f()", "x", "a coroutine"),
     "an open file": ("x = open('/dev/null')", "x", "an open file"),
-    "a database": ("import sqlite3\nx = sqlite3.connect(':memory:')", "x", "an open database"),
+    "a database in a transaction": (
+        "import sqlite3 as s\nx = s.connect(':memory:'); x.execute('create table t (a)'); x.execute('delete from t')",
+        "x",
+        "Commit it before",
+    ),
+    "a database with another": (
+        "import sqlite3\nx = sqlite3.connect(':memory:'); x.execute(\"attach ':memory:' as other\")",
+        "x",
+        "others attached",
+    ),
+    "a cursor that has a result": (
+        "import sqlite3\nx = sqlite3.connect(':memory:').execute('select 1')",
+        "x",
+        "not be read to its end",
+    ),
+    "an lmdb environment that is written": (
+        "import lmdb, tempfile\nx = lmdb.open(tempfile.mkdtemp())",
+        "x",
+        "readonly=True",
+    ),
     "a C library": ("import ctypes\nx = ctypes.CDLL(None)", "x", "a handle of a C library"),
     "a process": ("import subprocess\nx = subprocess.Popen(['true'])", "x", "a process that this one started"),
     "a pool": ("from concurrent.futures import *\nx = ProcessPoolExecutor(1)", "x", "a pool or future"),
