@@ -80,6 +80,7 @@ class Kind:
 
 ATOMS = (int, float, str, bool, bytes, complex, slice)
 _FAMILIES = (
+    "kinds.anew",
     "kinds.locks",
     "kinds.pools",
     "kinds.contexts",

@@ -19,6 +19,7 @@ _OURS = __name__.partition(".")[0]
 _HOMES: dict[
     str, tuple[str, str]
 ] = {  # by the first part of the name: a module of ours, and what of it stands in graphs
+    "anew": ("graph.kinds.anew", "fill_local"),
     "archived": ("graph.kinds.archived", "fill_archived"),
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
     "classes": ("graph.kinds.classes", "fill_enum fill_made make_class make_enum"),
