@@ -12,6 +12,7 @@ import io
 import pickle
 import re
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, ModuleType
@@ -21,7 +22,7 @@ import cloudpickle
 
 from ..errors import CannotArrive
 from ..system.objects import module_of
-from .code import names_used
+from .code import names_used, reduce_code
 from .deep import InPython, is_deep
 from .ids import id_of, in_place_of, stored_ids
 from .kind import Kind, Reduced, kind_of
@@ -80,6 +81,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Writes objects by their Kinds. What cannot travel is noted in `refusals` and an Unavailable goes instead."""
 
     is_snapshot = False
+    dispatch_table = ChainMap({CodeType: reduce_code}, cloudpickle.Pickler.dispatch_table)
 
     def __init__(self, namespace: Namespace, recorder: Recorder, origins: dict[int, tuple[int, Any]], *, back: bool):
         self.stream = io.BytesIO()
