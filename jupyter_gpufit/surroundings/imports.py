@@ -132,11 +132,9 @@ class Watch(MetaPathFinder):
         module = sys.modules.get(name)
         if not isinstance(module, ModuleType):
             return
-        simulators.watch(module)
         self._finished.append(name)
-        with suppress(
-            Exception
-        ):  # of a module's own objects, asked for what they have: its import goes well all the same
+        with suppress(Exception):  # of its own objects, asked for what they have: the import goes well all the same
+            simulators.watch(module)
             for steps, obj in holders(module, lambda found: id(found) in self._held):
                 holder = self._held[id(obj)] = ChangedHolder((name, steps), obj)
                 self._sizes[id(obj)] = len(holder)  # what the rest of this import adds is that import's, too

@@ -110,8 +110,8 @@ def is_simulation(cls: type) -> bool:
 
 def watch(module: ModuleType) -> None:
     """Note the calls of its simulations from now on; to be called when a module's code has run."""
-    for cls in [one for one in list(vars(module).values()) if isinstance(one, type)]:
-        if cls.__module__ == module.__name__ and is_simulation(cls):
+    for cls in [one for one in list(vars(module).values()) if issubclass(type(one), type)]:
+        if module_of(cls) == module.__name__ and is_simulation(cls):
             for name in ("__init__", "reset", "step"):
                 method = vars(cls).get(name)
                 if isinstance(method, FunctionType) and method not in _noted:
@@ -218,7 +218,10 @@ def take(simulation: Any, stood: Stood) -> None:
         vars(simulation).update(copy.deepcopy(stood.before))
         for call in stood.calls:
             args, keywords = copy.deepcopy((call.args, call.keywords))
-            _fold(gave, getattr(call.owner, call.name)(simulation, *args, **keywords))
+            try:
+                _fold(gave, getattr(call.owner, call.name)(simulation, *args, **keywords))
+            except Exception as error:
+                raise Forgotten(f"the same calls failed ({type(error).__name__}: {error})") from error
     if gave.intdigest() != stood.gave:
         raise Forgotten("the same calls gave other results")
 
