@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -219,7 +220,10 @@ def leased(lab: Path, called: str, text: bytes) -> int:
     fcntl.flock(fd, fcntl.LOCK_EX)
     directory = os.open(lab, os.O_PATH)
     os.link(f"/proc/self/fd/{fd}", called, dst_dir_fd=directory, follow_symlinks=True)
-    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    while True:
+        with suppress(BlockingIOError):  # somebody who waits in the lab is just reading it
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            break
     return fd
 
 

@@ -88,7 +88,11 @@ def problems(cell: str) -> dict[str, str]:
             "a lock",
         ),
         ("import socket; srv = {'s': socket.socket()}", "srv['s']", "socket"),
-        ("import sqlite3\nclass D: pass\ndb = D(); db.c = sqlite3.connect(':memory:')", "db.c", "an open database"),
+        (
+            "import sqlite3 as s\nd = s.connect(''); d.execute('create table t (a)'); d.execute('delete from t')",
+            "d",
+            "Commit",
+        ),
         ("import queue; q = queue.SimpleQueue()", "q", "a queue"),
         ("import subprocess; p = subprocess.Popen(['true']); p.wait()", "p", "a process"),
         ("import ctypes; h = [ctypes.CDLL(None)]", "h[0]", "a handle of a C library"),
