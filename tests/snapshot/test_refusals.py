@@ -91,7 +91,7 @@ def problems(cell: str) -> dict[str, str]:
         (
             "import sqlite3 as s\nd = s.connect(''); d.execute('create table t (a)'); d.execute('delete from t')",
             "d",
-            "Commit",
+            "in the midst",
         ),
         ("import queue; q = queue.SimpleQueue()", "q", "a queue"),
         ("import subprocess; p = subprocess.Popen(['true']); p.wait()", "p", "a process"),
