@@ -20,9 +20,10 @@ from typing import Any, TypeAlias
 import torch
 
 from ..graph.code import names_used
-from ..graph.kinds.draws import is_generator, put_state, read_state
+from ..graph.kinds.draws import put_state, read_state
 from ..graph.kinds.instances import slots_of
 from ..program.values import hidden
+from ..system.objects import is_generator
 from .own_files import homes, is_own
 
 _MANY = 10_000  # objects that are looked at

@@ -12,8 +12,8 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-from ..graph.kinds.draws import is_generator, put_state, read_state
-from ..system.objects import module_of
+from ..graph.kinds.draws import put_state, read_state
+from ..system.objects import is_generator, module_of
 from .holders import Place, Step, at, own_names, root
 from .imports import Watch
 from .past_modes import past_modes

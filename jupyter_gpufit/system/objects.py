@@ -11,6 +11,8 @@ an error.
 from __future__ import annotations
 
 import gc
+import random
+import sys
 from collections.abc import Iterator
 from itertools import chain, compress, repeat, tee
 from operator import is_not
@@ -50,3 +52,14 @@ def _lists() -> Lists:
 def module_of(thing: Any) -> str:
     """The module that a class or function says it is of; empty, as for some compiled classes, where it says none."""
     return str(getattr(thing, "__module__", ""))
+
+
+def is_generator(one: Any) -> bool:
+    """Whether it has a state to go on from. By its type: a lazy object makes itself when it is asked for its class."""
+    cls = type(one)
+    if issubclass(cls, random.Random):
+        return not issubclass(cls, random.SystemRandom)
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    if numpy is not None and issubclass(cls, (numpy.Generator, numpy.RandomState)):
+        return True
+    return torch is not None and issubclass(cls, torch.Generator)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64
 
-from .objects import module_of
+from .objects import is_generator, module_of
 
 _CONVENTION = "EzPickle"
 _LONGEST = 200_000  # calls of an episode that are kept; to do more again would take minutes
@@ -154,13 +154,6 @@ def _episode_of(simulation: Any) -> _Episode | None:
 def is_own(value: Any) -> bool:
     """Whether an attribute is a plain value, or draws random numbers."""
     return isinstance(value, _ATOMS) or is_generator(value)
-
-
-def is_generator(value: Any) -> bool:
-    """Whether random numbers are drawn from it."""
-    numpy = sys.modules.get("numpy")
-    of_numpy = (numpy.random.Generator, numpy.random.RandomState) if numpy else ()
-    return isinstance(value, (random.Random, *of_numpy))
 
 
 def _fold(digest: Any, value: Any) -> None:

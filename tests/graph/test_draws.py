@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from jupyter_gpufit.graph.kinds.draws import is_generator, put_state, read_state
+from jupyter_gpufit.graph.kinds.draws import put_state, read_state
+from jupyter_gpufit.system.objects import is_generator
 
 DRAWS: dict[str, Callable[[], tuple[Any, Callable[[Any], Any]]]] = {
     "python": lambda: (random.Random(3), lambda one: one.random()),

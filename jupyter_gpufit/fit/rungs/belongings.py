@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ...graph.kinds.draws import is_generator, put_state, read_state
+from ...graph.kinds.draws import put_state, read_state
+from ...system.objects import is_generator
 
 _MOST = 2000  # objects that are looked at
 _MOST_INSIDE = 20_000  # entries of all of them together

@@ -3,19 +3,7 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import Any
-
-
-def is_generator(one: Any) -> bool:
-    """Whether it has a state to go on from. By its type: a lazy object makes itself when it is asked for its class."""
-    cls = type(one)
-    if issubclass(cls, random.Random):
-        return not issubclass(cls, random.SystemRandom)
-    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
-    if numpy is not None and issubclass(cls, (numpy.Generator, numpy.RandomState)):
-        return True
-    return torch is not None and issubclass(cls, torch.Generator)
 
 
 def read_state(generator: Any) -> Any:

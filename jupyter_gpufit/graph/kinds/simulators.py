@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
+from ...system.objects import is_generator
 from ...system.simulators import (
     Forgotten,
     Stood,
     filled_by_itself,
-    is_generator,
     is_simulation,
     made_with,
     make_again,
@@ -104,18 +104,18 @@ def begin() -> None:
     """Bring what has arrived to where it stood, when all has."""
     found, _waiting[:] = _waiting[:], []
     for obj, state in found:
-        _bring(obj, state)
+        _bring(obj, state, unseen="")  # which was told when it left
 
 
 def fill_simulation(obj: Any, state: Any) -> None:
     if isinstance(state, Simulated):
-        _bring(obj, state)
+        _bring(obj, state, unseen=str(state.stood))
     else:
         fill_storable(obj, state)
 
 
-def _bring(obj: Any, state: Simulated) -> None:
-    why = state.stood
+def _bring(obj: Any, state: Simulated, *, unseen: str) -> None:
+    why = unseen
     if isinstance(state.stood, str):
         make_again(obj, state.args, state.keywords)
     else:
