@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from types import GeneratorType
 from typing import Any
 
 from ..system.objects import module_of
+from . import midway
 from .kind import Kind, Pickler, Reduced
 from .unavailable import Unavailable
 
@@ -104,11 +104,6 @@ def has_callback(reference: Any) -> bool:
     return reference.__callback__ is not None or type(reference) is not weakref.ref
 
 
-def in_use(generator: GeneratorType[Any, Any, Any]) -> bool:
-    """Whether it is suspended somewhere between its beginning and its end."""
-    return inspect.getgeneratorstate(generator) in (inspect.GEN_SUSPENDED, inspect.GEN_RUNNING)
-
-
 def is_held(lock: Any) -> bool:
     """Whether any thread holds it, this one included."""
     if hasattr(lock, "locked"):  # Python's RLock cannot say it until 3.14
@@ -152,7 +147,7 @@ def stays(obj: Any) -> bool:
     if type(obj) is pools.ThreadPoolExecutor:
         return not is_idle(obj)
     if type(obj) is GeneratorType:
-        return in_use(obj)
+        return midway.stays(obj)
     if type(obj) is Future:
         return not obj.done()
     if isinstance(obj, weakref.ref):

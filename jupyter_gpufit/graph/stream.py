@@ -194,7 +194,10 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def want(self, code: CodeType, function: str) -> None:
         """Note the notebook's names that a function uses: they have to travel, too."""
-        for name in names_used(code):
+        self.want_names(names_used(code), function)
+
+    def want_names(self, names: Iterable[str], function: str) -> None:
+        for name in names:
             if name not in self.namespace:
                 self.by_text |= name in _BY_TEXT
             elif not HISTORY.fullmatch(name) and not is_the_shells(name, self.namespace[name]):

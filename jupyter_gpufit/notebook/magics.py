@@ -31,6 +31,7 @@ from ..jobs.follow import Interrupts, Left
 from ..jobs.store import all_jobs
 from ..program.reading.cell import imported_by
 from ..settings import load_settings
+from ..surroundings import midway
 from ..surroundings import travel as surroundings
 from .notebook import Notebook
 
@@ -112,6 +113,7 @@ def load(ip: InteractiveShell) -> None:
     if ip.Completer is not None:
         ip.Completer.custom_matchers.append(gpufit_matcher)
     surroundings.watch.begin(_imported_before(ip))
+    midway.begin_alone(lambda: ip.user_ns)
     magics.cuda.begin()
     parents.watch()
     ip.events.register("post_run_cell", magics.after_cell)

@@ -5,9 +5,9 @@
 `program` holds it all together: start there. Above it are only `generators`, which are saved apart from the cell.
 """
 
-from .running import generators
+from .running import generators, midway
 from .running.managers import Recipe
 from .running.program import Program
 from .values import FrameRecord, GeneratorRecord, Unit, hidden
 
-__all__ = ["GeneratorRecord", "Program", "Recipe", "FrameRecord", "Unit", "generators", "hidden"]
+__all__ = ["GeneratorRecord", "Program", "Recipe", "FrameRecord", "Unit", "generators", "hidden", "midway"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CellType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 # One underscore: a name with two would be mangled inside a class. The program's own name ends with two and is not.
 PROGRAM = "__gf__"
@@ -17,6 +17,7 @@ TEMPORARY = "_gf_t"
 
 Kind: TypeAlias = Literal["cell", "function", "generator"]
 Path: TypeAlias = frozenset[int]
+Spot: TypeAlias = tuple[str, int, int, int]  # what stands there, its line and column, which number of its own
 
 
 def hidden(name: str) -> bool:
@@ -35,6 +36,7 @@ class Unit:
     paths: dict[int, Path]  # which constructs enclose a place, itself included
     lines: dict[int, int]
     locals: tuple[str, ...] = ()  # but for those in cells
+    spots: dict[int, Spot] = field(default_factory=dict)
 
 
 @dataclass
@@ -62,6 +64,18 @@ class GeneratorRecord:
     its: dict[int, Any]
     cms: dict[int, Any]
     wholes: dict[int, int | None] | None = None
+
+
+class Midway(NamedTuple):
+    """A generator in use as any process can read it and make it again: its places by where they stand in the text."""
+
+    uid: str
+    flags: int  # with which its text was compiled
+    place: Spot | None
+    locals: dict[str, Any]
+    cells: dict[str, CellType]
+    its: dict[Spot, Any]
+    cms: dict[Spot, Any]
 
 
 class Arrived:

@@ -17,7 +17,7 @@ from ..estimate.asking.fit import Fit
 from ..estimate.reckoning.pace import Pace
 from ..fit.sharing import words_of
 from ..graph import Arrival, GraphMemory, Reply
-from ..graph.kinds import generators as arriving
+from ..graph import midway as carried
 from ..jobs.events import Note
 from ..jobs.handover import Handover
 from ..jobs.paths import JobPaths
@@ -25,7 +25,7 @@ from ..lab import Granted, Request
 from ..lab.reasons import device_words
 from ..program import Program, hidden
 from ..settings import Settings
-from ..surroundings import modes
+from ..surroundings import midway, modes
 from ..surroundings import travel as surroundings
 from ..train import Finished
 from .lifecycle import Event, Life
@@ -85,7 +85,8 @@ class Training:
         self.program.scratch = str(self.paths.root)
         self.program.on_note = self.note
         self.shell.program = self.program
-        arriving.remade = self.program.library.remade
+        carried.remade = self.program.library.remade
+        midway.begin(lambda: self.program)
 
     @property
     def namespace(self) -> dict[str, Any]:

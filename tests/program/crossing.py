@@ -19,6 +19,7 @@ from typing import Any
 import cloudpickle
 
 from jupyter_gpufit.errors import NotHere
+from jupyter_gpufit.graph import midway
 from jupyter_gpufit.graph.kinds import iterations
 from jupyter_gpufit.program import Program, generators, hidden
 
@@ -229,8 +230,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             refused: Any = None
             return iterations.reduce_iteration(obj, refused)
         if isinstance(obj, GeneratorType):
-            if (parts := generators.expression(obj)) is not None:
-                return generators.expressed, parts
+            if (parts := midway.expression(obj)) is not None:
+                return midway.make_expression, parts
             found = generators.record(obj, program)
             if found is None:
                 return generators.create, (program, "", {})

@@ -31,7 +31,7 @@ from ...fit.seen import Modules
 from ...fit.several.calls import around
 from ...fit.several.group import ShapesOnly
 from ...fit.sharing import Sharing
-from ...graph.kinds import generators
+from ...surroundings import midway
 from ...system.contained import Contained
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
@@ -126,7 +126,7 @@ class Child:
         contained.begin()
         self.reads.begin()
         on_device = arrived.begin(self.books)
-        generators.remade = None  # the worker's, from which we were forked: nothing is left midway here
+        midway.begin_alone(lambda: self.namespace)  # after the worker's, from which we were forked
         opened = self.namespace = self.open_namespace()
         on_device.found.clear()
         self.paths.namespace = opened

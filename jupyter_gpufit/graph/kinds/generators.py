@@ -1,22 +1,18 @@
-"""Generators that have not begun, made again from their function and its arguments; and those that have ended.
+"""Generators: those that have not begun are made again from their function and its arguments.
 
-One that is suspended in between has a position that only the interpreter knows. Where a program may be left midway it
-must be of code that was made for it, and that is there only when the program runs: what arrives in a worker is made
-when it is first asked for an item (`batches = cycle(loader)` in an earlier cell).
+One in use goes as what it holds and the place where it is suspended; see ../midway.py. A generator expression with one
+loop goes on over its iterator.
 """
 
 from __future__ import annotations
 
-import gc
 import inspect
-from collections.abc import Callable, Generator, Iterator
-from types import CodeType, FunctionType, GeneratorType
+from types import CodeType, GeneratorType
 from typing import Any
 
+from .. import midway
 from ..kind import Kind, Pickler, Reduced
-from ..refusals import GENERATOR, in_use
-
-remade: Callable[[Any], Any] | None = None  # in a worker: the same generator, of code that can be left midway
+from ..refusals import GENERATOR
 
 
 def find(cls: type) -> Kind | None:
@@ -26,19 +22,19 @@ def find(cls: type) -> Kind | None:
 
 def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
     if generator.gi_frame is None:
-        return make_ended, ()
-    if (recipe := unmade(generator)) is not None:
-        return make_generator, recipe
-    function = None if in_use(generator) else _function_of(generator)
-    if function is None:
+        return midway.make_ended, ()
+    if (recipe := midway.unmade(generator)) is not None:
+        return midway.make_generator, recipe
+    if not midway.in_use(generator) and (function := midway.function_of(generator)) is not None:
+        return midway.make_generator, (function, *_arguments(generator.gi_code, generator.gi_frame.f_locals))
+    if (parts := midway.expression(generator)) is not None:
+        return midway.make_expression, parts
+    if (state := midway.state_of(generator)) is None:
         return pickler.refuse(generator, GENERATOR)
-    return make_generator, (function, *_arguments(generator.gi_code, generator.gi_frame.f_locals))
-
-
-def _function_of(generator: Any) -> FunctionType | None:
-    """Its frame holds it, and says so to the garbage collector only."""
-    held = [one for one in gc.get_referents(generator) if type(one) is FunctionType]
-    return next((one for one in held if one.__code__ is generator.gi_code), None)
+    _, filename, names = state
+    pickler.take_source(filename)
+    pickler.want_names(names, generator.__name__)
+    return midway.make_parked, (generator.__name__, generator.__qualname__), state, None, None, midway.fill_parked
 
 
 def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -50,50 +46,3 @@ def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[
     if code.co_flags & inspect.CO_VARKEYWORDS:
         by_name |= values[next(names)]
     return positional, by_name
-
-
-def make_generator(function: FunctionType, positional: list[Any], by_name: dict[str, Any]) -> Any:
-    if remade is None:
-        return function(*positional, **by_name)
-    return _named(_made_later(function, positional, by_name), function)
-
-
-def go_on(inner: Any) -> Any:
-    """What stood around a generator that `make_generator` had made."""
-    return _named(_around(inner), inner)
-
-
-def unmade(generator: Any) -> tuple[FunctionType, list[Any], dict[str, Any]] | None:
-    """What `make_generator` was given, if nobody has asked for an item yet."""
-    if generator.gi_code is not _made_later.__code__ or in_use(generator):
-        return None
-    values = generator.gi_frame.f_locals
-    return values["function"], values["positional"], values["by_name"]
-
-
-def inner_of(generator: Any) -> Any:
-    """The generator that was made for this one, which passes everything on; None for all others."""
-    if generator.gi_code is _around.__code__ and not in_use(generator):
-        return generator.gi_frame.f_locals["inner"]
-    return generator.gi_yieldfrom if generator.gi_code in (_made_later.__code__, _around.__code__) else None
-
-
-def _made_later(function: FunctionType, positional: list[Any], by_name: dict[str, Any]) -> Generator[Any, Any, Any]:
-    made = function(*positional, **by_name)
-    del function, positional, by_name  # what they hold may go as soon as the generator lets it go
-    return (yield from made if remade is None else remade(made))
-
-
-def _around(inner: Any) -> Generator[Any, Any, Any]:
-    return (yield from inner)
-
-
-def _named(generator: Any, like: Any) -> Any:
-    generator.__name__, generator.__qualname__ = like.__name__, like.__qualname__
-    return generator
-
-
-def make_ended() -> Iterator[Any]:
-    made = iter(one for one in list[Any]())
-    next(made, None)
-    return made

@@ -102,6 +102,10 @@ class Library:
         one = source.functions.get(code)
         return None if one is None else LeftShare(source, one, of_library=True)
 
+    def source(self, code: CodeType, home: dict[str, Any]) -> Source | None:
+        """Of a package's code."""
+        return self._source(code, home) if package_of(home) else None
+
     def _source(self, code: CodeType, home: dict[str, Any]) -> Source | None:
         try:
             source = self._texts.source(code, home)

@@ -8,10 +8,11 @@ construct that does not enclose the place. Both are made by the same walk, so th
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..values import TEMPORARY, Kind, Path
+from ..values import TEMPORARY, Kind, Path, Spot
 from .nodes import assign, frame, invert, load, on_path
 
 
@@ -20,6 +21,8 @@ class Form:
         self.kind, self.plain_names, self.entering = kind, plain, entering
         self.paths: dict[int, Path] = {}
         self.lines: dict[int, int] = {}
+        self.spots: dict[int, Spot] = {}
+        self._numbers_of: Counter[tuple[str, int, int]] = Counter()
         self.temporaries: list[str] = []
         self.iterated: frozenset[str] = frozenset()  # variables over which there are loops
         self.going_over = False  # just now, in what a loop goes over
@@ -33,6 +36,9 @@ class Form:
         number = len(self.lines)
         self.lines[number] = getattr(node, "lineno", 0)
         self.paths[number] = frozenset((*self._around, number))
+        there = type(node).__name__, self.lines[number], getattr(node, "col_offset", 0)
+        self.spots[number] = *there, self._numbers_of[there]
+        self._numbers_of[there] += 1
         return number
 
     @contextmanager

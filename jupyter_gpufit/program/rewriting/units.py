@@ -134,7 +134,7 @@ def variables(one: Definition) -> list[str]:
 def _unit(one: Definition, uid: str, filename: str, form: Statements, shared: Shared) -> Unit:
     names = tuple(name for name in variables(one) if name not in shared.own)
     kind: Kind = "generator" if one.generator else "function"
-    return Unit(uid, kind, f"{one.qualname}()", filename, form.paths, form.lines, names)
+    return Unit(uid, kind, f"{one.qualname}()", filename, form.paths, form.lines, names, form.spots)
 
 
 def _docstring(node: ast.FunctionDef) -> list[ast.stmt]:

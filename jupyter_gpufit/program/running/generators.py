@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dis
 import gc
 import inspect
-from types import CellType, FunctionType
+from types import CellType
 from typing import Any, TypeAlias
 
 from ...errors import NotHere
@@ -27,16 +26,16 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | FrameRec
         remedy = " A function with `yield` can be saved." if generator.gi_code.co_name == _EXPRESSION else ""
         if program.library.met(generator):
             remedy = " The next one that this function makes can be saved."
-        raise NotHere(f"{_described(generator)} is suspended, and was not made to be saved there.{remedy}")
+        raise NotHere(f"{described(generator)} is suspended, and was not made to be saved there.{remedy}")
     if generator.gi_running:
         if (running := program.running(generator)) is not None:
             return running
-        raise NotHere(f"{_described(generator)} is computing its next value.")
+        raise NotHere(f"{described(generator)} is computing its next value.")
     if inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
         return _not_begun(generator, unit)
     held = frame.f_locals[FRAME]
     if held.pc is None:
-        raise NotHere(f"{_described(generator)} is suspended inside an except or finally block or a condition.")
+        raise NotHere(f"{described(generator)} is suspended inside an except or finally block or a condition.")
     path = unit.paths[held.pc]
     return GeneratorRecord(
         uid=unit.uid,
@@ -47,25 +46,6 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | FrameRec
         cms={k: one for k, one in held.cms.items() if k in path},
         wholes={k: one for k, one in held.wholes.items() if k in path},
     )
-
-
-def expression(generator: Generator) -> tuple[FunctionType, Any] | None:
-    """A generator expression with one `for`: the function that makes it, and what it goes over.
-
-    Between two items it holds nothing else, so one that is made anew over the same iterator goes on.
-    """
-    frame, code = generator.gi_frame, generator.gi_code
-    if code.co_name != _EXPRESSION or frame is None or generator.gi_running:
-        return None
-    loops = sum(one.opname == "FOR_ITER" for one in dis.get_instructions(code))
-    made = [one for one in gc.get_referents(generator) if type(one) is FunctionType and one.__code__ is code]
-    if loops != 1 or len(made) != 1 or ".0" not in frame.f_locals:
-        return None
-    return made[0], frame.f_locals[".0"]
-
-
-def expressed(function: FunctionType, iterator: Any) -> Generator:
-    return function(iterator)
 
 
 def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
@@ -79,12 +59,12 @@ def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
     cells = [one for one in gc.get_referents(generator) if type(one) is CellType][-len(shared) :] if shared else []
     named = dict(zip(shared, cells, strict=False)) if len(cells) == len(shared) else {}
     if len(named) < len(shared):
-        raise NotHere(f"{_described(generator)} has not begun, and shares variables with other functions.")
+        raise NotHere(f"{described(generator)} has not begun, and shares variables with other functions.")
     names = [name for name in unit.locals if name in there and name not in named]
     return GeneratorRecord(unit.uid, named, None, {name: there[name] for name in names}, {}, {})
 
 
-def _described(generator: Generator) -> str:
+def described(generator: Generator) -> str:
     frame, code = generator.gi_frame, generator.gi_code
     return f"The generator {generator.__qualname__} ({file_of(code)}, line {frame.f_lineno})"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import linecache
 import os
 import pickle
 import sys
@@ -150,9 +151,8 @@ class Program:
             self._flags[one.__code__.co_filename] = one.__code__.co_flags & FUTURE_FLAGS
 
     def _prepare(self, filename: str, tree: ast.Module) -> None:
-        assert self._plain is not None
         source = self._sources[filename] = Source(filename, tree, self._flags.get(filename, 0))
-        source.prepare(self._plain)
+        source.prepare(self._plain or frozenset())
         self.add(source)
 
     def add(self, source: Source) -> None:
@@ -346,6 +346,33 @@ class Program:
     def unit_of(self, code: CodeType) -> Unit | None:
         found: Unit | None = self._unit_of.get(code)
         return found
+
+    def unit_as_written(self, code: CodeType, home: dict[str, Any]) -> Unit | None:
+        """That of a generator's code as its text has it; None if that is not known."""
+        source = self.library.source(code, home) or self._own(code.co_filename, code.co_flags & FUTURE_FLAGS)
+        return None if source is None else source.generators.get(source.changed.get(code, code))
+
+    def as_written(self, unit: Unit) -> CodeType:
+        """A generator's code as its text has it."""
+        source = self._generators.get(unit.uid) or self.library.known(unit.uid)
+        return next(code for code, new in source.changed.items() if source.generators[new].uid == unit.uid)
+
+    def unit_named(self, uid: str, flags: int) -> Unit:
+        """Of a generator; `flags`: with which its text was compiled."""
+        if uid not in self._units:
+            source = self._own(uid.rpartition(":")[0].rpartition(":")[0], flags) or self.library.source_of(uid)
+            assert any(source.uid(one) == uid for one in source.definitions), uid
+        return self._units[uid]
+
+    def _own(self, filename: str, flags: int) -> Source | None:
+        """A cell's, of which nobody has told yet."""
+        if filename not in self._sources and (lines := linecache.cache.get(filename)) and len(lines) == 4:
+            if lines[1] is not None:
+                return None  # a file
+            self._texts[filename], self._flags[filename] = "".join(lines[2]), flags
+            self._prepare(filename, self._parsed(filename))
+            self.namespace[PROGRAM] = self
+        return self._sources.get(filename)
 
     def generator(self, uid: str, cells: dict[str, Any]) -> FunctionType:
         """A function that makes a generator which goes to the place of its argument."""

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from ...graph import midway
 from ...graph.kind import Kind, Reduced
-from ...graph.kinds import generators as arrived
 from ...program import generators
 from ...program.values import GeneratorRecord
 
@@ -22,12 +22,15 @@ def find(cls: type) -> Kind | None:
 
 def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
     program = pickler.program
-    if (recipe := arrived.unmade(generator)) is not None:
-        return arrived.make_generator, recipe
-    if (inner := arrived.inner_of(generator)) is not None:
-        return arrived.go_on, (inner,)
-    if (parts := generators.expression(generator)) is not None:
-        return generators.expressed, parts
+    if (recipe := midway.unmade(generator)) is not None:
+        return midway.make_generator, recipe
+    if (inner := midway.inner_of(generator)) is not None:
+        return midway.go_on, (inner,)
+    if (state := midway.waiting(generator)) is not None:
+        names = generator.__name__, generator.__qualname__
+        return midway.make_parked, names, state, None, None, midway.fill_parked
+    if (parts := midway.expression(generator)) is not None:
+        return midway.make_expression, parts
     if pickler.name and generator.gi_frame is not None and program.unit_of(generator.gi_code) is None:
         # In a variable, it will be there at the next safe point, too; one that a loop has comes to its end.
         line = generator.gi_frame.f_lineno
