@@ -6,16 +6,24 @@ program runs. Where one in use is suspended in its text is not known in this roo
 
 from __future__ import annotations
 
+import ctypes
 import dis
 import gc
 import inspect
 from collections.abc import Callable, Generator, Iterator
 from types import CodeType, FunctionType, GeneratorType
-from typing import Any
+from typing import Any, NamedTuple
 
 from .code import names_used
 
-State = tuple[Any, ...]  # of one in use: itself, the file of its text, and the names that it reads of the notebook
+
+class State(NamedTuple):
+    """Of one in use."""
+
+    whole: Any  # itself
+    filename: str  # of its text
+    names: tuple[str, ...]  # that it reads of the notebook
+    closes: bool  # something is done where it is closed
 
 
 def _unknown(generator: Any) -> None:
@@ -26,8 +34,9 @@ def _nobody(whole: Any) -> Any:
     raise RuntimeError("A generator in use has come to a process that reads no programs.")
 
 
-# What one in use holds, as plain containers, and its code as it was written; None: it cannot be made again.
-taken: Callable[[Any], tuple[Any, CodeType] | None] = _unknown
+# What one in use holds, as plain containers, its code as it was written, and whether it does something where it is
+# closed; None: it cannot be made again.
+taken: Callable[[Any], tuple[Any, CodeType, bool] | None] = _unknown
 resumed: Callable[[Any], Any] = _nobody  # made again of what it held
 remade: Callable[[Any], Any] | None = None  # in a worker: one that has not begun, of code that can be left midway
 
@@ -42,13 +51,21 @@ def stays(generator: Any) -> bool:
     return in_use(generator) and expression(generator) is None and state_of(generator) is None
 
 
+def sent(generator: Any) -> State | None:
+    """What goes to where another one goes on in its place: this one must not do what is done where it is closed."""
+    state = state_of(generator)
+    if state is not None and state.closes:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(generator))  # never let go, at the interpreter's end neither
+    return state
+
+
 def state_of(generator: Any) -> State | None:
     if found := waiting(generator):
         return found
     if generator.gi_running or (known := taken(inner_of(generator) or generator)) is None:
         return None
-    whole, code = known
-    return whole, code.co_filename, tuple(names_used(code))
+    whole, code, closes = known
+    return State(whole, code.co_filename, tuple(names_used(code)), closes)
 
 
 # Not begun -----------------------------------------------------------------------------------------------------------
@@ -104,7 +121,7 @@ def go_on(inner: Any) -> Any:
 def waiting(generator: Any) -> State | None:
     """What `fill_parked` was given, if nobody has asked for an item yet and it is a state."""
     found = _waits(generator)
-    return found[0] if found and type(found[0]) is tuple else None
+    return State(*found[0]) if found and type(found[0]) is tuple else None
 
 
 def inner_of(generator: Any) -> Any:
@@ -149,7 +166,11 @@ def _parked(waits: list[Any]) -> Generator[Any, Any, Any]:
     except BaseException as raised:  # close() raises one, too: its own `finally` blocks are to run
         given, error = None, raised
     made = waits.pop()
-    going = _Going(made if type(made) is GeneratorType else resumed(made[0]), given, error)
+    if type(made) is not GeneratorType:
+        if type(error) is GeneratorExit and not State(*made).closes:
+            return None
+        made = resumed(made[0])
+    going = _Going(made, given, error)
     del made, given, error
     return (yield from going)
 

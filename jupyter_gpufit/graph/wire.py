@@ -55,7 +55,7 @@ _HOMES: dict[
             " make_zip_longest"
         ),
     ),
-    "unbegun": ("graph.midway", "fill_parked go_on make_ended make_expression make_generator make_parked"),
+    "unbegun": ("graph.midway", "fill_parked go_on make_ended make_generator make_parked"),
     "modules": ("graph.modules", "dictionary_of"),
     "odd": (
         "graph.kinds.odd",
@@ -121,7 +121,7 @@ _MOVED = "make_csv_writer make_text seek"
 NAMES |= {
     f"instances.{name}": ("graph.kinds.generic", name) for name in "fill_generic find_in_module set_state".split()
 }
-NAMES["generators.expressed"] = ("graph.midway", "make_expression")
+NAMES["generators.expressed"] = ("graph.midway", "make_expression")  # of the program
 NAMES["functions.fill_class"] = ("graph.kinds.classes", "fill_class")
 NAMES["saved.figures.fill_transform"] = ("graph.kinds.figures", "fill_transform")
 NAMES |= {f"saved.files.{name}": ("graph.kinds.opened_files", name) for name in _MOVED.split()}

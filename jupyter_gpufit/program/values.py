@@ -76,6 +76,7 @@ class Midway(NamedTuple):
     cells: dict[str, CellType]
     its: dict[Spot, Any]
     cms: dict[Spot, Any]
+    closes: bool  # something is done where it is closed
 
 
 class Arrived:

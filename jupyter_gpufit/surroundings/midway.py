@@ -15,10 +15,10 @@ from ..program.values import Midway
 def begin(program: Callable[[], Program]) -> None:
     """Let them travel to this process and from it; `program`: asked for when the first is met."""
 
-    def taken(generator: Any) -> tuple[Any, CodeType] | None:
+    def taken(generator: Any) -> tuple[Any, CodeType, bool] | None:
         try:
             whole, code = midway.taken(generator, program())
-            return tuple(whole), code
+            return tuple(whole), code, whole.closes
         except NotHere:
             return None
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from jupyter_gpufit.errors import CannotTravel
 from jupyter_gpufit.surroundings import midway
 
-from .crossing import cross_here
+from .crossing import Worker
 
 
 @pytest.fixture
@@ -46,11 +47,127 @@ first = [next(batches) for _ in range(4)]
 """
 
 
-def test_goes_on_in_the_cell_and_again_in_the_notebook(cell: Any) -> None:
+def test_goes_on_in_the_cell_and_again_in_the_notebook(cell: Any, worker: Worker) -> None:
     namespace = cell(CYCLE)
-    cross_here(namespace, "second = [next(batches) for _ in range(3)]", "batches", "log")
+    worker.cross(namespace, "second = [next(batches) for _ in range(3)]", "batches", "log")
     assert namespace["second"] == [(1, 2), (1, 3), (2, 1)]
     assert [next(namespace["batches"]) for _ in range(3)] == [(2, 2), (2, 3), (3, 1)]
     assert namespace["log"] == [1, 2, 3, 1, 2, 3, 1, 2, 3, 1]  # the notebook's own list is what it writes
-    cross_here(namespace, "third = next(batches)", "batches", "log")
+    worker.cross(namespace, "third = next(batches)", "batches", "log")
     assert namespace["third"] == (3, 2) and next(namespace["batches"]) == (3, 3)
+
+
+WITH_ALL = """
+import io
+seen = []
+class Here:
+    def __enter__(self):
+        seen.append("enter")
+        return self
+    def __exit__(self, *error):
+        seen.append("exit")
+def inner(n):
+    for i in range(n):
+        got = yield i
+        if got:
+            seen.append(got)
+    return "done"
+class Source:
+    rate = 3
+    def items(self, n):
+        offset = 10
+        def moved(i):
+            nonlocal offset
+            offset += self.rate
+            return i + offset
+        try:
+            with Here() as here:
+                turns = 0
+                while turns < 2:
+                    turns += 1
+                    for k, (a, b) in enumerate(zip("abc", range(n))):
+                        if b % 2:
+                            yield a, moved(b)
+                        else:
+                            yield k
+                done = yield from inner(3)
+                seen.append(done)
+        except ValueError as error:
+            yield str(error)
+        finally:
+            seen.append("finally")
+plain, ours = Source().items(3), Source().items(3)
+"""
+
+
+@pytest.mark.parametrize("before", range(1, 8))
+@pytest.mark.parametrize("there", [0, 1, 2])
+def test_goes_on_wherever_it_was_suspended(cell: Any, worker: Worker, before: int, there: int) -> None:
+    namespace = cell(WITH_ALL)
+    for name in ("plain", "ours"):
+        namespace["seen"].clear()
+        for _ in range(before):
+            next(namespace[name])
+    expected = [next(namespace["plain"]) for _ in range(there)] + list(namespace["plain"])
+    seen = namespace["seen"][1:]
+    namespace["seen"][:] = []
+    worker.cross(namespace, f"got = [next(ours) for _ in range({there})]", "ours", "seen")
+    assert [*namespace["got"], *namespace["ours"]] == expected
+    assert namespace["seen"] == seen
+
+
+def test_is_sent_to_thrown_into_and_closed(cell: Any, worker: Worker) -> None:
+    text = WITH_ALL + "sent, thrown, closed = inner(5), Source().items(3), Source().items(3)\n"
+    namespace = cell(text + "for one in (sent, thrown, closed): next(one)\nseen.clear()\n")
+    made = 'got = sent.send("hello"), thrown.throw(ValueError("no")), closed.close()'
+    worker.cross(namespace, made, "sent", "thrown", "closed", "seen")
+    assert namespace["got"] == (1, "no", None)
+    assert namespace["seen"] == ["hello", "exit", "exit", "finally"]
+    assert namespace["sent"].send("again") == 2 and namespace["seen"][-1] == "again"
+    assert list(namespace["thrown"]) == [] and namespace["seen"][-1] == "finally"
+    assert list(namespace["closed"]) == []
+
+
+def test_holds_what_others_hold_and_itself(cell: Any, worker: Worker) -> None:
+    namespace = cell("""
+def count(box):
+    step = 1
+    def faster():
+        nonlocal step
+        step += 1
+    box.append(faster)
+    n = 0
+    while True:
+        n += step
+        yield n
+box = []
+counting = count(box)
+next(counting)
+box.append(counting)
+pair = [counting, box]
+""")
+    worker.cross(namespace, "box[0](); got = next(box[1])", "box", "pair")
+    assert namespace["got"] == 3
+    counting = namespace["box"][1]
+    assert counting is namespace["pair"][0]
+    namespace["box"][0]()
+    assert next(counting) == 6
+
+
+def test_a_generator_expression_goes_on(cell: Any, worker: Worker) -> None:
+    namespace = cell("squares = (n * n for n in range(9) if n % 2)\nnext(squares)\n")
+    worker.cross(namespace, "got = next(squares)", "squares")
+    assert namespace["got"] == 9 and list(namespace["squares"]) == [25, 49]
+
+
+def test_one_that_the_cell_has_begun_goes_on_in_the_notebook(cell: Any, worker: Worker) -> None:
+    namespace = cell(CYCLE)
+    namespace["log"].clear()
+    worker.cross(namespace, "mine = cycle(loader, log); got = next(mine)", "cycle", "loader", "log")
+    assert namespace["got"] == (0, 1) and next(namespace["mine"]) == (0, 2) and namespace["log"] == [1, 2]
+
+
+def test_in_the_midst_of_an_expression_it_is_refused(cell: Any, worker: Worker) -> None:
+    namespace = cell("def f():\n    print(1, (yield 2))\ng = f()\nnext(g)\n")
+    with pytest.raises(CannotTravel, match="a generator in use"):
+        worker.cross(namespace, "next(g)", "g")

@@ -44,7 +44,7 @@ CASES = {
         "Close it before",
     ),
     "a socket": ("import socket\nx = {'s': socket.socket()}", "x['s']", "an open socket. Make it inside the cell"),
-    "a generator": ("x = (i for i in range(3)); next(x)", "x", "a generator in use"),
+    "a generator": ("x = (i for i in range(3) for j in range(2)); next(x)", "x", "a generator in use"),
     "a coroutine": ("async def f(): ...\nx = f()", "x", "a coroutine"),
     "an open file": ("x = open('/dev/null')", "x", "an open file"),
     "a database in a transaction": (
@@ -99,7 +99,7 @@ def test_refuses_and_says_what_to_do(before: str, path: str, why: str) -> None:
 
 def test_names_everything_that_cannot_travel_at_once() -> None:
     namespace = notebook(
-        "import threading\ng = (i for i in 'xy'); next(g)\na = threading.Lock(); a.acquire(); b = [a, g]; c = 1"
+        "import threading\ng = (i for i in 'xy' for j in i); next(g)\na = threading.Lock(); a.acquire(); b = [a, g]; c = 1"
     )
 
     with pytest.raises(CannotTravel) as caught:
@@ -235,7 +235,7 @@ def test_on_the_way_back_only_what_cannot_come_stays_behind() -> None:
 
     returned = cross_here(
         namespace,
-        "import threading\nd['b'] = threading.Lock(); d['b'].acquire(); d['c'] = 2; gen = (i for i in 'xy'); next(gen)",
+        "import threading\nd['b'] = threading.Lock(); d['b'].acquire(); d['c'] = 2; gen = (i for i in 'xy' for j in i); next(gen)",
     ).returned
 
     assert returned.names == ("threading",)

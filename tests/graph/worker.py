@@ -10,6 +10,7 @@ import traceback
 from typing import Any
 
 from jupyter_gpufit.graph import GraphMemory, receive
+from jupyter_gpufit.surroundings import midway
 
 Message = dict[str, Any]
 
@@ -32,6 +33,7 @@ def take(link: socket.socket) -> tuple[Message, list[int]]:
 
 def answer(message: Message, fds: list[int]) -> tuple[Message, list[int]]:
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+    midway.begin_alone(lambda: namespace)
     try:
         arrival = receive(message["graph"], GraphMemory(fds), namespace)
         exec(compile(message["cell"], "<cell>", "exec"), namespace)

@@ -29,12 +29,18 @@ def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
         return midway.make_generator, (function, *_arguments(generator.gi_code, generator.gi_frame.f_locals))
     if (parts := midway.expression(generator)) is not None:
         return midway.make_expression, parts
-    if (state := midway.state_of(generator)) is None:
+    if (state := midway.sent(generator)) is None:
         return pickler.refuse(generator, GENERATOR)
-    _, filename, names = state
-    pickler.take_source(filename)
-    pickler.want_names(names, generator.__name__)
-    return midway.make_parked, (generator.__name__, generator.__qualname__), state, None, None, midway.fill_parked
+    pickler.take_source(state.filename)
+    pickler.want_names(state.names, generator.__name__)
+    return (
+        midway.make_parked,
+        (generator.__name__, generator.__qualname__),
+        tuple(state),
+        None,
+        None,
+        midway.fill_parked,
+    )
 
 
 def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

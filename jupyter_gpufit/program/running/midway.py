@@ -39,6 +39,7 @@ def taken(generator: Any, program: Program) -> tuple[Midway, CodeType]:
         cells_of(found.cells),
         {spots[k]: one for k, one in found.its.items()},
         {spots[k]: one for k, one in found.cms.items()},
+        found.pc is not None and any(spots[k][0] in ("With", "Try", "TryStar") for k in unit.paths[found.pc]),
     )
     return whole, program.as_written(unit)
 

@@ -14,11 +14,12 @@ from copy import deepcopy
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from ...errors import NotHere
+from ...errors import CannotArrive, NotHere
 from ...system.objects import but_tuples
 from ..libraries import own_resume
 from ..libraries.gain import LeftShare
 from ..libraries.library import Library
+from ..libraries.texts import PREFIX
 from ..reading.calls import bindings_of, plain_names
 from ..reading.scopes import definitions, is_async, last_set
 from ..reading.unread import is_read, is_used_later
@@ -355,13 +356,17 @@ class Program:
     def as_written(self, unit: Unit) -> CodeType:
         """A generator's code as its text has it."""
         source = self._generators.get(unit.uid) or self.library.known(unit.uid)
-        return next(code for code, new in source.changed.items() if source.generators[new].uid == unit.uid)
+        units = ((code, source.generators.get(new)) for code, new in source.changed.items())
+        return next(code for code, one in units if one is not None and one.uid == unit.uid)
 
     def unit_named(self, uid: str, flags: int) -> Unit:
         """Of a generator; `flags`: with which its text was compiled."""
         if uid not in self._units:
-            source = self._own(uid.rpartition(":")[0].rpartition(":")[0], flags) or self.library.source_of(uid)
-            assert any(source.uid(one) == uid for one in source.definitions), uid
+            filename, name, _ = uid.rsplit(":", 2)
+            if self._own(filename, flags) is None:
+                if not uid.startswith(PREFIX):
+                    raise CannotArrive("", f"The text of {name}(), a generator in use, is not known here.")
+                self.library.source_of(uid)
         return self._units[uid]
 
     def _own(self, filename: str, flags: int) -> Source | None:

@@ -26,9 +26,9 @@ def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
         return midway.make_generator, recipe
     if (inner := midway.inner_of(generator)) is not None:
         return midway.go_on, (inner,)
-    if (state := midway.waiting(generator)) is not None:
+    if (waits := midway.waiting(generator)) is not None:
         names = generator.__name__, generator.__qualname__
-        return midway.make_parked, names, state, None, None, midway.fill_parked
+        return midway.make_parked, names, tuple(waits), None, None, midway.fill_parked
     if (parts := midway.expression(generator)) is not None:
         return midway.make_expression, parts
     if pickler.name and generator.gi_frame is not None and program.unit_of(generator.gi_code) is None:
