@@ -99,7 +99,8 @@ def test_refuses_and_says_what_to_do(before: str, path: str, why: str) -> None:
 
 def test_names_everything_that_cannot_travel_at_once() -> None:
     namespace = notebook(
-        "import threading\ng = (i for i in 'xy' for j in i); next(g)\na = threading.Lock(); a.acquire(); b = [a, g]; c = 1"
+        "import threading\ng = (i for i in 'xy' for j in i); next(g)\n"
+        "a = threading.Lock(); a.acquire(); b = [a, g]; c = 1"
     )
 
     with pytest.raises(CannotTravel) as caught:
@@ -235,7 +236,8 @@ def test_on_the_way_back_only_what_cannot_come_stays_behind() -> None:
 
     returned = cross_here(
         namespace,
-        "import threading\nd['b'] = threading.Lock(); d['b'].acquire(); d['c'] = 2; gen = (i for i in 'xy' for j in i); next(gen)",
+        "import threading\nd['b'] = threading.Lock(); d['b'].acquire(); d['c'] = 2\n"
+        "gen = (i for i in 'xy' for j in i); next(gen)",
     ).returned
 
     assert returned.names == ("threading",)
