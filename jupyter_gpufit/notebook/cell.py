@@ -15,6 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from ..errors import MagicInCell, NameNotDefined, NoTorch
 from ..jobs.events import Failure
+from ..program import hidden
 from ..program.reading.cell import CellNames, check_names, names_of, names_of_code
 from ..system.version import pip_install
 from .show import cell_failed
@@ -50,9 +51,10 @@ def read_cell(shell: InteractiveShell, cell: str) -> CellNames:
 
 
 def visible(shell: InteractiveShell) -> dict[str, Any]:
-    """The user's own names, without those that IPython puts there."""
-    hidden = shell.user_ns_hidden
-    return {name: value for name, value in shell.user_ns.items() if hidden.get(name, hidden) is not value}
+    """The user's own names, without those that IPython puts there, or we."""
+    its = shell.user_ns_hidden
+    known = {name: value for name, value in shell.user_ns.items() if not hidden(name)}
+    return {name: value for name, value in known.items() if its.get(name, its) is not value}
 
 
 def _line_of_own_magic(source: str) -> int:

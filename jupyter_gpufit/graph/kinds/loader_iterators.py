@@ -150,16 +150,23 @@ def _names() -> frozenset[str]:
 
 def reduce_noted(obj: Any, pickler: Pickler) -> Reduced:
     how = vars(obj).get(HOW_MADE)
-    if how is None:
-        return pickler.refuse(obj, LOADERS_PLACE)
     given, order = obj._num_yielded, None
-    if not _gives_it_again(obj, how):
-        return pickler.refuse(obj, LOADERS_PLACE)
+    if how is None or not _gives_it_again(obj, how):
+        return _as_it_stands(obj, pickler)
     if isinstance(obj, _SingleProcessDataLoaderIter):
         if given and isinstance(obj._dataset, IterableDataset):
-            return pickler.refuse(obj, LOADERS_PLACE)
+            return _as_it_stands(obj, pickler)
         order = obj._sampler_iter
     return _reduced(how, given, bool(vars(obj).get("_shutdown")), order)
+
+
+def _as_it_stands(obj: Any, pickler: Pickler) -> Reduced:
+    """By what it holds: where nothing was noted, as in a worker, and its sampler's or dataset's generators can go."""
+    if isinstance(obj, _SingleProcessDataLoaderIter):
+        return make_instance, (type(obj),), instance_state(obj), None, None, fill_instance
+    if (remembers := getattr(obj, "remembers", None)) is not None:
+        return (*remembers(),)
+    return pickler.refuse(obj, LOADERS_PLACE)
 
 
 def reduce_made_anew(obj: MadeAnew, pickler: Pickler) -> Reduced:
@@ -168,9 +175,9 @@ def reduce_made_anew(obj: MadeAnew, pickler: Pickler) -> Reduced:
     if obj.begun is None:
         return _reduced(obj.how, obj.given, obj.ended, obj.order)
     if obj.order is not None and isinstance(obj.how.loader.dataset, IterableDataset):
-        return pickler.refuse(obj, LOADERS_PLACE)
+        return _as_it_stands(obj.begun, pickler)
     if not _gives_it_again(obj.begun, obj.how):
-        return pickler.refuse(obj, LOADERS_PLACE)
+        return _as_it_stands(obj.begun, pickler)
     return _reduced(obj.how, obj.begun._num_yielded, obj.ended or _has_ended(obj.begun), obj.order)
 
 

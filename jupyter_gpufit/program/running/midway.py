@@ -18,6 +18,9 @@ from .generators import create, described, prime, record
 from .program import Program
 from .standing import cells_of
 
+_WAIT = ("YIELD_VALUE", "RESUME", "NOP")
+_TAKE = ("POP_TOP", "STORE_", "RETURN_VALUE")  # what a statement does with what was sent
+
 
 def taken(generator: Any, program: Program) -> tuple[Midway, CodeType]:
     """With its code as it was written; NotHere if it cannot be made again from what is known of it."""
@@ -70,6 +73,8 @@ def _read(generator: Any, unit: Unit) -> GeneratorRecord:
         for name, one in zip(names, variables, strict=True)
     )
     its, cms, expected = _constructs(unit, pc, stack)
+    if stack[expected:] == [None]:
+        del stack[expected:]  # no error is being handled: where some was, the frame has that word
     if pc is None or not known or len(stack) != expected:
         raise NotHere(f"{described(generator)} is suspended in the midst of an expression, or of an error's handling.")
     there = dict(zip(names, variables, strict=True))
@@ -79,14 +84,17 @@ def _read(generator: Any, unit: Unit) -> GeneratorRecord:
 
 
 def _place(last: int, code: CodeType, unit: Unit) -> int | None:
-    """The number of the `yield` whose instruction was the last one."""
-    positions = next(
-        (one.positions for one in dis.get_instructions(code) if one.offset == last and one.positions is not None), None
-    )
-    if positions is None:
+    """The number of the `yield` whose instruction was the last one, if nothing is left to evaluate around it."""
+    instructions = list(dis.get_instructions(code))
+    at = next((at for at, one in enumerate(instructions) if one.offset == last), None)
+    if at is None or (positions := instructions[at].positions) is None:
         return None
-    found = (("Yield", positions.lineno, positions.col_offset), ("YieldFrom", positions.lineno, positions.col_offset))
-    return next((k for k, spot in unit.spots.items() if spot[:3] in found), None)
+    following = next((one.opname for one in instructions[at + 1 :] if one.opname not in _WAIT), "")
+    there = positions.lineno, positions.col_offset
+    found = [k for k, (what, *spot, _) in unit.spots.items() if tuple(spot) == there and what in ("Yield", "YieldFrom")]
+    if not found or (unit.spots[found[0]][0] == "Yield" and not following.startswith(_TAKE)):
+        return None
+    return found[0]
 
 
 def _held(generator: Any) -> list[Any]:

@@ -277,6 +277,10 @@ class RememberingIter(_MultiProcessingDataLoaderIter):
             first=memory.first,
         )
 
+    def remembers(self) -> Reduced:
+        """How it goes to another process, the notebook's among them."""
+        return make_instance, (type(self),), (self._memory.loader, self.position()), None, None, fill_remembering
+
     def _position_in_stream(self) -> Position:
         memory, asked = self._memory, []
         for _, (worker, *made) in sorted(self._task_info.items()):
@@ -303,8 +307,7 @@ def reduce_remembering(obj: RememberingIter, pickler: SnapshotPickler) -> Reduce
             f"The workers of a DataLoader have changed {', '.join(lost)}, which does not go along: from a checkpoint"
             " they begin with what was there before. If more than a cache is kept there, use num_workers=0."
         )
-    state = (obj._memory.loader, position)
-    return make_instance, (type(obj),), state, None, None, fill_remembering
+    return obj.remembers()
 
 
 def fill_remembering(obj: RememberingIter, state: tuple[DataLoader[Any], Position]) -> None:
