@@ -13,6 +13,7 @@ the kernel's very objects get the results. `bring_into` opens a saved reply in a
     sources    the text of the cells that defined it     values    what of a reply can be made here
     ship       the kernel's side                         arrival   the worker's side
     reply      what comes back                           back      and how it is put in place
+    midway     generators, made when they are asked for an item
     ids        numbers that are an object's id()         undo      and taken back
 """
 

@@ -2,7 +2,7 @@
 
 `scopes`, `names`, `form`, `expressions`, `statements`, `units`: trees to trees, nothing else. `source`: trees to code.
 `activation`, `frame`, `functions`, `managers`, `standing`: while it runs. `library`, `own_resume`: the loops of others.
-`program` holds it all together: start there. Above it are only `generators`, which are saved apart from the cell.
+`program` holds it all together: start there. Above it are only `generators` and `midway`, which are saved apart from the cell, and carried without one.
 """
 
 from .running import generators, midway

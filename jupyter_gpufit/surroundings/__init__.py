@@ -12,7 +12,8 @@ that objects find through their class, on modules that were imported for what th
     magics    those that cells and extensions gave to the shell
     travel    all of it among the variables: START HERE
 
-Beside it: generators (generators.py), settings that libraries have calls for (modes.py). Not covered: state inside
+Beside it: random generators (generators.py), settings that libraries have calls for (modes.py), and who reads the
+program of a generator in use (midway.py). Not covered: state inside
 compiled code, arrays and tensors in modules that are written to in place, and modules of the standard library and of
 torch, but for the attributes that a cell's text assigns.
 """

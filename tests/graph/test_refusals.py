@@ -225,7 +225,7 @@ before = net(x).sum()"""
 
 @pytest.mark.slow
 def test_refuses_a_position_in_a_loader() -> None:
-    namespace = notebook("from torch.utils.data import DataLoader\nx = iter(DataLoader([1, 2]))")
+    namespace = notebook("from torch.utils.data import DataLoader\nx = iter(DataLoader([1, 2], num_workers=1))")
 
     with pytest.raises(CannotTravel, match=r"Call iter\(loader\) inside the cell"):
         ship(["x"], namespace)

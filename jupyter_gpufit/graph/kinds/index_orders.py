@@ -3,7 +3,7 @@
 The sampler is asked anew there, with the random generators as they were, and goes over what it had given. That is the
 same order only where all that it depends on is as it was when it began: its own attributes (a counter of epochs, a
 list that it shuffles in place, a generator of numpy's), and what it draws later, between which nobody else may have
-drawn. Both are looked at, and what is otherwise, or cannot be told, is refused.
+drawn. Both are looked at, and where it is otherwise, or cannot be told, its own iterator goes as it stands, if it can.
 
 Not covered: what a sampler reads from elsewhere, as the labels of its data set, a global variable or the clock.
 """
@@ -58,12 +58,13 @@ class IndexOrder:
         given: int = 0,
         has_begun: bool = False,
         begun: Any = None,
+        alone: bool = True,
     ) -> None:
         self._sampler, self._before, self._begun = sampler, before, begun
         self._first = first  # before it gave its first: most samplers draw only then
         self._given, self._has_begun = given, has_begun
         self._last: Drawn | None = None  # as it would find the generators elsewhere
-        self._alone = True  # nobody has drawn between two of its own
+        self._alone = alone  # nobody has drawn between two of its own
 
     def __iter__(self) -> IndexOrder:
         return self
@@ -119,7 +120,9 @@ class IndexOrder:
                 self._last = drawn(self._sampler)
 
     def __reduce__(self) -> Any:
-        return IndexOrder, (self._sampler, self._before, self._first, self._given, self._is_in_use())
+        if self.goes_on():
+            return IndexOrder, (self._sampler, self._before, self._first, self._given, self._is_in_use())
+        return IndexOrder, (self._sampler, self._before, self._first, self._given, True, self._begun, False)
 
 
 # Random generators: the process's, and those that a loader and its samplers have

@@ -5,9 +5,9 @@ each is made, with the random generators as they were; at the other end it is ma
 goes over what it had given. With workers these load it once more, for their datasets draw random numbers; without,
 only the sampler goes over it.
 
-Refused, as all of which nothing was noted: workers that stay (persistent_workers), data pipes, an IterableDataset
-that has given something in this very process, and a sampler in use that would not give the same again; see
-index_orders.py.
+Of which nothing was noted, or which would not give the same again, goes as it stands where it has no workers, with the
+generators that it holds. With workers it is refused, but for those of a training cell, which remember their place
+(snapshot/kinds/loaders.py), and so are workers that stay (persistent_workers).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def reduce_made_anew(obj: MadeAnew, pickler: Pickler) -> Reduced:
 
 
 def reduce_order(obj: IndexOrder, pickler: Pickler) -> Reduced:
-    return obj.__reduce__() if obj.goes_on() else pickler.refuse(obj, LOADERS_PLACE)
+    return obj.__reduce__()
 
 
 def _gives_it_again(made: Any, how: HowMade) -> bool:
