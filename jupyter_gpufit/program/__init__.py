@@ -2,7 +2,8 @@
 
 `scopes`, `names`, `form`, `expressions`, `statements`, `units`: trees to trees, nothing else. `source`: trees to code.
 `activation`, `frame`, `functions`, `managers`, `standing`: while it runs. `library`, `own_resume`: the loops of others.
-`program` holds it all together: start there. Above it are only `generators` and `midway`, which are saved apart from the cell, and carried without one.
+`program` holds it all together: start there. Above it are only
+`generators`, which are saved apart from the cell, and `midway`: those in use, wherever they are.
 """
 
 from .running import generators, midway
