@@ -55,7 +55,7 @@ _HOMES: dict[
             " make_zip_longest"
         ),
     ),
-    "unbegun": ("graph.kinds.generators", "go_on make_ended make_generator"),
+    "unbegun": ("graph.kinds.generators", "go_on make_ended make_generator make_standing"),
     "modules": ("graph.modules", "dictionary_of"),
     "odd": (
         "graph.kinds.odd",

@@ -23,7 +23,7 @@ from ..jobs.handover import Handover
 from ..jobs.paths import JobPaths
 from ..lab import Granted, Request
 from ..lab.reasons import device_words
-from ..program import Program, hidden
+from ..program import Program, generators, hidden
 from ..settings import Settings
 from ..surroundings import modes
 from ..surroundings import travel as surroundings
@@ -85,7 +85,7 @@ class Training:
         self.program.scratch = str(self.paths.root)
         self.program.on_note = self.note
         self.shell.program = self.program
-        arriving.remade = self.program.library.remade
+        arriving.program = generators.Rewritten(self.program)
 
     @property
     def namespace(self) -> dict[str, Any]:

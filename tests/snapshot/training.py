@@ -141,8 +141,8 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
     `all`: no function of a library is called as it is for being short, so that each run has the same safe points.
     """
     from jupyter_gpufit.cuda.slot import as_slot
-    from jupyter_gpufit.graph.kinds import generators
-    from jupyter_gpufit.program import Program
+    from jupyter_gpufit.graph.kinds import generators as arriving
+    from jupyter_gpufit.program import Program, generators
     from jupyter_gpufit.program.libraries import gain
     from jupyter_gpufit.snapshot.kinds.loaders import remembered
     from jupyter_gpufit.snapshot.restore import restore
@@ -155,7 +155,7 @@ def _main(asked: dict[str, Any], fds: list[int]) -> Told:
         gain.SHORT, gain.FREE = 0.0, float("inf")
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
     program, told = Program(namespace), Told()
-    generators.remade = program.library.remade
+    arriving.program = generators.Rewritten(program)
     with ExitStack() as stack:
         if asked.get("slot"):
             stack.enter_context(as_slot("slot 0", 2 << 30))

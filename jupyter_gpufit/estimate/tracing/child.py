@@ -126,7 +126,7 @@ class Child:
         contained.begin()
         self.reads.begin()
         on_device = arrived.begin(self.books)
-        generators.remade = None  # the worker's, from which we were forked: nothing is left midway here
+        generators.program = None  # the worker's, from which we were forked: nothing is left midway here
         opened = self.namespace = self.open_namespace()
         on_device.found.clear()
         self.paths.namespace = opened

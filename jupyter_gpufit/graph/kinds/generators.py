@@ -1,22 +1,37 @@
-"""Generators that have not begun, made again from their function and its arguments; and those that have ended.
+"""Generators: those that have not begun are made again from their function and its arguments.
 
-One that is suspended in between has a position that only the interpreter knows. Where a program may be left midway it
-must be of code that was made for it, and that is there only when the program runs: what arrives in a worker is made
-when it is first asked for an item (`batches = cycle(loader)` in an earlier cell).
+One that is suspended in between is made to stand where it did, if that can be told (see midway). Where a program may be
+left midway a generator must be of code that was made for it, and that is there only when the program runs: what arrives
+in a worker is made when it is first asked for an item (`batches = cycle(loader)` in an earlier cell).
 """
 
 from __future__ import annotations
 
-import gc
 import inspect
-from collections.abc import Callable, Generator, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator
 from types import CodeType, FunctionType, GeneratorType
-from typing import Any
+from typing import Any, Protocol
 
 from ..kind import Kind, Pickler, Reduced
 from ..refusals import GENERATOR, in_use
+from . import midway
+from .midway import AtYield
 
-remade: Callable[[Any], Any] | None = None  # in a worker: the same generator, of code that can be left midway
+Recipe = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Rewriting(Protocol):
+    """In a worker: generators of code that can be left midway."""
+
+    def remade(self, generator: Any) -> Any: ...
+    def brought(
+        self, generator: Any, line: int, values: dict[str, Any], its: Iterable[Any], around: list[Any]
+    ) -> Any: ...
+    def where(self, generator: Any) -> tuple[int, dict[str, Any], list[Any]] | None: ...
+
+
+program: Rewriting | None = None
 
 
 def find(cls: type) -> Kind | None:
@@ -28,17 +43,15 @@ def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
     if generator.gi_frame is None:
         return make_ended, ()
     if (recipe := unmade(generator)) is not None:
-        return make_generator, recipe
-    function = None if in_use(generator) else _function_of(generator)
-    if function is None:
+        return recipe
+    if (inner := inner_of(generator)) is not None:
+        return reduce_generator(inner, pickler)
+    if in_use(generator):
+        at = None if generator.gi_running else _standing(generator)
+        return pickler.refuse(generator, GENERATOR) if at is None else (make_standing, as_parts(at))
+    if (function := midway.function_of(generator)) is None:
         return pickler.refuse(generator, GENERATOR)
     return make_generator, (function, *_arguments(generator.gi_code, generator.gi_frame.f_locals))
-
-
-def _function_of(generator: Any) -> FunctionType | None:
-    """Its frame holds it, and says so to the garbage collector only."""
-    held = [one for one in gc.get_referents(generator) if type(one) is FunctionType]
-    return next((one for one in held if one.__code__ is generator.gi_code), None)
 
 
 def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -52,10 +65,28 @@ def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[
     return positional, by_name
 
 
+def _standing(generator: Any) -> AtYield | None:
+    if program is None or (found := program.where(generator)) is None:
+        return midway.standing(generator)
+    line, values, its = found
+    function = midway.function_of(generator, of_text=True)
+    return None if function is None else midway.standing_in(function, line, values, its)
+
+
+def as_parts(at: AtYield) -> tuple[Any, ...]:
+    return at.function, at.line, at.values, at.its
+
+
 def make_generator(function: FunctionType, positional: list[Any], by_name: dict[str, Any]) -> Any:
-    if remade is None:
+    if program is None:
         return function(*positional, **by_name)
     return _named(_made_later(function, positional, by_name), function)
+
+
+def make_standing(function: FunctionType, line: int, values: dict[str, Any], its: tuple[Any, ...]) -> Any:
+    if program is None:
+        return midway.go_on(AtYield(function, line, values, its))
+    return _named(_brought_later(function, line, values, its), function)
 
 
 def go_on(inner: Any) -> Any:
@@ -63,29 +94,57 @@ def go_on(inner: Any) -> Any:
     return _named(_around(inner), inner)
 
 
-def unmade(generator: Any) -> tuple[FunctionType, list[Any], dict[str, Any]] | None:
-    """What `make_generator` was given, if nobody has asked for an item yet."""
-    if generator.gi_code is not _made_later.__code__ or in_use(generator):
+def unmade(generator: Any) -> Recipe | None:
+    """How to make one that was made here and that nobody has asked for an item yet."""
+    if in_use(generator):
         return None
-    values = generator.gi_frame.f_locals
-    return values["function"], values["positional"], values["by_name"]
+    if (at := midway.not_asked(generator)) is not None:
+        return make_standing, as_parts(at)
+    make = _MAKERS.get(generator.gi_code)
+    return None if make is None else (make, tuple(generator.gi_frame.f_locals.values()))
 
 
 def inner_of(generator: Any) -> Any:
     """The generator that was made for this one, which passes everything on; None for all others."""
     if generator.gi_code is _around.__code__ and not in_use(generator):
         return generator.gi_frame.f_locals["inner"]
-    return generator.gi_yieldfrom if generator.gi_code in (_made_later.__code__, _around.__code__) else None
+    return generator.gi_yieldfrom if generator.gi_code in _PASSING_ON else None
 
 
 def _made_later(function: FunctionType, positional: list[Any], by_name: dict[str, Any]) -> Generator[Any, Any, Any]:
     made = function(*positional, **by_name)
     del function, positional, by_name  # what they hold may go as soon as the generator lets it go
-    return (yield from made if remade is None else remade(made))
+    return (yield from made if program is None else program.remade(made))
+
+
+def _brought_later(
+    function: FunctionType, line: int, values: dict[str, Any], its: tuple[Any, ...]
+) -> Generator[Any, Any, Any]:
+    made = _brought(AtYield(function, line, values, its))
+    del function, line, values, its
+    return (yield from made)
+
+
+def _brought(at: AtYield) -> Any:
+    """By the program, so that it can be left where it then is; where it cannot, from the text alone."""
+    if program is not None:
+        positional, by_name = _arguments(at.function.__code__, defaultdict(tuple, at.values))
+        made = program.remade(at.function(*positional, **by_name))
+        made = program.brought(made, at.line, at.values, at.its, midway.enclosing(at.function, at.line))
+        if made is not None:
+            return made
+    return midway.go_on(at)
 
 
 def _around(inner: Any) -> Generator[Any, Any, Any]:
     return (yield from inner)
+
+
+_MAKERS: dict[CodeType, Callable[..., Any]] = {
+    _made_later.__code__: make_generator,
+    _brought_later.__code__: make_standing,
+}
+_PASSING_ON = (_made_later.__code__, _brought_later.__code__, _around.__code__)
 
 
 def _named(generator: Any, like: Any) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import gc
 import inspect
+from collections.abc import Iterable
 from types import CellType, FunctionType
 from typing import Any, TypeAlias
 
 from ...errors import NotHere
+from ..reading.scopes import Loop
 from ..values import ARRIVED, FRAME, Arrived, FrameRecord, GeneratorRecord, Unit
 from .program import Program
 from .standing import cells_of, file_of, saved_locals
@@ -82,6 +85,49 @@ def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
         raise NotHere(f"{_described(generator)} has not begun, and shares variables with other functions.")
     names = [name for name in unit.locals if name in there and name not in named]
     return GeneratorRecord(unit.uid, named, None, {name: there[name] for name in names}, {}, {})
+
+
+class Rewritten:
+    """What those that travel are in a worker: of code that can be left midway."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def remade(self, generator: Generator) -> Generator:
+        return self._program.library.remade(generator)
+
+    def where(self, generator: Generator) -> tuple[int, dict[str, Any], list[Any]] | None:
+        """The line of its yield, its variables and the iterators of its loops, outermost first; None if unknown."""
+        try:
+            found = record(generator, self._program)
+        except NotHere:
+            return None
+        if not isinstance(found, GeneratorRecord) or found.pc is None or found.cms:
+            return None
+        unit = self._program.unit_of(generator.gi_code)
+        assert unit is not None
+        # Of a `while` it is the turns that are noted there.
+        its = [one for _, one in sorted(found.its.items()) if type(one) is not list]
+        return unit.lines[found.pc], found.locals, its
+
+    def brought(
+        self, generator: Generator, line: int, values: dict[str, Any], its: Iterable[Any], around: list[ast.stmt]
+    ) -> Generator | None:
+        """One that has not begun, to the yield of a line, within the loops and branches around it."""
+        unit = self._program.unit_of(generator.gi_code)
+        if unit is None:
+            return None
+        # In one line, what is yielded stands behind what is around it.
+        pc = max(number for number, one in unit.lines.items() if one == line)
+        left, numbers = iter(its), sorted(unit.paths[pc] - {pc})
+        if len(numbers) != len(around):
+            return None
+        noted = zip(numbers, around, strict=True)
+        loops = {k: next(left) if isinstance(one, ast.For) else [0] for k, one in noted if isinstance(one, Loop)}
+        cells = _not_begun(generator, unit).cells
+        made = create(self._program, unit.uid, cells)
+        prime(made, GeneratorRecord(unit.uid, cells, pc, values, loops, {}), self._program)
+        return made
 
 
 def _described(generator: Generator) -> str:

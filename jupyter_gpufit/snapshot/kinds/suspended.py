@@ -23,7 +23,7 @@ def find(cls: type) -> Kind | None:
 def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
     program = pickler.program
     if (recipe := arrived.unmade(generator)) is not None:
-        return arrived.make_generator, recipe
+        return recipe
     if (inner := arrived.inner_of(generator)) is not None:
         return arrived.go_on, (inner,)
     if (parts := generators.expression(generator)) is not None:
