@@ -26,6 +26,8 @@ from jupyter_gpufit.graph.kinds.index_orders import at_the_beginning
 from jupyter_gpufit.graph.kinds.loader_iterators import HowMade, MadeAnew, _copy_of, noted
 from jupyter_gpufit.snapshot.kinds.loaders import _taken_up, remembered
 
+from .crossing import cross_here
+
 
 class Drawing(Dataset[torch.Tensor]):
     """With noise, as augmented pictures have."""
@@ -227,6 +229,33 @@ def test_showing_it_begins_nothing() -> None:
 
     assert not hasattr(there, "_ipython_canary_method_should_not_exist_") and there.begun is None
     assert there._num_yielded == 0 and there.begun is not None
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_one_that_a_cell_has_made_goes_on_in_the_notebook_and_in_the_next_cell(shuffle: bool) -> None:
+    namespace = {"loader": DataLoader(Drawing(), 2, shuffle=shuffle)}
+    torch.manual_seed(0)
+    [whole, rest] = [list(namespace["loader"]) for _ in range(2)]
+    torch.manual_seed(0)
+
+    cross_here(namespace, "it = iter(loader); got = [next(it), next(it)]")
+    cross_here(namespace, "got.append(next(it))")
+
+    found: Any = namespace
+    assert torch.equal(torch.stack([*found["got"], *found["it"]]), torch.stack(whole))
+    assert torch.equal(torch.stack(list(found["loader"])), torch.stack(rest))
+
+
+def test_one_whose_sampler_draws_as_it_goes_on_stays_in_the_worker() -> None:
+    class Lazily(Shuffled):
+        def __iter__(self) -> Iterator[int]:
+            return (random.randrange(12) for _ in range(12))
+
+    loader, endless = DataLoader(Drawing(), 2, sampler=Lazily()), _endless()
+
+    crossing = cross_here({"loader": loader, "endless": endless}, "it, more = iter(loader), iter(endless); next(it)")
+
+    assert [left.name for left in crossing.returned.left_behind] == ["it", "more"]
 
 
 @pytest.mark.slow(2)

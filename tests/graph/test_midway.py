@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jupyter_gpufit.graph.kinds import generators as arriving
+from jupyter_gpufit.graph.kinds.loader_iterators import noted
 from jupyter_gpufit.graph.kinds.midway import go_on, not_asked, standing, standing_in
 from jupyter_gpufit.program import Program, generators
 
@@ -68,7 +69,28 @@ class Steps:
             counted += 1
         return counted
 '''
+ERRORS = """
+def caught(items):
+    for one in items:
+        try:
+            int(one)
+        except ValueError:
+            one = -1
+        for _ in "ab":
+            yield one
+"""
+ENDING = """
+def repeated(items):
+    while True:
+        for each in items:
+            for one in map(int, each):
+                yield one
+        if len(items) == 2:
+            return
+"""
 CASES = {
+    "behind an error": (ERRORS, "caught(['1', 'x', '2'])"),
+    "loops that end": (ENDING, "repeated(['12', '3'])"),
     "loops": (LOOPS, "pairs(5)"),
     "turns": (TURNS, "turns()"),
     "a nested one": (NESTED, "around('xyz')"),
@@ -185,6 +207,39 @@ def test_one_that_is_sent_before_its_object() -> None:
     cross_here(namespace, "got, whose = next(items)", "items", "bag")
 
     assert namespace["got"] == "b" and namespace["whose"] is namespace["bag"]
+
+
+CYCLE = """
+def cycle(loader):
+    while True:
+        for one in loader:
+            yield one
+"""
+
+
+def test_one_over_a_loader_goes_on_after_the_cell_in_its_order() -> None:
+    text = CYCLE + "import torch\nfrom torch.utils.data import DataLoader\ntorch.manual_seed(0)\n"
+    made = "batches = cycle(DataLoader(range(6), 2, shuffle=True)); next(batches)\n"
+    taken = [f"got{number} = [next(batches).tolist() for _ in range(4)]" for number in range(3)]
+    plain = cell(text + made + "\n".join(taken))
+    with noted():
+        namespace = cell(text + made)
+
+    for one in taken:
+        cross_here(namespace, one, "batches")
+
+    assert [namespace[f"got{number}"] for number in range(3)] == [plain[f"got{number}"] for number in range(3)]
+
+
+def test_one_whose_loop_cannot_leave_the_worker_stays_whole() -> None:
+    namespace = cell(
+        CYCLE + "from torch.utils.data import DataLoader\nbatches = cycle(DataLoader(range(4), num_workers=1))"
+    )
+    own = namespace["batches"]
+
+    returned = cross_here(namespace, "next(batches)", "batches").returned
+
+    assert namespace["batches"] is own and [left.name for left in returned.left_behind] == ["batches"]
 
 
 def test_it_is_refused_where_nobody_has_its_text() -> None:

@@ -44,11 +44,11 @@ def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
         return make_ended, ()
     if (recipe := unmade(generator)) is not None:
         return recipe
-    if (inner := inner_of(generator)) is not None:
-        return reduce_generator(inner, pickler)
-    if in_use(generator):
+    if in_use(generator) or inner_of(generator) is not None:
         at = None if generator.gi_running else _standing(generator)
-        return pickler.refuse(generator, GENERATOR) if at is None else (make_standing, as_parts(at))
+        if at is None or (pickler.back and _stays(at, pickler)):
+            return pickler.refuse(generator, GENERATOR)
+        return make_standing, as_parts(at)
     if (function := midway.function_of(generator)) is None:
         return pickler.refuse(generator, GENERATOR)
     return make_generator, (function, *_arguments(generator.gi_code, generator.gi_frame.f_locals))
@@ -66,11 +66,19 @@ def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[
 
 
 def _standing(generator: Any) -> AtYield | None:
+    generator = inner_of(generator) or generator
     if program is None or (found := program.where(generator)) is None:
         return midway.standing(generator)
     line, values, its = found
     function = midway.function_of(generator, of_text=True)
     return None if function is None else midway.standing_in(function, line, values, its)
+
+
+def _stays(at: AtYield, pickler: Pickler) -> bool:
+    """Whether one of its loops goes over what cannot leave the worker: the notebook's own is better than a part."""
+    trial = pickler.beside()
+    trial.dump(at.its)
+    return bool(trial.refusals)
 
 
 def as_parts(at: AtYield) -> tuple[Any, ...]:

@@ -80,8 +80,8 @@ class IndexOrder:
             found = next(self._begun)
         finally:
             after = drawn(self._sampler)
-            for which in (one for one in before if not _is_same(before[one], after.get(one))):
-                self._alone = self._alone and _is_same(self._last.get(which), before[which])
+            for which in (one for one in before if not is_same(before[one], after.get(one))):
+                self._alone = self._alone and is_same(self._last.get(which), before[which])
                 self._last = {**self._last, which: after.get(which)}
         self._given += 1
         return found
@@ -134,15 +134,17 @@ def _state(sampler: Any) -> bytes | None:
     return state_of(sampler, [one for _, one in _own(sampler)])
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, torch.Tensor):
         return bool(one.equal(other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(is_same(each, other[key]) for key, each in one.items())
     try:
         return bool(one == other)
     except ValueError:  # numpy's tuple has an array in it
-        return bool((one == other).all()) if hasattr(one, "all") else all(map(_is_same, one, other))
+        return bool((one == other).all()) if hasattr(one, "all") else all(map(is_same, one, other))
 
 
 def drawn(of: Any) -> Drawn:

@@ -5,9 +5,12 @@ each is made, with the random generators as they were; at the other end it is ma
 goes over what it had given. With workers these load it once more, for their datasets draw random numbers; without,
 only the sampler goes over it.
 
-Refused, as all of which nothing was noted: workers that stay (persistent_workers), data pipes, an IterableDataset
-that has given something in this very process, and a sampler in use that would not give the same again; see
-index_orders.py.
+One that a cell made goes to the notebook with what its sampler has left, as a list; the worker ends, and needs it no
+more.
+
+Refused, as all others of which nothing was noted: workers that stay (persistent_workers), data pipes, an
+IterableDataset that has given something in this very process, and a sampler in use that would not give the same again;
+see index_orders.py.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import torch
@@ -28,8 +32,11 @@ from torch.utils.data.dataloader import (
 
 from ..kind import Kind, Pickler, Reduced
 from ..refusals import HOW_MADE, LOADERS_PLACE
-from .index_orders import Drawn, IndexOrder, IndexSampler, at_the_beginning, drawing
-from .instances import fill_instance, instance_state, make_instance
+from .index_orders import Drawn, IndexOrder, IndexSampler, at_the_beginning, drawing, is_same, put
+from .instances import fill_instance, instance_state, make_instance, reduce_instance
+
+_LIST_ITERATOR: type = type(iter([]))
+_LISTED_AT_MOST = 1_000_000  # batches
 
 
 def find(cls: type) -> Kind | None:
@@ -151,7 +158,8 @@ def _names() -> frozenset[str]:
 def reduce_noted(obj: Any, pickler: Pickler) -> Reduced:
     how = vars(obj).get(HOW_MADE)
     if how is None:
-        return pickler.refuse(obj, LOADERS_PLACE)
+        listed = _is_listed(obj) or (pickler.back and not pickler.is_snapshot and _list_what_is_left(obj))
+        return reduce_instance(obj, pickler) if listed else pickler.refuse(obj, LOADERS_PLACE)
     given, order = obj._num_yielded, None
     if not _gives_it_again(obj, how):
         return pickler.refuse(obj, LOADERS_PLACE)
@@ -160,6 +168,26 @@ def reduce_noted(obj: Any, pickler: Pickler) -> Reduced:
             return pickler.refuse(obj, LOADERS_PLACE)
         order = obj._sampler_iter
     return _reduced(how, given, bool(vars(obj).get("_shutdown")), order)
+
+
+def _is_listed(obj: Any) -> bool:
+    return isinstance(obj, _SingleProcessDataLoaderIter) and type(obj._sampler_iter) is _LIST_ITERATOR
+
+
+def _list_what_is_left(obj: Any) -> bool:
+    """Whether it can be: a sampler that draws as it goes on is not to be asked before its time."""
+    if not isinstance(obj, _SingleProcessDataLoaderIter) or isinstance(obj._dataset, IterableDataset):
+        return False
+    sampler, order, obj._sampler_iter = obj._index_sampler, obj._sampler_iter, None  # it can be asked once only
+    if order is None or not hasattr(sampler, "__len__") or len(sampler) > _LISTED_AT_MOST:
+        return False
+    before = at_the_beginning(sampler)
+    left = list(islice(order, _LISTED_AT_MOST))
+    if not is_same(before, at_the_beginning(sampler)):
+        put(sampler, before)
+        return False
+    obj._sampler_iter = iter(left)
+    return True
 
 
 def reduce_made_anew(obj: MadeAnew, pickler: Pickler) -> Reduced:

@@ -49,10 +49,26 @@ def standing(generator: Any) -> AtYield | None:
     if loops is None:
         return None
     kept = [one for number in range(loops) if (one := shown.get(f"{_ITERATOR}{number}")) is not None]
-    at_work = gc.get_referents(generator)[-(loops - len(kept)) :] if loops > len(kept) else []
-    if not all(hasattr(one, "__next__") for one in at_work):
+    at_work = _stack(generator, function, shown, loops - len(kept))
+    if at_work is None:
         return None
     return AtYield(own, line, variables(own, shown), (*kept, *at_work))
+
+
+def _stack(generator: Any, function: FunctionType, shown: dict[str, Any], size: int) -> list[Any] | None:
+    """What lies on it; None if that is not of this size.
+
+    It is told behind the function, its code and the variables; at the end there may be an error that is being handled.
+    """
+    code, told = function.__code__, gc.get_referents(generator)
+    begin = next(number for number, one in enumerate(told) if one is function) + 2
+    begin += sum(name in shown for name in code.co_varnames) + len(code.co_freevars)
+    stack, left = told[begin : begin + size], told[begin + size :]
+    return (
+        stack
+        if len(stack) == size and all(one is None for one in left) and all(hasattr(one, "__next__") for one in stack)
+        else None
+    )
 
 
 def standing_in(function: FunctionType, line: int, shown: dict[str, Any], its: list[Any]) -> AtYield | None:
