@@ -59,6 +59,9 @@ def restore(
     put_back(header.get("ahead", ()))
     if program is not None:
         program.remember(header["program"])
+        # Who asks for the text of a function, of a generator that goes on say, finds it as before the checkpoint.
+        texts = header["program"]["texts"]
+        make_known({name: (text.splitlines(keepends=True), None) for name, text in texts.items()})
     memory = _input_memory(header, memory)
     whole = Whole(memory)
     fill_input(whole, len(header["places"]), header["inputs"], read)

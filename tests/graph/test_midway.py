@@ -167,6 +167,25 @@ def test_one_that_the_cell_has_begun_goes_on_in_the_notebook(cell: Any, worker: 
     assert namespace["got"] == (0, 1) and next(namespace["mine"]) == (0, 2) and namespace["log"] == [1, 2]
 
 
+def test_one_that_holds_what_cannot_leave_the_worker_stays_whole(cell: Any, worker: Worker) -> None:
+    namespace = cell("""
+import threading
+def f():
+    yield 1
+    lock = threading.Lock()
+    lock.acquire()
+    yield 2
+g = f()
+next(g)
+""")
+    own = namespace["g"]
+
+    returned = worker.cross(namespace, "got = next(g)", "g").returned
+
+    assert namespace["g"] is own and next(own) == namespace["got"] == 2
+    assert "g" in [left.name for left in returned.left_behind]
+
+
 def test_in_the_midst_of_an_expression_it_is_refused(cell: Any, worker: Worker) -> None:
     namespace = cell("def f():\n    print(1, (yield 2))\ng = f()\nnext(g)\n")
     with pytest.raises(CannotTravel, match="a generator in use"):

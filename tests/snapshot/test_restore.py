@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import linecache
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,17 @@ def test_variables_come_into_the_namespace() -> None:
 
     assert namespace["b"]["a"] is namespace["a"] and namespace["f"]() is namespace["a"]
     assert not {"_gf_t1", "_"} & set(namespace)
+
+
+def test_the_texts_of_earlier_cells_are_found_again() -> None:
+    there = notebook("n = 1")
+    program, nothing = Standing(there), ship([], {})
+    program.learn("<an earlier cell>", "def f():\n    pass\n")
+    snapshot = take(program, receive(nothing.graph, nothing.memory, there), there)
+
+    restore(snapshot.graph, lambda number, view: None, Program({}), {})
+
+    assert linecache.getline("<an earlier cell>", 1) == "def f():\n"
 
 
 def test_another_memory_is_refused() -> None:

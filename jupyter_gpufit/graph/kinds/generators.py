@@ -29,7 +29,7 @@ def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
         return midway.make_generator, (function, *_arguments(generator.gi_code, generator.gi_frame.f_locals))
     if (parts := midway.expression(generator)) is not None:
         return midway.make_expression, parts
-    if (state := midway.sent(generator)) is None:
+    if (state := midway.sent(generator)) is None or (pickler.back and _stays(state, pickler)):
         return pickler.refuse(generator, GENERATOR)
     pickler.take_source(state.filename)
     pickler.want_names(state.names, generator.__name__)
@@ -41,6 +41,13 @@ def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
         None,
         midway.fill_parked,
     )
+
+
+def _stays(state: midway.State, pickler: Pickler) -> bool:
+    """Whether it holds what cannot leave the worker: the notebook's own is better than one with a part missing."""
+    trial = pickler.beside()
+    trial.dump(tuple(state))
+    return bool(trial.refusals)
 
 
 def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
