@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from unittest.mock import MagicMock
@@ -32,17 +33,12 @@ point = loaded.Point()
 
 
 @pytest.fixture(autouse=True)
-def as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_before() -> Iterator[None]:
     """The cells of these tests write into this process's own table."""
-    for name in (
-        "made_by_a_cell",
-        "made_by_a_cell.inner",
-        "loaded_by_its_path",
-        "loaded.by_its_path",
-        "json.once_here",
-        "user_of_it",
-    ):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    before = {*sys.modules}
+    yield
+    for name in {*sys.modules} - before:
+        del sys.modules[name]
 
 
 def test_one_that_a_cell_made_is_there_with_the_notebooks_own_functions(
