@@ -32,6 +32,7 @@ from ..checkpoint.values import Snapshot
 from ..errors import CannotSave, NotHere
 from ..graph import Arrival
 from ..graph.deep import deeply
+from ..graph.made_modules import beyond_imports
 from ..graph.modules import Here
 from ..graph.paths import where
 from ..graph.put_back import written
@@ -116,7 +117,7 @@ class _Whole:
     def _all(self, stored: Mapping[int, Any]) -> tuple[SnapshotPickler, list[str], list[str]]:
         """What wrote the whole stream, the names in it, and remarks. `stored`: objects whose id() is a number in it."""
         assert self.arrival is not None
-        there: list[Here] = compared_by_identity()
+        there: list[Here] = [*compared_by_identity(), *self._beyond_imports()]
         while True:
             pickler = self._pickler(stored)
             pickler.anchor(there)
@@ -164,6 +165,10 @@ class _Whole:
         for part in (self.records, self.settings, self._attributes(), self._data_of_modules(), self.extra):
             self._write(pickler, part)
         return names
+
+    def _beyond_imports(self) -> list[Here]:
+        with trials(self.program, self.namespace) as can_be_saved:
+            return beyond_imports(can_be_saved)
 
     def _attributes(self) -> list[modules.Attribute]:
         return modules.attributes_set(self.program.saved(), self.namespace)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 
 from ...devices.card import Card
@@ -21,6 +23,7 @@ class SlotAnswers(Answers):
     def __init__(self, budget: SlotRoom) -> None:
         super().__init__(budget)
         self._budget = budget
+        self._asked: tuple[float, float] | None = None  # when, and how long this process had computed: seconds
 
     @property
     def stands_for_gpu(self) -> bool:
@@ -52,6 +55,15 @@ class SlotAnswers(Answers):
 
     def empty_cache(self) -> None:
         give_back()
+
+    def utilization(self, device: object = None) -> int:
+        """Of the time since it was last asked: a slot computes where this process does."""
+        self._check(device)
+        before, self._asked = self._asked, (time.monotonic(), time.process_time())
+        if before is None:
+            return 0
+        passed, computed = (now - then for now, then in zip(self._asked, before, strict=True))
+        return round(100 * min(1.0, max(0.0, computed) / passed)) if passed else 0
 
     # Random numbers: the slot has the CPU's one sequence, as with device="cpu"
 

@@ -195,6 +195,11 @@ class Answers:
         self._check(device)
         return self._fraction
 
+    def utilization(self, device: object = None) -> int:
+        """In percent."""
+        self._check(device)
+        return 0
+
     # Random numbers
 
     def manual_seed(self, seed: int) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from .. import made_later
 from ..deep import deeply
 from ..kinds.classes import runs_when_opened
 from ..kinds.figures import draw_again
+from ..made_modules import beyond_imports
 from ..memory import GraphMemory
 from ..modules import Here
 from ..opening import Opener, Original
@@ -131,7 +133,7 @@ def _written(
     Where opening it runs methods of the notebook's classes, the names are in the notebook's own order: what a
     `__setstate__` reads is there before it.
     """
-    there: list[Here] = compared_by_identity()
+    there: list[Here] = [*compared_by_identity(), *beyond_imports(partial(_travels, namespace))]
     is_ordered = left = False
     while True:
         recorder = Recorder()
@@ -160,6 +162,14 @@ def _written(
     if pickler.refusals:
         raise _cannot_travel(pickler)
     return pickler, sizes
+
+
+def _travels(namespace: Namespace, value: Any) -> bool:
+    trial = GraphPickler(namespace, Recorder(), {id(namespace): (0, namespace)}, back=False)
+    with suppress(Exception):
+        trial.dump(value)
+        return not trial.refusals
+    return False
 
 
 def _reads_names(pickler: GraphPickler) -> bool:

@@ -39,10 +39,15 @@ class Definition:
 
     @property
     def resumable(self) -> bool:
-        """Whether it may be left and entered midway: forward() belongs to torch, most dunders to Python."""
+        """Whether it may be left and entered midway: most dunders belong to Python."""
         name = self.node.name
         dunder = name.startswith("__") and name.endswith("__") and name != "__call__"
-        return not self.generator and name != "forward" and not dunder
+        return not self.generator and not dunder
+
+    @property
+    def is_forward(self) -> bool:
+        """It belongs to torch, and is left where it can be no layer's: see running/modules.py."""
+        return self.node.name == "forward"
 
 
 def definitions(tree: ast.Module) -> list[Definition]:

@@ -21,6 +21,7 @@ from ..values import FrameRecord, Unit
 from .activation import Activation
 from .delegates import on_the_way
 from .managers import enter_again
+from .modules import forward_of, may_train
 
 _IN_CONTEXT: Any = object()
 
@@ -58,7 +59,7 @@ class Functions:
             if found is None:
                 return None
             if found is not _IN_CONTEXT:
-                return self._called(callee, found, frame)
+                return None if found.definition.is_forward else self._called(callee, found, frame)
             make, inner = _under_torch_context(callee)
             variant = self.variant(inner, frame, k)
             return variant and _in_context(make, variant, frame, k)
@@ -72,8 +73,23 @@ class Functions:
             return variant and functools.partial(variant, *callee.args, **callee.keywords)
         elif callable(callee) and type(type(callee).__call__) is FunctionType:
             variant = self.variant(type(callee).__call__, frame, k)
-            return variant and MethodType(variant, callee)
+            return MethodType(variant, callee) if variant else self._of_module(callee, frame, k)
         return None
+
+    def _of_module(self, callee: Any, frame: Activation, k: int) -> Any:
+        forward = forward_of(callee)
+        if forward is None:
+            return None
+
+        def call(*args: Any, **named: Any) -> Any:
+            found = self._known.get(forward.__code__, forward) if may_train(args, named) else None
+            variant = self._called(forward, found, frame) if isinstance(found, LeftShare) else None
+            if variant is None:
+                frame.callee = None
+                return callee(*args, **named)
+            return variant(callee, *args, **named)
+
+        return call
 
     def _called(self, callee: FunctionType, found: LeftShare, frame: Activation) -> FunctionType | None:
         if not found.of_library:
@@ -111,7 +127,7 @@ class Functions:
         if type(callee) is MethodType:
             return self.enter(callee.__func__, frame, k)
         if type(callee) is not FunctionType:
-            return self.enter(type(callee).__call__, frame, k)
+            return self.enter(forward_of(callee) or type(callee).__call__, frame, k)
         found = self._known.get(callee.__code__, callee)
         if found is _IN_CONTEXT:
             with enter_again(frame.cms[k]):

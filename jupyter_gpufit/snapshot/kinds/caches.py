@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...graph.kind import Kind, Reduced
+from ...graph.kinds.functions import has_its_name
 from ..own_files import homes, is_own
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ def find(cls: type) -> Kind | None:
 
 
 def reduce_cached(fn: Any, pickler: SnapshotPickler) -> Reduced:
-    home = fn.__wrapped__.__globals__
-    if home is not pickler.namespace and fn.__module__ != "__main__":
+    if has_its_name(fn, pickler):
         if _is_own(fn) and fn.cache_info().currsize:
             _tell(fn, pickler)
         return NotImplemented

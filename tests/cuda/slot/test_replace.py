@@ -58,6 +58,7 @@ WORK = {
     "torch.cuda.is_current_stream_capturing()": False,
     "torch.accelerator.is_available()": True,
     "torch.accelerator.current_accelerator().type": "cuda",
+    "torch.cuda.utilization(0)": 0,  # percent, since it was last asked: a program looks for an idle device
     "torch.accelerator.synchronize()": None,
     "torch.accelerator.device_count()": 1,
     "torch.get_device_module('cuda').device_count()": 1,
@@ -82,7 +83,6 @@ REFUSED = {
     "torch.cuda.memory._record_memory_history()": "torch.cuda.memory._record_memory_history",
     "torch.cuda.nccl.all_reduce([])": "torch.cuda.nccl.all_reduce",
     "torch.cuda.profiler.start()": "torch.cuda.profiler.start",
-    "torch.cuda.utilization()": "torch.cuda.utilization",
     "torch.cuda.temperature()": "torch.cuda.temperature",
     "torch.accelerator.get_device_capability()": "torch.accelerator.get_device_capability",
     "torch.cuda.set_device(1)": "The device cuda:1",

@@ -1,6 +1,6 @@
 """Cells of which every safe point is tried. Their names say what would go wrong."""
 
-from . import calls, control, generators
+from . import calls, control, generators, modules
 from .registry import PROBES
 
-__all__ = ["PROBES", "calls", "control", "generators"]
+__all__ = ["PROBES", "calls", "control", "generators", "modules"]

@@ -1,0 +1,131 @@
+"""Modules that no import finds, for cells put them into `sys.modules`: made by hand, loaded from a file by its path,
+or a module under a second name.
+
+Whoever imports them where a cell is sent, as a library did here, finds them. One that was made by hand stands at the
+beginning of the stream with what it holds; the others are only named, and loaded when something asks for them and
+nothing else finds them.
+
+Not covered: one made by hand that holds code by its own name or what cannot travel, and one made by hand inside of a
+library's package, as libraries make theirs. Whoever needs those says what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+from .modules import Here
+
+Named = dict[str, str]
+_NOT_THEIRS = frozenset({*sys.stdlib_module_names, "__main__", "__mp_main__"})
+
+
+def beyond_imports(travels: Callable[[Any], bool]) -> list[Here]:
+    """What the other process registers before it opens anything. `travels` says whether a value can."""
+    second, by_path, made = dict(_LAST.second), dict(_LAST.by_path), {}
+    for name, module in list(sys.modules.items()):
+        root = name.partition(".")[0]
+        if root in _NOT_THEIRS:
+            continue
+        spec = _spec(module)
+        if spec is None:
+            if _is_made(root) and travels(held := _contents(module)) and not _by_its_name(name, held):
+                made[name] = module
+        elif spec.name != name:
+            if sys.modules.get(spec.name) is module:
+                second[name] = spec.name
+        elif name == root and spec.has_location and not _is_where_an_import_looks(spec):
+            by_path[name] = str(spec.origin)
+    there: list[Here] = [(second, named, (second, by_path))] if second or by_path else []
+    modules = {name: module for name, module in made.items() if type(module) is ModuleType}
+    there += [(module, registered, (name,)) for name, module in modules.items()]
+    there += [(held := _contents(module), filled, (name, held)) for name, module in made.items()]
+    return there
+
+
+def named(second: Named, by_path: Named) -> Named:
+    _LAST.second.update(second)
+    _LAST.by_path.update(by_path)
+    if _LAST not in sys.meta_path:
+        sys.meta_path.append(_LAST)
+    return second
+
+
+def registered(name: str) -> Any:
+    return sys.modules.setdefault(name, ModuleType(name))
+
+
+def filled(name: str, held: Any) -> Any:
+    if type(module := sys.modules.setdefault(name, held)) is ModuleType and isinstance(held, dict):
+        vars(module).update(held)
+    return held
+
+
+class _Last(MetaPathFinder):
+    """Asked when no other finder knows the name."""
+
+    def __init__(self) -> None:
+        self.second: Named = {}
+        self.by_path: Named = {}
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name in self.second:
+            return ModuleSpec(name, _AsItself(self.second[name]))
+        return spec_from_file_location(name, self.by_path[name]) if name in self.by_path else None
+
+
+class _AsItself(Loader):
+    """The module of another name, and not a copy of it."""
+
+    def __init__(self, of: str) -> None:
+        self._of = of
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = import_module(self._of)
+
+
+_LAST = _Last()
+
+
+def _spec(module: Any) -> ModuleSpec | None:
+    with suppress(Exception):  # a stand-in's own business
+        spec = getattr(module, "__spec__", None)
+        return spec if isinstance(spec, ModuleSpec) else None
+    return None
+
+
+def _is_made(root: str) -> bool:
+    """Whether nothing of its package was imported: a library that makes modules does so in its own, or beside files."""
+    package = sys.modules.get(root)
+    return _spec(package) is None and not isinstance(getattr(package, "__file__", None), str)
+
+
+def _contents(module: Any) -> Any:
+    if type(module) is not ModuleType:
+        return module
+    return {name: value for name, value in vars(module).items() if name not in _SET_BY_PYTHON}
+
+
+_SET_BY_PYTHON = frozenset({*vars(ModuleType("")), "__builtins__"}) - {"__doc__"}
+
+
+def _by_its_name(name: str, held: Any) -> bool:
+    values = held.values() if isinstance(held, dict) else ()
+    return any(getattr(value, "__module__", None) == name for value in values)
+
+
+def _is_where_an_import_looks(spec: ModuleSpec) -> bool:
+    """By the folders alone: a name that is told in vain is never asked for."""
+    folder, file = os.path.split(os.path.abspath(str(spec.origin)))
+    stem = file.partition(".")[0]
+    if stem == "__init__":
+        folder, stem = os.path.split(folder)
+    return stem == spec.name and folder in map(os.path.abspath, sys.path)

@@ -1,0 +1,96 @@
+"""Modules that cells put into `sys.modules`, where no import would find them, are there in another process, too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import MagicMock
+
+import pytest
+
+from jupyter_gpufit.graph.made_modules import beyond_imports
+
+from .crossing import Worker, notebook
+
+MADE = """
+import sys, types
+rate = 3
+def scaled(x):
+    return rate * x
+made, inner = types.ModuleType('made_by_a_cell'), types.ModuleType('made_by_a_cell.inner')
+made.scaled, made.inner, inner.seen = scaled, inner, []
+sys.modules['made_by_a_cell'], sys.modules['made_by_a_cell.inner'] = made, inner
+"""
+LOADED = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location('loaded_by_its_path', 'PATH')
+sys.modules['loaded_by_its_path'] = loaded = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(loaded)
+point = loaded.Point()
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """The cells of these tests write into this process's own table."""
+    before = {*sys.modules}
+    yield
+    for name in {*sys.modules} - before:
+        del sys.modules[name]
+
+
+def test_one_that_a_cell_made_is_there_with_the_notebooks_own_functions(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "user_of_it.py").write_text("from made_by_a_cell import inner, scaled\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    namespace = notebook(MADE, "import user_of_it")
+
+    worker.cross(
+        namespace,
+        "import made_by_a_cell, made_by_a_cell.inner as again; global rate; rate = 5\n"
+        "same = made_by_a_cell is made and again is user_of_it.inner\nfound = user_of_it.scaled(2)",
+        "user_of_it",
+        "made",
+        "rate",
+    )
+
+    assert namespace["same"] and namespace["found"] == 10  # the function read the rate that the cell set
+
+
+def test_one_that_was_loaded_by_its_path_is_loaded_there(worker: Worker, tmp_path: Path) -> None:
+    (path := tmp_path / "experiment-7.py").write_text("class Point:\n    x = 1\n")
+    namespace = notebook(LOADED.replace("PATH", str(path)))
+
+    worker.cross(namespace, "import loaded_by_its_path as again; found = point.x, type(point) is again.Point")
+
+    assert namespace["found"] == (1, True)
+
+
+def test_a_module_under_a_second_name_is_there_the_same_one(worker: Worker) -> None:
+    namespace = notebook("import cloudpickle.cloudpickle as moved, sys; sys.modules['cloudpickle.once_here'] = moved")
+
+    worker.cross(
+        namespace,
+        "import cloudpickle.once_here as again\nfound = again is moved, again.__spec__.name",
+        "moved",
+    )
+
+    assert namespace["found"] == (True, "cloudpickle.cloudpickle")
+
+
+def test_one_that_cannot_travel_keeps_nothing_from_travelling(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "made_by_a_cell", MagicMock(held=sys._getframe()))
+    namespace = notebook("x = 1")
+
+    worker.cross(namespace, "x += 1")
+
+    assert namespace["x"] == 2
+
+
+def test_what_a_library_makes_it_makes_there_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cloudpickle.made", ModuleType("cloudpickle.made"))
+
+    assert "cloudpickle.made" not in str(beyond_imports(lambda value: True))
