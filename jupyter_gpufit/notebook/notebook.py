@@ -31,6 +31,7 @@ from ..jobs.record import read_record
 from ..jobs.store import chosen_job, create_job_files
 from ..lab.place import refuse_impossible
 from ..settings import Settings
+from ..surroundings.given import LeftToShell
 from ..system.background import aside
 from ..system.once import is_news
 from ..system.version import version
@@ -267,8 +268,11 @@ class Notebook:
         if end.state != "released" and record.resumable and record.checkpoint is not None:
             saved = record.checkpoint.words
             show(Note(f"{job.name} was saved at {saved}; to go on from there: `%gpufit resume {job.name}`"))
+        came, variables.given = variables.given, LeftToShell()  # which nobody is to keep
+        for value in came.values:
+            self.shell.displayhook.update_user_ns(value)
         if show.failure is not None:
-            raise cell_failed(show.failure)
+            raise cell_failed(show.failure, came.error)
         _raise_if_unexplained(job, end)
 
     def _widgets_of(self, job: Job, paths: JobPaths) -> WidgetsOfJob:

@@ -18,7 +18,7 @@ from ..jobs.result import from_descriptors, load
 from ..jobs.state import ENDED
 from ..program.reading.cell import CellNames
 from ..surroundings import generators as rng
-from ..surroundings import modes
+from ..surroundings import given, modes
 from ..surroundings import travel as surroundings
 from ..system.files import for_its_owner
 from .cell import visible
@@ -33,6 +33,7 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
     users = visible(shell)
     # What runs text (exec, %time), or asks for globals(), may read any name: all that can travel goes along.
     wanted = {name: name in names.needs for name in users if names.dynamic or name in names.needs}
+    wanted |= dict.fromkeys(filter(given.of_shell(shell.user_ns), names.needs), True)
     whole = names.dynamic
     texts = getattr(shell.history_manager, "input_hist_parsed", [])
     while True:
@@ -84,6 +85,7 @@ class JobVariables:
         self._aside: dict[str, Any] = {}  # trained objects whose names have another value here
         self._undo: Undo | None = None  # of what came of it, should it be resumed
         self.here = False  # they came back
+        self.given = given.LeftToShell()  # with those that came while this was followed
         self._came = False  # while this was followed
         self._is_resumed = False
         self._show: Callable[[Event], None] = lambda event: None
@@ -99,7 +101,7 @@ class JobVariables:
 
     def expect(self, show: Callable[[Event], None]) -> None:
         """The job is followed: say to `show` what comes of its variables."""
-        self._show, self._came = show, False
+        self._show, self._came, self.given = show, False, given.LeftToShell()
         # Whoever resumes a job wants its result.
         self._is_resumed = self._shipment is not None and not self._shipment.memory.fds
 
@@ -171,6 +173,7 @@ class JobVariables:
 
     def _bring_back(self, reply: Reply) -> None:
         returned = self._put_in_place(reply)
+        self.given = given.arrived(self._namespace)
         self._undo = returned.undo
         self.here = self._came = True
         self._name_anew(returned)
