@@ -57,8 +57,7 @@ class GpufitMagics(Magics):
 
     def after_cell(self, result: object = None) -> None:
         """A spare now, and not earlier, for importing torch would have slowed the cell down."""
-        self.notebook.imported.look()
-        self.notebook.spare.offer()
+        self.notebook.after_cell()
 
     def _press(self) -> None:
         if self._interrupts is not None:

@@ -63,6 +63,11 @@ class Notebook:
         self._is_news = partial(is_news, settings)
         self._widgets: dict[str, WidgetsOfJob] = {}  # by job
 
+    def after_cell(self) -> None:
+        self._variables.after_cell()
+        self.imported.look()
+        self.spare.offer()
+
     async def do(
         self, options: argparse.Namespace, line: str, cell: str | None, interrupts: Interrupts, leaving: Leaving
     ) -> object:

@@ -17,8 +17,8 @@ from ..jobs.record import read_record
 from ..jobs.result import from_descriptors, load
 from ..jobs.state import ENDED
 from ..program.reading.cell import CellNames
+from ..surroundings import contexts, given, modes
 from ..surroundings import generators as rng
-from ..surroundings import given, modes
 from ..surroundings import travel as surroundings
 from ..system.files import for_its_owner
 from .cell import visible
@@ -87,6 +87,7 @@ class JobVariables:
         self.here = False  # they came back
         self.given = given.LeftToShell()  # with those that came while this was followed
         self._came = False  # while this was followed
+        self.contexts: contexts.Contexts = {}  # for the next cell
         self._is_resumed = False
         self._show: Callable[[Event], None] = lambda event: None
 
@@ -138,7 +139,8 @@ class JobVariables:
 
         Then its objects are needed, to become what they are trained to; the bytes are in the checkpoint.
         """
-        modes.arrived(self._namespace)
+        with contexts.noted(self.contexts):
+            modes.arrived(self._namespace)
         if read_record(self._paths).resumable:
             self._leave_bytes()
         else:
@@ -184,7 +186,9 @@ class JobVariables:
             self._show(Note(words))
 
     def _put_surroundings(self) -> None:
-        for remark in surroundings.arrived(self._namespace, in_kernel=True).remarks:
+        with contexts.noted(self.contexts):
+            remarks = surroundings.arrived(self._namespace, in_kernel=True).remarks
+        for remark in remarks:
             self._show(Note(remark))
 
     def _put_in_place(self, reply: Reply) -> Returned:
@@ -228,6 +232,11 @@ class AllVariables:
 
     def of(self, job: Job, paths: JobPaths) -> JobVariables:
         return self._of.setdefault(job.id, JobVariables(job, paths, self._namespace))
+
+    def after_cell(self) -> None:
+        """Have what came into the context of the cell that ends hold for the next ones."""
+        for variables in self._of.values():
+            contexts.put(variables.contexts)
 
     def let_go(self) -> None:
         """Keep no objects for jobs of which nothing can come, and for the newest only of those that may be resumed."""
