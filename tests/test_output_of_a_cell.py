@@ -144,3 +144,15 @@ def test_many_prints_a_huge_print_and_invalid_bytes(kernel: Kernel) -> None:
     assert len(ran.stdout) == 50_000_001
     ran = kernel.check("%%gpufit train\nimport os\nos.write(1, b'caf\\xe9 \\xff\\n'); print('after')\n")
     assert ran.stdout.startswith("caf") and ran.stdout.endswith("after\n")
+
+
+def test_what_it_gives_to_no_name_is_there_in_the_next_cell(kernel: Kernel) -> None:
+    """The value of its last expression, and the error that ended it, with the notebook's own class."""
+    kernel.check("import sys, torch\nnet = torch.nn.Linear(2, 1)\nclass Own(Exception): ...\n40")
+    kernel.check("%%gpufit train\nbefore = _ + 1\n[net, before]")
+    kernel.check("assert _[0] is net and __ == 40 and _[1] == before == 41 and _ is Out[max(Out)]")
+
+    failed = kernel.run("%%gpufit train\nraise Own('too large', net)")
+
+    assert failed.ename == "Own" and "raise Own('too large', net)" in failed.traceback
+    kernel.check("assert type(sys.last_value) is Own and sys.last_value.args == ('too large', net)")

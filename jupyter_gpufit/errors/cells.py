@@ -114,6 +114,8 @@ class NoEstimate(GpufitError):
 class CellFailed(CellError):
     """The cell's own exception, as the worker showed it; IPython prints its traceback in place of ours."""
 
+    came: Exception | None = None  # the cell's own
+
     def __init__(self, ename: str, evalue: str, traceback: Sequence[str]) -> None:
         Exception.__init__(self, evalue)
         self.ename, self.evalue, self.traceback = ename, evalue, traceback

@@ -4,12 +4,13 @@ and what fills a new object on the way in fills the kernel's own object again on
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from operator import is_
-from types import CodeType
+from types import BuiltinMethodType, CodeType, MethodType, MethodWrapperType
 from typing import Any, Protocol
 
 from .spans import Recorder
@@ -79,6 +80,7 @@ class Kind:
         return self.state(obj) if self.mark is None else self.mark(obj)
 
 
+_FIXED = (tuple, frozenset, MethodType, MethodWrapperType, BuiltinMethodType)
 ATOMS = (int, float, str, bool, bytes, complex, slice)
 _FAMILIES = (
     "kinds.anew",
@@ -157,9 +159,20 @@ def unchanged(then: Any, now: Any) -> bool:
     return isinstance(then, ATOMS) and bool(then == now)
 
 
-def holds_one_of(types: Container[type], picture: Any) -> bool:
-    """Whether an object of such a type is among what a picture shows."""
+def holds_one_of(ids: Container[int], picture: Any) -> bool:
+    """Whether one of these objects is among what a picture shows."""
     if type(picture) is tuple:
-        return any(type(one) in types or holds_one_of(types, one) for one in picture)
+        return any(id(one) in ids or holds_one_of(ids, one) for one in picture)
     shown = picture.values() if type(picture) is dict else picture if type(picture) is list else ()
-    return any(type(one) in types for one in shown)
+    return any(id(one) in ids for one in shown)
+
+
+def sent_anew(objects: Sequence[Any], kinds: Mapping[type, Kind]) -> set[int]:
+    """The id() of those that cannot be changed in place, and of what cannot be filled: a tuple of one."""
+    found = {id(one) for one in objects if (kind := kinds.get(type(one))) is not None and kind.replaced}
+    if not found:
+        return found
+    fixed = [(id(one), {*map(id, gc.get_referents(one))}) for one in objects if isinstance(one, _FIXED)]
+    while more := {number for number, held in fixed if number not in found and not found.isdisjoint(held)}:
+        found |= more
+    return found

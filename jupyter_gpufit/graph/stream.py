@@ -265,14 +265,14 @@ class GraphUnpickler(pickle.Unpickler):
         return [memo[number] for number in range(len(memo))]
 
 
-def origins_by_id(objects: Sequence[Any], replaced: Container[type]) -> dict[int, tuple[int, Any]]:
-    """A pickler's memo in which the objects of a stream are known, but for those of types that are sent anew.
+def origins_by_id(objects: Sequence[Any], replaced: Container[int]) -> dict[int, tuple[int, Any]]:
+    """A pickler's memo in which the objects of a stream are known, but for those that are sent anew, by their id().
 
     A number that is not to be used again still takes its place: the next number is the memo's size.
     """
     origins: dict[int, tuple[int, Any]] = {}
     for number, obj in enumerate(objects):
-        if id(obj) in origins or type(obj) in replaced:
+        if id(obj) in origins or id(obj) in replaced:
             obj = object()
         origins[id(obj)] = (number, obj)
     return origins

@@ -25,7 +25,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from ..actions import commands
 from ..actions.completions import completions
-from ..errors import GpufitError, first_of
+from ..errors import CellFailed, GpufitError, first_of
 from ..graph.kinds import parents
 from ..jobs.follow import Interrupts, Left
 from ..jobs.store import all_jobs
@@ -58,8 +58,7 @@ class GpufitMagics(Magics):
 
     def after_cell(self, result: object = None) -> None:
         """A spare now, and not earlier, for importing torch would have slowed the cell down."""
-        self.notebook.imported.look()
-        self.notebook.spare.offer()
+        self.notebook.after_cell()
 
     def _press(self) -> None:
         if self._interrupts is not None:
@@ -72,6 +71,9 @@ class GpufitMagics(Magics):
             return given
         # Raised outside the handler and without its context: IPython shows a whole group rather than our sentence.
         failed.__context__ = None
+        if isinstance(failed, CellFailed) and failed.came is not None:
+            failed.came._render_traceback_ = failed._render_traceback_  # type: ignore[attr-defined]
+            raise failed.came
         if not hasattr(failed, "_render_traceback_"):
             # What IPython shows in place of a traceback: the user's mistake is not in our frames.
             failed._render_traceback_ = partial(_sentence, failed)  # type: ignore[attr-defined]

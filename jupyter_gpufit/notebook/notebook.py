@@ -31,6 +31,7 @@ from ..jobs.record import read_record
 from ..jobs.store import chosen_job, create_job_files
 from ..lab.place import refuse_impossible
 from ..settings import Settings
+from ..surroundings.given import LeftToShell
 from ..system.background import aside
 from ..system.once import is_news
 from ..system.version import version
@@ -61,6 +62,11 @@ class Notebook:
         self._status = StatusReader()
         self._is_news = partial(is_news, settings)
         self._widgets: dict[str, WidgetsOfJob] = {}  # by job
+
+    def after_cell(self) -> None:
+        self._variables.after_cell()
+        self.imported.look()
+        self.spare.offer()
 
     async def do(
         self, options: argparse.Namespace, line: str, cell: str | None, interrupts: Interrupts, leaving: Leaving
@@ -267,8 +273,11 @@ class Notebook:
         if end.state != "released" and record.resumable and record.checkpoint is not None:
             saved = record.checkpoint.words
             show(Note(f"{job.name} was saved at {saved}; to go on from there: `%gpufit resume {job.name}`"))
+        came, variables.given = variables.given, LeftToShell()  # which nobody is to keep
+        for value in came.values:
+            self.shell.displayhook.update_user_ns(value)
         if show.failure is not None:
-            raise cell_failed(show.failure)
+            raise cell_failed(show.failure, came.error)
         _raise_if_unexplained(job, end)
 
     def _widgets_of(self, job: Job, paths: JobPaths) -> WidgetsOfJob:

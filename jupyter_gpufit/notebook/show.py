@@ -34,9 +34,14 @@ if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPyt
     from .mirrors import Mirrors
 
 
-def cell_failed(failure: Failure) -> CellFailed:
-    """An exception whose type has the name of the user's, for whoever reads the notebook's error reply."""
-    return cell_failure(failure.ename, failure.evalue, failure.traceback)
+def cell_failed(failure: Failure, came: Exception | None = None) -> CellFailed:
+    """An exception whose type has the name of the user's, for whoever reads the notebook's error reply.
+
+    `came`: the user's own, which the notebook is to see in its place.
+    """
+    failed = cell_failure(failure.ename, failure.evalue, failure.traceback)
+    failed.came = came
+    return failed
 
 
 class EventCard(Protocol):

@@ -17,8 +17,8 @@ from ..jobs.record import read_record
 from ..jobs.result import from_descriptors, load
 from ..jobs.state import ENDED
 from ..program.reading.cell import CellNames
+from ..surroundings import contexts, given, modes
 from ..surroundings import generators as rng
-from ..surroundings import modes
 from ..surroundings import travel as surroundings
 from ..system.files import for_its_owner
 from .cell import visible
@@ -33,6 +33,7 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
     users = visible(shell)
     # What runs text (exec, %time), or asks for globals(), may read any name: all that can travel goes along.
     wanted = {name: name in names.needs for name in users if names.dynamic or name in names.needs}
+    wanted |= dict.fromkeys(filter(given.of_shell(shell.user_ns), names.needs), True)
     whole = names.dynamic
     texts = getattr(shell.history_manager, "input_hist_parsed", [])
     while True:
@@ -84,7 +85,9 @@ class JobVariables:
         self._aside: dict[str, Any] = {}  # trained objects whose names have another value here
         self._undo: Undo | None = None  # of what came of it, should it be resumed
         self.here = False  # they came back
+        self.given = given.LeftToShell()  # with those that came while this was followed
         self._came = False  # while this was followed
+        self.contexts: contexts.Contexts = {}  # for the next cell
         self._is_resumed = False
         self._show: Callable[[Event], None] = lambda event: None
 
@@ -99,7 +102,7 @@ class JobVariables:
 
     def expect(self, show: Callable[[Event], None]) -> None:
         """The job is followed: say to `show` what comes of its variables."""
-        self._show, self._came = show, False
+        self._show, self._came, self.given = show, False, given.LeftToShell()
         # Whoever resumes a job wants its result.
         self._is_resumed = self._shipment is not None and not self._shipment.memory.fds
 
@@ -136,7 +139,8 @@ class JobVariables:
 
         Then its objects are needed, to become what they are trained to; the bytes are in the checkpoint.
         """
-        modes.arrived(self._namespace)
+        with contexts.noted(self.contexts):
+            modes.arrived(self._namespace)
         if read_record(self._paths).resumable:
             self._leave_bytes()
         else:
@@ -171,6 +175,7 @@ class JobVariables:
 
     def _bring_back(self, reply: Reply) -> None:
         returned = self._put_in_place(reply)
+        self.given = given.arrived(self._namespace)
         self._undo = returned.undo
         self.here = self._came = True
         self._name_anew(returned)
@@ -181,7 +186,9 @@ class JobVariables:
             self._show(Note(words))
 
     def _put_surroundings(self) -> None:
-        for remark in surroundings.arrived(self._namespace, in_kernel=True).remarks:
+        with contexts.noted(self.contexts):
+            remarks = surroundings.arrived(self._namespace, in_kernel=True).remarks
+        for remark in remarks:
             self._show(Note(remark))
 
     def _put_in_place(self, reply: Reply) -> Returned:
@@ -225,6 +232,11 @@ class AllVariables:
 
     def of(self, job: Job, paths: JobPaths) -> JobVariables:
         return self._of.setdefault(job.id, JobVariables(job, paths, self._namespace))
+
+    def after_cell(self) -> None:
+        """Have what came into the context of the cell that ends hold for the next ones."""
+        for variables in self._of.values():
+            contexts.put(variables.contexts)
 
     def let_go(self) -> None:
         """Keep no objects for jobs of which nothing can come, and for the newest only of those that may be resumed."""

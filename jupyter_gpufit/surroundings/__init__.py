@@ -9,6 +9,9 @@ that objects find through their class, on modules that were imported for what th
     added_names  what libraries add to numpy, torch and others whose changes are not looked for
     start     sys.argv and its like
     process   what a snapshot takes of the process: signals, loggers, limits
+    twins     settings that only calls reach
+    contexts  those of Python's contexts
+    given     what a cell gives to no name
     magics    those that cells and extensions gave to the shell
     travel    all of it among the variables: START HERE
 

@@ -9,6 +9,7 @@ import ast
 import functools
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 from .changes import Change
 from .holders import Place, own_names
 
+_OF_CELL_MAGICS = ("run_cell_magic", "awaited")  # the second where a cell waits for it
 _CODE = (FunctionType, MethodType, partial, type)  # what is taken by name to be called
 _OURS = __package__.partition(".")[0] + "."
-_NOT_TO_BE_SET = frozenset({"sys", "builtins"})  # streams, tables of modules: each process's own; argv goes by itself
+_PLAIN = (int, float, str, bool, type(None))
 
 
 def assigned(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[tuple[Place, str, Any]]:
@@ -38,9 +40,13 @@ def assigned(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[tuple[
                 module, steps = home.__name__, []
             else:
                 steps.append(name)
-        if home is not None and module not in _NOT_TO_BE_SET and hasattr(home, last):
-            own = vars(home).get(last, getattr(home, last)) if hasattr(home, "__dict__") else getattr(home, last)
-            if not str(getattr(own, "__module__", "")).startswith(_OURS):  # what `cuda` means is each process's own
+        # What is not among its own it keeps elsewhere, and stood there in its own way: pd.options, torch.backends.
+        held = own_names(home) or {}
+        if last in held:
+            own = held[last]
+            # What `cuda` means is each process's own, and so are sys's streams and tables; argv goes by itself.
+            ours = str(getattr(own, "__module__", "")).startswith(_OURS)
+            if not ours and (module != "sys" or isinstance(own, (*_PLAIN, FunctionType))):
                 yield (module, tuple((".", name) for name in steps)), last, own
 
 
@@ -59,6 +65,22 @@ def taken_over(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[Chan
             bases = type.__getattribute__(value, "__bases__") if issubclass(type(value), type) else ()
             if not found.keys().isdisjoint(map(id, bases)) and getattr(value, "__module__", "") == at:
                 yield (at, ((".", name),)), ("names", ({"__bases__": bases}, []))
+
+
+@functools.lru_cache(maxsize=512)
+def with_bodies(text: str) -> tuple[str, ...]:
+    """A cell's text and, where it is a magic's, that of the cell below it: what an earlier training set holds, too."""
+    if not any(name in text for name in _OF_CELL_MAGICS):
+        return (text,)
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    found = [text]
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Call(func=ast.Attribute(attr=name), args=[*_, ast.Constant(value=str(body))]):
+                    if name in _OF_CELL_MAGICS:
+                        found += with_bodies(body if shell is None else shell.transform_cell(body))
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=512)

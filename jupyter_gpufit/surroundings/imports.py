@@ -6,10 +6,12 @@ library are not looked at, nor those whose state has other ways to travel, nor w
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, FunctionType, ModuleType
@@ -29,6 +31,7 @@ _OTHER_WAYS = frozenset(
     + ("swanlab", "IPython", "ipykernel", "ipywidgets", "traitlets", "zmq", "jupyter_client", "comm", "debugpy")
 )
 _NEVER = frozenset({*sys.stdlib_module_names, "builtins", "__main__", "__mp_main__", "jupyter_gpufit"}) | _OTHER_WAYS
+_CHAIN = re.compile(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+)+)")  # a name and its attributes
 _IMPORTLIB = ("<frozen importlib", "importlib/")
 
 
@@ -238,3 +241,51 @@ def _makers(now: Difference | None, then: Difference | None, finished: list[str]
     fresh = [value for _, value in ([] if now is None else values_of(now)) if id(value) not in known]
     homes = {module_of(value) if isinstance(value, (type, FunctionType)) else "" for value in fresh}
     return {home if home in finished else importer for home in homes} or {importer}
+
+
+# Imports made again elsewhere ----------------------------------------------------------------------------------------
+
+
+def reached_by(texts: Iterable[str], namespace: Mapping[str, Any]) -> set[str]:
+    """Modules of packages that cells reach through the package: `tqdm.notebook`, which something has imported here."""
+    found: set[str] = set()
+    for name, steps in {match.groups() for text in texts for match in _CHAIN.finditer(text)}:
+        module = namespace.get(name)
+        if not isinstance(module, ModuleType):
+            continue
+        reached = module.__name__
+        for step in steps.split(".")[1:]:
+            reached = f"{reached}.{step}"
+            if reached not in sys.modules:
+                break
+            found.add(reached)
+    return found
+
+
+def import_quietly(names: Iterable[str]) -> None:
+    """What cannot be imported is missing where it is used, and said there."""
+    for name in names:
+        if name not in sys.modules and name.rpartition(".")[0] in sys.modules:
+            with suppress(Exception):
+                import_module(name)
+
+
+def import_causes(causes: dict[str, list[str]], remarks: list[str]) -> None:
+    """Import what changes a module that is here: a plug-in, and what adds methods to another module's class."""
+    tried: set[str] = set()
+    while True:
+        loaded = sys.modules
+        missing = [
+            by for by, them in causes.items() if by not in loaded and by not in tried and any(map(loaded.get, them))
+        ]
+        if not missing:
+            return
+        for name in missing:
+            tried.add(name)
+            try:
+                import_module(name)
+            except Exception as error:
+                remarks.append(
+                    f"{name}, which an earlier cell imported, cannot be imported in this process"
+                    f" ({type(error).__name__}: {error}). What it does to {causes[name][0]} is missing."
+                )

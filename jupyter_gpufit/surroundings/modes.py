@@ -81,7 +81,7 @@ def _read_torch(torch: Any) -> tuple[Any, ...]:
         torch.is_grad_enabled(),
         (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
         (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic),
-        torch.get_float32_matmul_precision(),
+        torch_settings.matmul_precision(),
     )
 
 
@@ -97,8 +97,7 @@ def _write_torch(torch: Any, value: tuple[Any, ...]) -> None:
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
     torch.backends.cudnn.benchmark = benchmark
     torch.backends.cudnn.deterministic = cudnn_deterministic
-    if precision != torch.get_float32_matmul_precision():
-        torch.set_float32_matmul_precision(precision)
+    torch_settings.put_matmul_precision(precision)
 
 
 def _read_torch_threads(torch: Any) -> int:
@@ -284,6 +283,24 @@ def _write_logging(_: Any, value: tuple[int, list[_Handler]]) -> None:
         logging.root.addHandler(handler)
 
 
+_Levels: TypeAlias = tuple[int, dict[str, tuple[int, bool, bool]]]
+
+
+def _read_levels(_: Any) -> _Levels:
+    """What is off for all, and of what others than the root are set to: level, off, passing on."""
+    found = logging.root.manager.loggerDict.items()
+    named = {name: (one.level, one.disabled, one.propagate) for name, one in found if isinstance(one, logging.Logger)}
+    return logging.root.manager.disable, {name: how for name, how in sorted(named.items()) if how != (0, False, True)}
+
+
+def _write_levels(_: Any, value: _Levels) -> None:
+    logging.disable(value[0])
+    for name, (level, disabled, propagate) in value[1].items():
+        logger = logging.getLogger(name)
+        logger.disabled, logger.propagate = disabled, propagate
+        logger.setLevel(level)
+
+
 _MODES = {
     "torch": _Mode("torch", _read_torch, _write_torch),
     "torch threads": _Mode("torch", _read_torch_threads, _write_torch_threads),
@@ -298,4 +315,5 @@ _MODES = {
     "IPython": _Mode("IPython", shown.read, shown.write),
     "warnings": _Mode("warnings", _read_filters, _write_filters),
     "logging": _Mode("logging", _read_logging, _write_logging),
+    "loggers": _Mode("logging", _read_levels, _write_levels),
 }

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..graph.kinds.loggers import can_be_kept, handlers_of
-from ..system.identity import kernel_text
-from . import generators, modes, torch_settings
+from . import generators, modes, start, torch_settings
 from .past_modes import past_modes
 
 # What the process was given, and what it is for: these are the new process's own.
@@ -44,7 +43,7 @@ class Surroundings:
         except OSError:
             directory = None  # deleted
         limits = {name: resource.getrlimit(getattr(resource, name))[0] for name in _LIMITS}
-        return cls(directory, _carried(os.environ), sys.getrecursionlimit(), _umask(), limits)
+        return cls(directory, _carried(os.environ), sys.getrecursionlimit(), start.umask(), limits)
 
     def put(self) -> None:
         for name in set(_carried(os.environ)) - set(self.environment):
@@ -57,16 +56,6 @@ class Surroundings:
             os.umask(self.umask)
         for name, soft in self.limits.items():
             _limit(getattr(resource, name), soft)
-
-
-def _umask() -> int | None:
-    """Not by os.umask(), which would set it for a moment, while other threads make files."""
-    try:
-        lines = kernel_text("/proc/self/status").split("\n")
-    except OSError:
-        return None
-    found = next((line for line in lines if line.startswith("Umask:")), "")
-    return int(found.split()[1], 8) if found else None
 
 
 def _limit(number: int, soft: int) -> None:
@@ -90,7 +79,7 @@ def read() -> Settings:
     found: Settings = {
         "generators": generators.states(),
         "modes": modes.modes(),
-        "signals": _signals(),
+        "signals": signals(),
         "loggers": _loggers(),
     }
     if "torch" in sys.modules:
@@ -106,8 +95,7 @@ def put(found: Settings) -> None:
 
 
 def _put(found: Settings) -> None:
-    for number, handler in found["signals"].items():
-        signal.signal(number, handler)
+    put_signals(found["signals"])
     _put_loggers(found["loggers"])
     modes.put(found["modes"])
     if "torch" in found:
@@ -122,7 +110,7 @@ def on_gpu() -> bool:
     return cuda is not None and bool(cuda.is_available() and cuda.is_initialized())
 
 
-def _signals() -> dict[int, Any]:
+def signals() -> dict[int, Any]:
     """The handlers that are Python's functions, and not ours or Python's own."""
     found = {}
     for number in signal.valid_signals():
@@ -131,6 +119,12 @@ def _signals() -> dict[int, Any]:
         if isinstance(function, types.FunctionType) and not str(function.__module__).startswith((_OURS, "signal")):
             found[int(number)] = handler
     return found
+
+
+def put_signals(found: dict[int, Any]) -> None:
+    for number, handler in found.items():
+        if not str(getattr(signal.getsignal(number), "__module__", "")).startswith(_OURS):
+            signal.signal(number, handler)
 
 
 # Loggers -------------------------------------------------------------------------------------------------------------

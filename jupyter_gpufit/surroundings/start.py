@@ -1,18 +1,22 @@
 """What Python and the system hold for the process: sys.argv, the depth of recursion, where modules are looked for, the
 environment, the directory.
 
-So do the future imports of earlier cells. Out with a cell go all but the last three, which a worker is given. Back
-comes what the cell changed.
+So do the rights that files are made with, the language, and the future imports of earlier cells. Out with
+a cell go all but the last three, which a worker is given. Back comes what the cell changed.
 """
 
 from __future__ import annotations
 import __future__
 
 import functools
+import locale
 import operator
 import os
 import sys
+import time
 from typing import Any
+
+from ..system.identity import kernel_text
 
 # The process's own: what it was given, and what it is for.
 _OWN = ("CUDA_", "PYTHONHASHSEED", "GPUFIT_", "CUBLAS_", "GLIBC_", "TORCHINDUCTOR_", "WANDB_", "PYTHONPATH", "KMP_")
@@ -23,7 +27,8 @@ Process = dict[str, Any]
 
 
 def outward() -> Process:
-    return {"argv": list(sys.argv), "recursion": sys.getrecursionlimit(), "futures": _futures()}
+    found = {"argv": list(sys.argv), "recursion": sys.getrecursionlimit(), "futures": _futures()}
+    return found | {"umask": umask(), "language": locale.setlocale(locale.LC_ALL)}
 
 
 def _futures() -> int:
@@ -76,8 +81,28 @@ def put(found: Process) -> None:
         for name in gone:
             os.environ.pop(name, None)
         os.environ.update(anew)
+        if "TZ" in anew or "TZ" in gone:
+            time.tzset()
+    _put_rights_and_language(found)
     if os.path.isdir(found.get("directory", "")):
         os.chdir(found["directory"])
+
+
+def _put_rights_and_language(found: Process) -> None:
+    if found.get("umask") is not None:
+        os.umask(found["umask"])
+    if found.get("language", locale.setlocale(locale.LC_ALL)) != locale.setlocale(locale.LC_ALL):
+        locale.setlocale(locale.LC_ALL, found["language"])
+
+
+def umask() -> int | None:
+    """Not by os.umask(), which would set it for a moment, while other threads make files."""
+    try:
+        lines = kernel_text("/proc/self/status").split("\n")
+    except OSError:
+        return None
+    found = next((line for line in lines if line.startswith("Umask:")), "")
+    return int(found.split()[1], 8) if found else None
 
 
 def _put_path(then: list[str], now: list[str]) -> None:

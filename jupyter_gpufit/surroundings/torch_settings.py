@@ -70,6 +70,45 @@ _ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
 _REDUCED = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
 
 
+def matmul_precision() -> tuple[str | None, bool | None, tuple[str, ...]]:
+    """By each of the ways to say it; None where torch does not answer, after they were used in turns."""
+    import torch
+
+    def answer(ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except RuntimeError:
+            return None
+
+    said = answer(torch.get_float32_matmul_precision), answer(lambda: torch.backends.cuda.matmul.allow_tf32)
+    return *said, tuple(one.fp32_precision for one in _by_backend())
+
+
+def put_matmul_precision(value: tuple[str | None, bool | None, tuple[str, ...]]) -> None:
+    """In this order: the first sets it for all backends, the second for one, and only the last for each."""
+    import torch
+
+    if value == matmul_precision():
+        return
+    said, allowed, each = value
+    if said is not None:
+        torch.set_float32_matmul_precision(said)
+    elif allowed is not None:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+    for one, precision in zip(_by_backend(), each, strict=True):
+        if one.fp32_precision != precision:
+            one.fp32_precision = precision
+
+
+def _by_backend() -> list[Any]:
+    """Where it can be said of each, from torch 2.9 on."""
+    import torch
+
+    places = (torch.backends.cuda, torch.backends.mkldnn)
+    found = [getattr(place, "matmul", None) for place in places]
+    return [one for one in found if hasattr(one, "fp32_precision")]
+
+
 def _put_reduced(matmul: Any, value: tuple[Any, ...]) -> None:
     for name, one in zip(_REDUCED, value, strict=True):
         setattr(matmul, name, one)

@@ -15,19 +15,19 @@ import pickle
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
+from signal import Signals
 from threading import Thread, local
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import magics, own_generators, start
-from .assignments import assigned, taken_over
+from . import magics, own_generators, process, start, twins
+from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, put, put_object, same, values_of, without
 from .holders import Place, here_or_new, in_words, keeps_more, root
-from .imports import Watch
+from .imports import Watch, import_causes, import_quietly, reached_by
 from .magics import Told
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 NAME = "_gpufit_surroundings"  # among the variables that travel, and never among those the user sees
 watch = Watch()  # of this process
-_CHAIN = re.compile(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+)+)")  # a name and its attributes
 _PATIENCE = 0.5  # seconds to try out what can travel of what libraries keep
 _WIDE = 200  # entries of a list that is looked through
 _MOST = 2000  # changes; whoever has more keeps books in a module, not settings
@@ -55,6 +54,7 @@ class SurroundingsOut:
     came: Came | None = None  # on the way back: what was here before the cell
     name: str = NAME
     whole: bool = True
+    settings: list[twins.Twin] = field(default_factory=list)  # read first: while it is packed, nothing is collected
     left: list[str] = field(default_factory=list)  # sentences on what does not travel
     lost: list[Lost] = field(default_factory=list)  # attributes of modules, which may not have them there
 
@@ -77,9 +77,11 @@ class SurroundingsOut:
         self.found["process"] = start.outward() if self.came is None else start.changed(self.came.process)
         if self.came is None:
             self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
+        self.found["settings"] = self.settings
+        self.found["signals"] = self._signals(pickler)
         self.found["drew"] = sorted(watch.drew | watch.drew_before)
         self.found["root logger"] = logging.root  # no variable refers to it
-        self.found["reached"] = sorted(_reached(self.texts, pickler.namespace))
+        self.found["reached"] = sorted(reached_by(self.texts, pickler.namespace))
         self.found["magics"] = self._magics(pickler)
         self.found["taken"] = list(self._taken_over(pickler)) if self.whole else []
         self.found["changes"] = list(self._changes(pickler)) if self.whole else []
@@ -88,6 +90,18 @@ class SurroundingsOut:
     def leave(self) -> None:
         """Without what has changed: it proved to be more than can travel."""
         self.whole = False
+
+    def _signals(self, pickler: GraphPickler) -> dict[int, Any]:
+        then = {} if self.came is None else self.came.signals
+        trial, found = _Trial(pickler), {}
+        for number, handler in process.signals().items():
+            if then.get(number) == handler:
+                continue
+            if why := trial.why_not(handler):
+                self.left.append(f"The handler of {Signals(number).name} does not travel: it is {why}")
+            else:
+                found[number] = handler
+        return found
 
     def _magics(self, pickler: GraphPickler) -> list[Told]:
         if self.magics is None or not self.whole:
@@ -233,6 +247,8 @@ class Came:
     reached: tuple[str, ...] = ()  # modules that cells reach through their packages
     magics: tuple[Told, ...] = ()
     taken: tuple[Change, ...] = ()  # by modules, of what earlier cells had replaced
+    settings: tuple[twins.Twin, ...] = ()
+    signals: dict[int, Any] = field(default_factory=dict)  # their handlers
 
 
 @contextmanager
@@ -240,13 +256,16 @@ def outward(
     namespace: dict[str, Any], texts: Iterable[str], imports: Container[str], magics: Collection[str] | None
 ) -> Iterator[SurroundingsOut]:
     """Let them stand among the variables while those are packed for a worker."""
-    yield from _standing(namespace, SurroundingsOut({}, tuple(texts), imports, magics))
+    all_texts = tuple(one for text in texts for one in with_bodies(text))
+    settings = list(twins.read(all_texts, namespace))
+    yield from _standing(namespace, SurroundingsOut({}, all_texts, imports, magics, settings=settings))
 
 
 @contextmanager
 def back(namespace: dict[str, Any], came: Came, cell: str) -> Iterator[SurroundingsOut]:
     """Let what has changed since they `came` stand among the variables while those are packed for the notebook."""
-    yield from _standing(namespace, SurroundingsOut({}, (cell,), came.packages, came=came))
+    settings = [*twins.changed(came.settings), *twins.read((cell,), namespace)]
+    yield from _standing(namespace, SurroundingsOut({}, (cell,), came.packages, came=came, settings=settings))
 
 
 def _standing(namespace: dict[str, Any], around: SurroundingsOut) -> Iterator[SurroundingsOut]:
@@ -263,20 +282,24 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     remarks: list[str] = [found["failed"]] if "failed" in found else []
     causes = found.get("imports", {})
     watch.drew_before.update(found.get("drew", ()))
-    _import_quietly(found.get("reached", ()))
+    import_quietly(found.get("reached", ()))
     if causes:
-        _import_causes(causes, remarks)
-        watch.on_imported = lambda: _import_causes(causes, [])
+        import_causes(causes, remarks)
+        watch.on_imported = lambda: import_causes(causes, [])
     for change in found.get("changes", ()):
         remarks += filter(None, [put(change, load=not in_kernel)])
     own_generators.put(found.get("drawn from", ()), load=not in_kernel)
     start.put(found.get("process", {}))
+    settings = tuple(found.get("settings", ()))
+    remarks += twins.put(settings, load=not in_kernel)
+    process.put_signals(found.get("signals", {}))
     taken, told = tuple(found.get("taken", ())), tuple(found.get("magics", ()))
     remarks += filter(None, [*map(_put_taken, taken), magics.put(told)])
     if in_kernel:
         return Came({}, {}, remarks=tuple(remarks))
     packages, reached = frozenset(found.get("packages", ())), tuple(found.get("reached", ()))
-    return Came(start.now(), watch.differences(), packages, causes, tuple(remarks), reached, told, taken)
+    said, signals = tuple(remarks), process.signals()
+    return Came(start.now(), watch.differences(), packages, causes, said, reached, told, taken, settings, signals)
 
 
 def _put_taken(change: Change) -> str:
@@ -311,6 +334,7 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
         "reached": came.reached,
         "magics": came.magics,
         "taken": came.taken,
+        "settings": twins.now(came.settings),
         "changed": [*changed, *watch.added.changes(can_be_saved)],
         "drawn from": own_generators.states(watch, came.packages),
     }
@@ -320,8 +344,8 @@ def restored(found: dict[str, Any]) -> Came:
     """Set it here; as in `arrived`, how it was before the cell."""
     remarks: list[str] = []
     watch.drew_before.update(found.get("drew", ()))
-    _import_quietly(found.get("reached", ()))
-    _import_causes(found["causes"], remarks)
+    import_quietly(found.get("reached", ()))
+    import_causes(found["causes"], remarks)
     held = _held([entry for entry in found["changed"] if entry[2:]])
     for place, what, *change in found["changed"]:
         difference = what if isinstance(what, tuple) else None if id(what) in held else next(iter(change), None)
@@ -331,10 +355,14 @@ def restored(found: dict[str, Any]) -> Came:
             remarks.append(put_object(place, what))
     own_generators.put(found.get("drawn from", ()), load=True)
     sys.argv[:] = found["argv"]
+    settings = tuple(found.get("settings", ()))
+    remarks += twins.put(settings, load=True)
     taken, told = tuple(found.get("taken", ())), tuple(found.get("magics", ()))
     remarks += [*map(_put_taken, taken), magics.put(told)]
     said, reached = tuple(one for one in remarks if one), tuple(found.get("reached", ()))
-    return Came(found["process"], {}, frozenset(found["packages"]), found["causes"], said, reached, told, taken)
+    packages = frozenset(found["packages"])
+    signals = found.get("signals", {})
+    return Came(found["process"], {}, packages, found["causes"], said, reached, told, taken, settings, signals)
 
 
 def _held(entries: list[tuple[Any, ...]]) -> set[int]:
@@ -353,48 +381,3 @@ def _held(entries: list[tuple[Any, ...]]) -> set[int]:
         if id(referrer) not in ours and not isinstance(referrer, (FrameType, pickle.Unpickler)):
             found.update(id(one) for one in gc.get_referents(referrer) if id(one) in wanted)
     return found
-
-
-def _reached(texts: Iterable[str], namespace: Mapping[str, Any]) -> set[str]:
-    """Modules of packages that cells reach through the package: `tqdm.notebook`, which something has imported here."""
-    found: set[str] = set()
-    for name, steps in {match.groups() for text in texts for match in _CHAIN.finditer(text)}:
-        module = namespace.get(name)
-        if not isinstance(module, ModuleType):
-            continue
-        reached = module.__name__
-        for step in steps.split(".")[1:]:
-            reached = f"{reached}.{step}"
-            if reached not in sys.modules:
-                break
-            found.add(reached)
-    return found
-
-
-def _import_quietly(names: Iterable[str]) -> None:
-    """What cannot be imported is missing where it is used, and said there."""
-    for name in names:
-        if name not in sys.modules and name.rpartition(".")[0] in sys.modules:
-            with suppress(Exception):
-                import_module(name)
-
-
-def _import_causes(causes: dict[str, list[str]], remarks: list[str]) -> None:
-    """Import what changes a module that is here: a plug-in, and what adds methods to another module's class."""
-    tried: set[str] = set()
-    while True:
-        loaded = sys.modules
-        missing = [
-            by for by, them in causes.items() if by not in loaded and by not in tried and any(map(loaded.get, them))
-        ]
-        if not missing:
-            return
-        for name in missing:
-            tried.add(name)
-            try:
-                import_module(name)
-            except Exception as error:
-                remarks.append(
-                    f"{name}, which an earlier cell imported, cannot be imported in this process"
-                    f" ({type(error).__name__}: {error}). What it does to {causes[name][0]} is missing."
-                )

@@ -19,7 +19,7 @@ from ..jobs.events import Failure
 from ..jobs.job import Job
 from ..lab import Granted
 from ..snapshot.kinds.loaders import remembered
-from ..surroundings import generators, modes
+from ..surroundings import generators, given, modes
 from ..surroundings import travel as surroundings
 from ..system.trust import check_trusted
 from ..train import Finished, Outgrown
@@ -131,7 +131,7 @@ class CellInWorker:
                 left = self._lost(ranks.lost, left)
             if growth.outcome is None:
                 if ranks.lost is None or training.fit.split < PARAMETERS:
-                    self._pack_result(job)
+                    self._pack_result(job, left)
                 else:  # of each large parameter a part is gone
                     training.note(NOTHING_BACK)
                 training.ended = _finished(left)
@@ -209,11 +209,13 @@ class CellInWorker:
             while thread.is_alive() and not waits_in_a_pool(thread):
                 thread.join(0.05)
 
-    def _pack_result(self, job: Job) -> None:
+    def _pack_result(self, job: Job, left: BaseException | None) -> None:
         training = self.training
         assert training.arrival is not None
-        here = training.namespace
+        here, value = training.namespace, training.shell.displayhook.value
+        last = {} if value is None else {given.out(training.handover.cell_number): value}
         with (
+            given.travelling(here, last | given.error(left)),
             generators.travelling(here),
             modes.travelling(here, training.modes),
             surroundings.back(here, training.came, self.text(job)) as around,

@@ -63,9 +63,10 @@ class JournalPublisher(DisplayPublisher):
 
 
 class LastExpression(DisplayHook):
-    """Shows the value of the cell's last expression; keeps no Out, whose objects nobody here would ever use."""
+    """Shows the value of the cell's last expression, and keeps it for the notebook's Out; there is none here."""
 
     shell: WorkerShell
+    value: object = None
 
     def quiet(self) -> bool:
         return bool(self.semicolon_at_end_of_expression(self.shell.cell_source))  # type: ignore[no-untyped-call]
@@ -75,12 +76,13 @@ class LastExpression(DisplayHook):
 
     def write_format_data(self, format_dict: dict[str, Any], md_dict: Any = None) -> None:
         if WIDGET_VIEW in format_dict:
+            self.value = None  # it speaks through this process, and stays in it
             self.shell.display_pub.publish(format_dict, md_dict)
             return
         self.shell.emit(Result(_plain(format_dict), _plain(md_dict or {})))
 
     def update_user_ns(self, result: object) -> None:
-        pass
+        self.value = result
 
     def log_output(self, format_dict: dict[str, Any]) -> None:
         pass
@@ -109,6 +111,7 @@ class WorkerShell(InteractiveShell):
     displayhook_class = Type(LastExpression)
     emit: Emit
     comms: Comms
+    displayhook: LastExpression
     cell_source = ""
     program: Program | None = None  # which makes the cell one that can be left and entered
     on_rewritten: Callable[[], None] = staticmethod(lambda: None)  # it has done so, and the cell begins

@@ -13,6 +13,8 @@ import pytest
 
 from jupyter_gpufit.graph import receive, ship
 
+from .crossing import cross_here, notebook
+
 _FAR = 14  # items of the endless ones that are compared
 
 
@@ -115,3 +117,27 @@ def test_twice_over() -> None:
         here = there["it"]
 
     assert list(itertools.islice(here, 6)) == [5, 2, 1, 5, 2, 1][2:] + [5, 2]
+
+
+_IN_WHAT_CANNOT_BE_FILLED = {
+    "a tuple": ("(it, 3)", "held[0]"),
+    "a tuple in an object": ("Box(pair=('x', (it, 3)))", "held.pair[1][0]"),
+    "a named tuple": ("Pair(it, 3)", "held.left"),
+    "a frozen set": ("{'s': frozenset([it])}", "next(iter(held['s']))"),
+    "a call": ("[it.__next__]", "held[0].__self__"),
+    "a partial": ("partial(next, it)", "held.args[0]"),
+    "a tuple of a list": ("([it], 2)", "held[0][0]"),
+}
+
+
+@pytest.mark.parametrize("where", _IN_WHAT_CANNOT_BE_FILLED)
+def test_inside_of_what_cannot_be_filled_it_comes_back_where_it_went_to(where: str) -> None:
+    make, inside = _IN_WHAT_CANNOT_BE_FILLED[where]
+    names = notebook(
+        "from types import SimpleNamespace as Box\nfrom functools import partial\nfrom collections import namedtuple\n"
+        f"Pair = namedtuple('Pair', 'left right')\nit = enumerate('abc')\nnext(it); held = {make}; kept = [held]"
+    )
+
+    cross_here(names, f"assert next({inside}) == (1, 'b')")
+
+    assert eval(inside, names) is names["it"] and next(names["it"]) == (2, "c") and names["kept"][0] is names["held"]

@@ -353,3 +353,32 @@ def test_what_an_earlier_cell_put_into_a_module_of_which_the_cell_says_nothing(k
     kernel.check("import inner_most, uses_it; inner_most.make = lambda: 'mine'; from uses_it import call")
     kernel.check("%%gpufit train\nfound = call()\n")
     kernel.check("assert found == call() == 'mine', found")
+
+
+def test_what_calls_set_and_what_is_added_to_pythons_own_goes_along_and_comes_back(kernel: Kernel) -> None:
+    kernel.check(
+        "import builtins, decimal, gc, logging, os, signal, sys, numpy as np\n"
+        "def heard(number, frame): caught.append(number)\n"
+        "caught = []; before = signal.signal(signal.SIGUSR1, heard)\n"
+        "builtins.shout = 'early'; gc.set_threshold(700, 8, 9); np.seterr(divide='raise'); rights = os.umask(0o027)\n"
+        "logging.getLogger('talks').setLevel(40)\n"
+    )
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "print(shout, gc.get_threshold(), np.geterr()['divide'], oct(os.umask(0o022)))\n"
+        "print(logging.getLogger('talks').level)\n"
+        "os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "builtins.shout = 'late'; sys.tracebacklimit = 3; gc.disable(); np.seterr(divide='ignore')\n"
+        "decimal.getcontext().prec = 5; logging.getLogger('talks').setLevel(10)\n"
+        "before = signal.signal(signal.SIGUSR2, lambda number, frame: caught.append(number))\n"
+    )
+    assert ran.stdout == "early (700, 8, 9) raise 0o27\n40\n"
+    ran = kernel.check(
+        "os.kill(os.getpid(), signal.SIGUSR2)\n"
+        "print(shout, sys.tracebacklimit, gc.isenabled(), np.geterr()['divide'], decimal.getcontext().prec)\n"
+        "print(oct(os.umask(rights)), logging.getLogger('talks').level, len(caught))\n"
+        "del builtins.shout, sys.tracebacklimit; gc.enable(); gc.set_threshold(700, 10, 10); np.seterr(divide='warn')\n"
+        "decimal.setcontext(decimal.DefaultContext); logging.getLogger('talks').setLevel(0)\n"
+        "for one in (signal.SIGUSR1, signal.SIGUSR2): signal.signal(one, signal.SIG_DFL)\n"
+    )
+    assert ran.stdout == "late 3 False ignore 5\n0o22 10 2\n"

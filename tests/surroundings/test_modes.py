@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
-from jupyter_gpufit.surroundings import modes
+from jupyter_gpufit.surroundings import modes, torch_settings
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +94,47 @@ def test_what_torch_looks_for_and_computes_by_goes_along() -> None:
     modes.put({"torch settings": found})
     assert torch.is_anomaly_enabled() and not torch.backends.cuda.flash_sdp_enabled()
     modes.put({"torch settings": before})
+
+
+def test_how_loud_other_loggers_are_goes_along() -> None:
+    quiet = logging.getLogger("a.library.that.talks")
+    quiet.setLevel(logging.ERROR)
+    quiet.propagate = False
+    found = {"loggers": modes.modes()["loggers"]}
+    quiet.setLevel(logging.NOTSET)
+    quiet.propagate = True
+
+    modes.put(found)
+
+    assert (quiet.level, quiet.propagate, quiet.disabled) == (logging.ERROR, False, False)
+    quiet.setLevel(logging.NOTSET)
+    quiet.propagate = True
+
+
+_WAYS = {
+    "by cuda's flag": "matmul.allow_tf32 = True",
+    "for all": "torch.set_float32_matmul_precision('medium')",
+    "back by cuda's flag": "matmul.allow_tf32 = True; matmul.allow_tf32 = False",
+    "in turns": "torch.set_float32_matmul_precision('high'); matmul.allow_tf32 = False",
+}
+
+
+@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("before", [*_WAYS, ""])
+def test_how_exactly_matrices_are_multiplied_is_as_it_was_said(way: str, before: str) -> None:
+    """One way to say it says less than another: after both, torch would not answer, and no setting of it came back."""
+    found = torch_settings.matmul_precision()
+    try:
+        exec(_WAYS[way], {"torch": torch, "matmul": torch.backends.cuda.matmul})
+        wanted, mode = torch_settings.matmul_precision(), {"torch": modes.modes()["torch"]}
+        torch_settings.put_matmul_precision(found)
+        exec(_WAYS.get(before, ""), {"torch": torch, "matmul": torch.backends.cuda.matmul})
+
+        modes.put(mode)
+
+        assert torch_settings.matmul_precision() == wanted
+        torch.backends.cuda.matmul.allow_tf32 = False
+        assert torch_settings.matmul_precision()[0] == (None if way in ("for all", "in turns") else "highest")
+    finally:
+        torch_settings.put_matmul_precision(found)
+    assert torch_settings.matmul_precision() == found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import locale
+import os
 import sys
+import time
 
 import pytest
 
@@ -22,3 +25,23 @@ def test_where_modules_are_looked_for_comes_back_and_the_rest_is_the_processs_ow
 
     assert sys.path == ["/first", "/second", "", "/python", "/last"]
     assert "path" not in start.changed(start.now())
+
+
+def test_the_rights_of_files_the_language_and_the_time_zone_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    then, rights, language = start.now(), os.umask(0o077), locale.setlocale(locale.LC_ALL)
+    try:
+        locale.setlocale(locale.LC_ALL, "C")
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+        found = start.changed(then)
+        start.put({"umask": rights, "environment": ({"TZ": "UTC"}, []), "language": language})
+        assert time.tzname[0] == "UTC" and start.changed(then) == {}
+
+        start.put(found)
+
+        assert start.umask() == 0o077 and locale.setlocale(locale.LC_ALL) == "C" and time.tzname[0] == "JST"
+    finally:
+        start.put({"umask": rights, "language": language})
+        monkeypatch.undo()
+        time.tzset()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import CannotArrive
 from ...system.collecting import without_collecting
 from ..deep import deeply
-from ..kind import Kind, holds_one_of, kind_of, no_state, unchanged
+from ..kind import Kind, holds_one_of, kind_of, no_state, sent_anew, unchanged
 from ..memory import GraphMemory
 from ..modules import Here
 from ..opening import ByteSource, Opener, Whole
@@ -123,13 +123,14 @@ class Arrival:
 
     def _reply(self, skip: Callable[[str], bool], around: Around | None) -> Reply:
         deleted = [name for name in self.opened.header["names"] if name not in self.namespace]
-        replaced = self._replaced()
+        replaced = sent_anew(self.opened.objects, self.kinds)
         changed = [
             (obj, kind)
             for obj, kind, then in self.marks
             if not unchanged(then, now := kind.picture(obj)) or (replaced and holds_one_of(replaced, now))
         ]
-        bound = {name: value for name, value in list(self.namespace.items()) if self._is_new(name, value, skip)}
+        names = list(self.namespace.items())
+        bound = {name: value for name, value in names if self._is_new(name, value, replaced, skip)}
         if around is not None:
             bound.pop(around.name, None)
         broken: list[Refusal] = []
@@ -138,7 +139,7 @@ class Arrival:
         stored: Mapping[int, Any] = {}
         left = False
         while True:
-            pickler, broke = self._write(bound, changed, around, there, stored)
+            pickler, broke = self._write(bound, changed, replaced, around, there, stored)
             if found := pickler.missing(there, None if broke else around, self.opened.objects):
                 there += found
                 continue
@@ -180,19 +181,17 @@ class Arrival:
         graph = seal(header, pickler.stream.getvalue())
         return Reply(graph, memory, self.graph, self.memory)
 
-    def _replaced(self) -> set[type]:
-        return {cls for cls, kind in self.kinds.items() if kind.replaced}
-
-    def _is_new(self, name: str, value: Any, skip: Callable[[str], bool]) -> bool:
+    def _is_new(self, name: str, value: Any, replaced: Container[int], skip: Callable[[str], bool]) -> bool:
         if is_the_shells(name, value) or HISTORY.fullmatch(name) or skip(name):
             return False
         same = name in self.bindings and self.bindings[name] is value
-        return not same or kind_of(type(value), self.kinds).replaced
+        return not same or id(value) in replaced
 
     def _write(
         self,
         bound: Namespace,
         changed: list[tuple[Any, Kind]],
+        replaced: Container[int],
         around: Around | None,
         there: list[Here],
         stored: Mapping[int, Any],
@@ -203,7 +202,7 @@ class Arrival:
         """
         recorder = Recorder(len(self.opened.opener), self.whole.offset_of)
         objects = [self.namespace, recorder, *self.opened.objects[2:]]
-        origins = origins_by_id(objects, self._replaced())
+        origins = origins_by_id(objects, replaced)
         pickler = GraphPickler(self.namespace, recorder, origins, back=True)
         pickler.take_ids(stored)
         written: Any = None

@@ -63,7 +63,7 @@ def check_names(names: CellNames, defined: Collection[str]) -> None:
 
     `defined` is the notebook's names, and with them whatever its functions may bind by `global`.
     """
-    known = {*defined, *_ALWAYS_DEFINED}
+    known = {*defined, *dir(builtins), *_ALWAYS_DEFINED}  # an earlier cell may have added to the builtins
     for name, line in sorted(names.certain.items(), key=lambda item: item[1]):
         # IPython keeps names of its own behind an underscore: _, _12, _i, __name__.
         if name not in known and not name.startswith("_"):
@@ -72,7 +72,7 @@ def check_names(names: CellNames, defined: Collection[str]) -> None:
 
 
 _MAGIC = re.compile(r"%([^\W\d]\w*)")  # in the body of a cell's own magic, which is a text
-_ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython", "exit", "quit", "In", "Out"})
+_ALWAYS_DEFINED = frozenset({"display", "get_ipython", "exit", "quit", "In", "Out"})
 
 
 def _compiled(source: str) -> tuple[ast.Module, CodeType]:

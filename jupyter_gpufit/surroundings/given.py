@@ -1,0 +1,65 @@
+"""What a cell gives to the shell and to no name: the value of its last expression, or the error that ended it.
+
+    worker:  with travelling(namespace, {out(5): 42}): reply        kernel:  arrived(namespace)
+
+Not covered: an error's traceback, whose frames belong to the process in which it was raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..graph.unavailable import Unavailable
+
+ERROR = "sys.last_value"
+_OUT = re.compile(r"Out\[\d+\]")
+_KEPT = re.compile(r"_{1,3}|_\d+")
+# A loop, a coroutine or a generator in which one of these is raised takes it for a word to itself.
+_SPEAK_TO_THEIR_CALLER = (StopIteration, StopAsyncIteration, asyncio.CancelledError)
+
+
+@dataclass(frozen=True)
+class LeftToShell:
+    """What came of them."""
+
+    values: tuple[Any, ...] = ()  # of the last expression: one or none
+    error: Exception | None = None
+
+
+def out(number: int) -> str:
+    """What stands for it among the variables, and in sentences."""
+    return f"Out[{number}]"
+
+
+def error(left: BaseException | None) -> dict[str, Any]:
+    """An error that the notebook can raise in its own process."""
+    return {ERROR: left} if isinstance(left, Exception) and not isinstance(left, _SPEAK_TO_THEIR_CALLER) else {}
+
+
+def of_shell(namespace: dict[str, Any]) -> Callable[[str], bool]:
+    """Whether a name is one under which the shell keeps what earlier cells gave: _, __, _5."""
+    return lambda name: bool(_KEPT.fullmatch(name)) and name in namespace
+
+
+@contextmanager
+def travelling(namespace: dict[str, Any], found: dict[str, Any]) -> Iterator[None]:
+    """Let them stand among the variables while those are packed."""
+    namespace.update(found)
+    try:
+        yield
+    finally:
+        for name in found:
+            namespace.pop(name, None)
+
+
+def arrived(namespace: dict[str, Any]) -> LeftToShell:
+    """Take what came with variables out of the namespace."""
+    found = namespace.pop(ERROR, None)
+    values = [namespace.pop(name) for name in [*filter(_OUT.fullmatch, namespace)]]
+    kept = tuple(one for one in values if not isinstance(one, Unavailable))
+    return LeftToShell(kept, found if isinstance(found, Exception) else None)
