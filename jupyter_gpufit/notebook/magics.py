@@ -32,6 +32,7 @@ from ..jobs.store import all_jobs
 from ..program.reading.cell import imported_by
 from ..settings import load_settings
 from ..surroundings import travel as surroundings
+from . import reopened
 from .notebook import Notebook
 
 # A restart begins with the very signal that the stop button sends. We look for its message so often, and not for so
@@ -114,6 +115,7 @@ def load(ip: InteractiveShell) -> None:
     surroundings.watch.begin(_imported_before(ip))
     magics.cuda.begin()
     parents.watch()
+    reopened.begin()
     ip.events.register("post_run_cell", magics.after_cell)
     magics.after_cell()
 
@@ -122,6 +124,7 @@ def unload(ip: InteractiveShell) -> None:
     """Take back what `load` registered; running jobs go on."""
     surroundings.watch.end()
     parents.forget()
+    reopened.end()
     magics = ip.magics_manager.registry.pop("GpufitMagics", None)
     if magics is not None:
         ip.events.unregister("post_run_cell", magics.after_cell)
