@@ -84,10 +84,10 @@ class Journal:
         if self._reserved == RESERVE:
             return ""
         return (
-            f"The disk of {self._path.parent} is nearly full: of {format_bytes(RESERVE)} for this job's last words"
-            f" {format_bytes(self._reserved) if self._reserved else 'nothing'} could be kept back. Output may be"
-            " missing, and checkpoints may fail; the variables come back to a notebook that waits for them all the"
-            " same. To make room: gpufit clean"
+            f"The disk of {self._path.parent} is nearly full: {format_bytes(self._reserved)} of the"
+            f" {format_bytes(RESERVE)} for this job's last words could be set aside. Output may be missing, and"
+            " checkpoints may fail; the variables come back to a notebook that waits for them all the same. To make"
+            " room: gpufit clean"
         )
 
     def close(self) -> None:

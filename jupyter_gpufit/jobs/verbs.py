@@ -29,7 +29,7 @@ class VerbWords:
 WORDS: dict[Verb, VerbWords] = {
     "checkpoint": VerbWords("Checkpoint", "Checkpoint a Job", "Save it at its next safe point; it goes on.", "saved"),
     "release": VerbWords("Release", "Release the Device of a Job", "Save it, and let it leave its device.", "released"),
-    "move": VerbWords("Move", "Move a Job to Another Device", "Let it go on on the best other device.", "moved"),
+    "move": VerbWords("Move", "Move a Job to Another Device", "Let it continue on the best other device.", "moved"),
     "resume": VerbWords("Resume", "Resume a Job", "Let it go on from its newest checkpoint.", "resumed"),
     "stop": VerbWords("Stop", "Stop a Job", "Interrupt it; what was not saved is lost.", "stopped"),
 }

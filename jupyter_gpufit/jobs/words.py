@@ -31,7 +31,7 @@ def told(job: Job, event: Event) -> str:
         case CouldNotSave(_, reason):
             return f"{job.name} was not saved, and goes on: {reason}"
         case Gap(missed, why):
-            return f"{missed:,} outputs are missing here: {why}."
+            return f"{missed:,} {'output is' if missed == 1 else 'outputs are'} missing here: {why}."
     return ""
 
 

@@ -33,6 +33,7 @@ from ..program.reading.cell import imported_by
 from ..settings import load_settings
 from ..surroundings import midway
 from ..surroundings import travel as surroundings
+from . import reopened
 from .notebook import Notebook
 
 # A restart begins with the very signal that the stop button sends. We look for its message so often, and not for so
@@ -118,6 +119,7 @@ def load(ip: InteractiveShell) -> None:
     midway.begin_alone(lambda: ip.user_ns)
     magics.cuda.begin()
     parents.watch()
+    reopened.begin()
     ip.events.register("post_run_cell", magics.after_cell)
     magics.after_cell()
 
@@ -126,6 +128,7 @@ def unload(ip: InteractiveShell) -> None:
     """Take back what `load` registered; running jobs go on."""
     surroundings.watch.end()
     parents.forget()
+    reopened.end()
     magics = ip.magics_manager.registry.pop("GpufitMagics", None)
     if magics is not None:
         ip.events.unregister("post_run_cell", magics.after_cell)

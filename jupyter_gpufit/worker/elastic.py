@@ -126,7 +126,7 @@ class Elastic:
         pace = f"about {faster:.2g}x as fast; " if faster else ""
         why = f", since {past.why}" if past.why else ""
         self._training.note(
-            f"{self._training.name} goes on on {on} instead of {past.before}{why}: {pace}the change took"
+            f"{self._training.name} continues on {on} instead of {past.before}{why}: {pace}the change took"
             f" {self._cost:.1f} s."
         )
 

@@ -219,7 +219,7 @@ TABLE: Mapping[Phase, Mapping[str, Phase]] = {
 }
 _IN_A_MOMENT: Mapping[Phase, str] = {
     "entering": "it is just beginning to run. Ask again in a moment.",
-    "changing": "it is about to go on on other devices by itself. Ask again in a moment.",
+    "changing": "it is about to continue on other devices by itself. Ask again in a moment.",
     "outgrown": "it is about to begin again with more memory. Ask again in a moment.",
     "requeued": "it is about to wait for its next turn. Ask again in a moment.",
 }

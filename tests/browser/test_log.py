@@ -41,14 +41,18 @@ def test_shows_what_was_written_and_what_comes(stage: Stage) -> None:
         display({"text/html": "<em>fine</em>", "text/plain": "plain"}),
         {"kind": "note", "text": "our own words", "once": False},
         {"kind": "gap", "missed": 3, "why": "the disk was full"},
+        {"kind": "gap", "missed": 1, "why": "it was too long"},
     )
 
     expect(log).to_contain_text("running on GPU 1")
     expect(log.locator(".ansi-red-fg")).to_have_text("red")
-    expect(log.locator('[data-mime-type="application/vnd.jupyter.stderr"]')).to_contain_text("warned")
+    warned = log.locator('[data-mime-type="application/vnd.jupyter.stderr"]')
+    expect(warned).to_contain_text("warned")
+    expect(warned).to_have_css("background-color", "rgba(0, 0, 0, 0)")  # bars come that way, and are no errors
     expect(log.locator("em")).to_have_text("fine")
     expect(log).to_contain_text("our own words")
     expect(log).to_contain_text("3 outputs are missing here: the disk was full")
+    expect(log).to_contain_text("1 output is missing here: it was too long")
 
     stage.write(text("later\n"))
     expect(log).to_contain_text("later")

@@ -6,9 +6,10 @@ import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from .drawn import Drawn
 from .screen import button, command
@@ -88,6 +89,7 @@ def test_a_hundred_long_runs_do_not_hold_up_the_page(stage: Stage, drawn: Drawn)
     stage.show(jobs=[a_job(f"run-{i:02}", state="done", began=NOW - 9000 - i) for i in range(100)])
     page = stage.page
     page.evaluate(WATCH_TASKS)
+    page.evaluate(COUNT_DRAWINGS)
     command(page, "gpufit:runs")
     page.get_by_role("checkbox", name="Mark all runs").check()
     power = page.get_by_role("img", name="power: 100 runs")  # the last picture
@@ -95,3 +97,42 @@ def test_a_hundred_long_runs_do_not_hold_up_the_page(stage: Stage, drawn: Drawn)
     assert sum(drawn.points) <= 60_000  # of all together: as many as the page draws smoothly
     tasks = sorted(page.evaluate("window.gpufitTasks"))
     assert sum(tasks) < 15_000, tasks  # ms; the clock's, and it may be a busy one
+
+    loss = page.get_by_role("img", name=re.compile("^loss: "))
+    assert pictures_drawn(page) > set()
+    loss.hover(position={"x": 300, "y": 90})
+    loss.hover(position={"x": 400, "y": 110})
+    stage.show(jobs=stage.status["jobs"])  # another reading of the devices
+    page.get_by_role("button", name="Download as CSV").hover()
+    assert pictures_drawn(page) == set()
+    page.get_by_label("Smoothing").press("End")
+    page.wait_for_function("() => gpufitDrawn.size")
+    assert pictures_drawn(page) == {"loss"}
+
+    asked = len(drawn.asked)
+    with page.expect_response(lambda _: len(drawn.stretches) >= 100):
+        for _ in range(3):
+            loss.press("+")
+    assert len(drawn.asked) == asked + 100  # a closer look at each, at what the last step has come to
+
+
+def pictures_drawn(page: Page) -> set[str]:
+    """Since it was asked for the last time; each draws in the frame behind what changes it."""
+    found: Any = page.evaluate(DRAWN)
+    return set(found)
+
+
+COUNT_DRAWINGS = """() => {
+  window.gpufitDrawn = new Set();
+  const clear = CanvasRenderingContext2D.prototype.clearRect;
+  CanvasRenderingContext2D.prototype.clearRect = function (...box) {
+    gpufitDrawn.add(this.canvas.closest('figure')?.querySelector('figcaption').textContent);
+    return clear.apply(this, box);
+  };
+}"""
+DRAWN = """async () => {
+  await new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  const drawn = [...gpufitDrawn];
+  gpufitDrawn.clear();
+  return drawn;
+}"""

@@ -90,6 +90,17 @@ def test_a_reload_brings_back_the_card_of_a_cell_that_blocks(desk: Desk) -> None
     expect_live(desk, 2)
 
 
+def test_a_page_that_hears_too_late_of_widgets_has_the_card_of_a_cell_that_blocks(desk: Desk) -> None:
+    desk.page.add_init_script(NO_PATIENCE)
+    reload(desk)
+    expect_live(desk, 2)
+
+
+# What ipywidgets gives a kernel to tell of its widgets is over at once, as on a page that has long been busy.
+NO_PATIENCE = """const wait = window.setTimeout;
+window.setTimeout = (act, ms, ...rest) => wait(act, ms === 4000 ? 0 : ms, ...rest);"""
+
+
 def test_a_cut_network_is_told_and_no_press_acts_twice(desk: Desk) -> None:
     desk.network.cut()
     desk.press("Release")
@@ -132,12 +143,15 @@ def reload(desk: Desk) -> None:
     tab(desk.page, f"{NAME}.ipynb").click()
     desk.page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
     desk.page.evaluate(IS_NOTED, f"gpufit-log:{job_of(desk.page, desk.lab, NAME)['id']}")
+    desk.page.evaluate(OPENS_NOTHING)
     desk.page.reload()
     # Until all is as it was: the notebook would be put before what is opened meanwhile.
     desk.page.wait_for_function("() => window.jupyterapp")
     desk.page.evaluate("async () => { await jupyterapp.restored; }")
 
 
+# Once all is as it was, JupyterLab opens what the address names: at any time later, and before what a test has opened.
+OPENS_NOTHING = r"() => history.replaceState(null, '', location.href.replace(/\/tree\/[^?]*/, ''))"
 IS_NOTED = """async tab => {
   for (;;) {
     const { data } = await jupyterapp.serviceManager.workspaces.fetch('survival');

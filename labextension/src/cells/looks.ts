@@ -10,22 +10,17 @@ import { ISignal } from '@lumino/signaling';
 import { Notebook } from '../model/front';
 import { GpufitModel } from '../model/model';
 import { Data, lookIn, Outputs } from './outputs';
-import { revive } from './revive';
-
-interface Message {
-  header: { msg_type: string };
-  content: unknown;
-}
+import { reopen, revive, type Book as Revived } from './revive';
 
 /** What a notebook has, and nothing else of it: its class would cost a dependency. */
-type Book = Notebook & {
-  context: {
-    model: { dirty: boolean };
-    saveState: ISignal<unknown, string>;
+type Book = Notebook &
+  Revived & {
+    context: {
+      model: { dirty: boolean };
+      saveState: ISignal<unknown, string>;
+    };
+    content?: { widgets?: readonly Cell[] };
   };
-  content?: { widgets?: readonly Cell[] };
-  sessionContext: { iopubMessage: ISignal<unknown, Message> };
-};
 
 interface Cell {
   node: HTMLElement;
@@ -46,6 +41,9 @@ export class Looks {
         this._met.add(book);
         keep(book);
         revive(book);
+      }
+      if (this._met.has(book)) {
+        reopen(book);
       }
     }
   }

@@ -2,6 +2,7 @@
 
 import { Line, Told } from '../words/line';
 import { Entry, OVER } from '../words/schema';
+import { missingWords } from '../words/states';
 import { Widgets } from '../words/widgets';
 
 const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
@@ -87,7 +88,7 @@ export class Writer {
         }
         break;
       case 'gap':
-        this.outputs.add(quiet(`${event.missed} outputs are missing here: ${event.why}`));
+        this.outputs.add(quiet(missingWords(event)));
         break;
     }
   }

@@ -9,8 +9,8 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 
 import { Entry } from '../words/schema';
-import { stateWords } from '../words/states';
-import { formatCount, stepWords } from '../words/units';
+import { missingWords, stateWords } from '../words/states';
+import { stepWords } from '../words/units';
 import { Cleaner } from './cleaner';
 import { Reader } from './reader';
 import { written } from './terminal';
@@ -155,7 +155,7 @@ export class Output extends Panel {
         this._say(number, `${clock(time)} not saved: ${event.reason}`);
         break;
       case 'gap':
-        this._say(number, `${formatCount(Number(event.missed))} outputs are missing here: ${event.why}`);
+        this._say(number, missingWords(event));
         break;
     }
   }

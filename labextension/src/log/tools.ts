@@ -8,6 +8,7 @@ import { written } from './terminal';
 
 const PAGE = 1000; // entries
 const COLOURS = /\x1b\[[0-9;]*[A-Za-z]/g;
+const SPECIAL = /[.*+?^${}()|[\]\\/]/g;
 
 /** Goes from one place of a text to the next, in what is shown. */
 export function findItem(where: HTMLElement, leave: () => void): Widget {
@@ -52,29 +53,44 @@ export function findItem(where: HTMLElement, leave: () => void): Widget {
   return item;
 }
 
-/** In the texts as they stand in the page: a text that goes over two colours is not found. */
+/** In what the page shows, whatever its colours; a text does not go from one output into the next. */
 function places(where: HTMLElement, text: string): Range[] {
-  const found: Range[] = [];
-  const wanted = text.toLowerCase();
-  const walker = document.createTreeWalker(where, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode as Text;
-    const words = node.data.toLowerCase();
-    for (let at = words.indexOf(wanted); at >= 0; at = words.indexOf(wanted, at + wanted.length)) {
-      const range = document.createRange();
-      range.setStart(node, at);
-      range.setEnd(node, Math.min(at + wanted.length, node.length));
-      found.push(range);
-    }
-  }
-  return found;
+  // Not by making both small: some letters have another length then.
+  const wanted = new RegExp(text.replace(SPECIAL, '\\$&'), 'giu');
+  return [...where.children].flatMap(block => placesIn(block, wanted));
 }
 
-/** Copies what is shown, or the part that is selected. */
+function placesIn(block: Element, wanted: RegExp): Range[] {
+  const parts: { node: Text; from: number }[] = [];
+  const walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+  let words = '';
+  while (walker.nextNode()) {
+    const node = walker.currentNode as Text;
+    parts.push({ node, from: words.length });
+    words += node.data;
+  }
+  let at = 0;
+  const to = (place: number): [Text, number] => {
+    while (at + 1 < parts.length && parts[at + 1].from < place) {
+      at++;
+    }
+    return [parts[at].node, place - parts[at].from];
+  };
+  return [...words.matchAll(wanted)].map(({ index, 0: text }) => {
+    const range = document.createRange();
+    const [first, after] = to(index + 1);
+    range.setStart(first, after - 1);
+    range.setEnd(...to(index + text.length));
+    return range;
+  });
+}
+
+/** Copies what is shown, or the part of it that is selected. */
 export function copyItem(where: HTMLElement): Widget {
   return button('Copy', async () => {
-    const chosen = String(getSelection() ?? '');
-    await navigator.clipboard.writeText(chosen || where.innerText);
+    const chosen = getSelection();
+    const own = chosen?.rangeCount && where.contains(chosen.getRangeAt(0).commonAncestorContainer);
+    await navigator.clipboard.writeText((own && String(chosen)) || where.innerText);
   });
 }
 

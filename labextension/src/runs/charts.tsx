@@ -275,15 +275,8 @@ function OverTime(props: {
   onRange: (range: Range | null) => void;
 }): JSX.Element | null {
   const { jobs, known, what, label, across } = props;
-  const lines = jobs.flatMap((job, i) => {
-    const curves = known.get(job.id);
-    if (!curves || !what(curves).length) {
-      return [];
-    }
-    const zero = beginOf(job, curves);
-    const cut = parted(what(curves), curves.breaks, 'time').map(([at, y]): [number, number | null] => [at - zero, y]);
-    return [{ label: jobs.length > 1 ? labelOf(job, jobs) : label, colour: COLOURS[i % COLOURS.length], points: cut }];
-  });
+  // Neither a reading of the devices nor another smoothing changes a line of these.
+  const lines = React.useMemo(() => timeLines(jobs, known, what, label), [known, jobs.map(({ id }) => id).join(), label]);
   if (!lines.length) {
     return null;
   }
@@ -306,6 +299,18 @@ function OverTime(props: {
       onRange={own ? () => undefined : props.onRange}
     />
   );
+}
+
+function timeLines(jobs: Job[], known: Known, what: (curves: Curves) => Point[], label: string): Drawn[] {
+  return jobs.flatMap((job, i) => {
+    const curves = known.get(job.id);
+    if (!curves || !what(curves).length) {
+      return [];
+    }
+    const zero = beginOf(job, curves);
+    const points = parted(what(curves), curves.breaks, 'time').map(([at, y]): Point => [at - zero, y]);
+    return [{ label: jobs.length > 1 ? labelOf(job, jobs) : label, colour: COLOURS[i % COLOURS.length], points }];
+  });
 }
 
 /** Against its estimate and its claim, where one run is shown. */

@@ -14,6 +14,7 @@ const LONGEST = 60_000; // ms between two tries while the server fails
 const AT_ONCE = 4; // questions: the server reads as many journals at once
 const POINTS = 1500; // of each line: more than a picture has pixels from left to right
 const SHARED = 60_000; // points of all lines together: a hundred runs are drawn as smoothly as one
+const SETTLED = 200; // ms: of several steps of a zoom, the last is asked for
 
 export type Known = ReadonlyMap<string, Curves>; // by the job's id
 
@@ -29,30 +30,42 @@ export function useRuns(
   const going = jobs.filter(({ state }) => GOING.has(state)).map(job => ranFor(job, model.status?.time ?? 0));
   const interval = going.length ? 1000 * pause(Math.min(...going)) : RESTING;
   const awake = going.length > 0;
+  const lines = Math.max(1, jobs.length) * Math.max(1, names.length); // of none that is chosen, one is drawn at least
+  const each = Math.max(100, Math.min(POINTS, Math.floor(SHARED / lines)));
+  // Runs that have ended are asked for once: a closer look asks for nothing else.
+  const over = React.useMemo(() => new Map<string, Curves>(), [names.join(), each]);
+  const latest = React.useRef(jobs); // some end, or are resumed, while the same are drawn
+  latest.current = jobs;
   React.useEffect(() => {
-    const lines = Math.max(1, jobs.length) * Math.max(1, names.length); // of none that is chosen, one is drawn at least
-    const each = Math.max(100, Math.min(POINTS, Math.floor(SHARED / lines)));
-    const over = new Map<string, Curves>(); // of runs that have ended: they are asked for once
-    const read = async ({ id, state }: Job): Promise<[string, Curves]> => {
-      const before = over.get(id);
-      if (before) {
-        return [id, before];
+    const near = new Map<string, Curves>();
+    const once = async (kept: Map<string, Curves>, { id, state }: Job, ask: () => Promise<Curves>) => {
+      const ended = OVER.has(state);
+      const found = (ended && kept.get(id)) || (await ask());
+      if (ended) {
+        kept.set(id, found);
+      } else {
+        kept.delete(id); // it was resumed
       }
-      const whole = await model.run(id, names, each, null);
-      const near = closer ? await model.run(id, names.length ? names : drawn(whole), each, closer) : null;
-      const found = near ? { ...whole, curves: near.curves } : whole;
-      if (OVER.has(state)) {
-        over.set(id, found);
+      return found;
+    };
+    const read = async (job: Job): Promise<[string, Curves]> => {
+      const { id } = job;
+      const whole = await once(over, job, () => model.run(id, names, each, null));
+      if (!closer) {
+        return [id, whole];
       }
-      return [id, found];
+      const wanted = names.length ? names : drawn(whole);
+      const { curves } = await once(near, job, () => model.run(id, wanted, each, closer));
+      return [id, { ...whole, curves }];
     };
     const poll = new Poll({
       name: `jupyter-gpufit:runs-${ids.slice(0, 40)}`,
       factory: async () => {
         try {
           const known = new Map<string, Curves>();
-          for (let at = 0; at < jobs.length; at += AT_ONCE) {
-            const some = await Promise.all(jobs.slice(at, at + AT_ONCE).map(read));
+          const now = latest.current;
+          for (let at = 0; at < now.length && !poll.isDisposed; at += AT_ONCE) {
+            const some = await Promise.all(now.slice(at, at + AT_ONCE).map(read));
             some.forEach(([id, curves]) => known.set(id, curves));
           }
           if (!poll.isDisposed) {
@@ -66,10 +79,15 @@ export function useRuns(
         }
       },
       frequency: { interval, backoff: true, max: LONGEST },
-      standby: () => document.hidden || !host.current?.offsetParent
+      standby: () => document.hidden || !host.current?.offsetParent,
+      auto: false
     });
-    return () => poll.dispose();
-  }, [ids, names.join(), awake, closer?.from, closer?.to]);
+    const settled = window.setTimeout(() => void poll.start(), closer ? SETTLED : 0);
+    return () => {
+      window.clearTimeout(settled);
+      poll.dispose();
+    };
+  }, [ids, over, awake, closer?.from, closer?.to]);
   return found;
 }
 

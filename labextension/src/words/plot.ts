@@ -51,9 +51,13 @@ export function timeOf(clock: Point[], step: number): number {
   if (!ticks.length) {
     return step;
   }
-  const next = ticks.findIndex(([at]) => at >= step);
-  if (next <= 0) {
-    return next === 0 ? ticks[0][1] : ticks[ticks.length - 1][1];
+  let [next, end] = [0, ticks.length]; // the first that is not before it, by halves: it is asked for each point
+  while (next < end) {
+    const middle = (next + end) >> 1;
+    [next, end] = ticks[middle][0] < step ? [middle + 1, end] : [next, middle];
+  }
+  if (next === 0 || next === ticks.length) {
+    return ticks[Math.min(next, ticks.length - 1)][1];
   }
   const [[a, from], [b, to]] = [ticks[next - 1], ticks[next]];
   return b > a ? from + ((to - from) * (step - a)) / (b - a) : to;

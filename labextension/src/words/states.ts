@@ -88,6 +88,11 @@ export function stateWords(event: { [key: string]: unknown }): string {
   return reason ? `${device}${reason.startsWith('to ') ? ' ' : ': '}${reason}` : device;
 }
 
+/** "3 outputs are missing here: the disk was full" */
+export function missingWords({ missed, why }: { [key: string]: unknown }): string {
+  return `${formatCount(Number(missed))} ${missed === 1 ? 'output is' : 'outputs are'} missing here: ${why}`;
+}
+
 /** A state and the device that it is on, or comes from. */
 export function placed(state: string, device: string): string {
   const name = deviceWords(device);

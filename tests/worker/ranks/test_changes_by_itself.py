@@ -71,11 +71,11 @@ def test_on_more_when_they_become_free_and_on_fewer_when_another_waits(
         kernel.until(sent, "data parallel over")
         assert held(env)["elastic"] == 2
     ran = kernel.until(sent, "the change took")
-    assert "goes on on 4 devices, cpu:0, cpu:1, cpu:2 and cpu:3, instead of 2: about " in ran.shown
+    assert "continues on 4 devices, cpu:0, cpu:1, cpu:2 and cpu:3, instead of 2: about " in ran.shown
     with another(env, home, 1) as waits:
         until(lambda: len(held(env)) == 2)
         assert waits.poll() is None
-        ran = kernel.until(sent, "goes on on 3 devices")
+        ran = kernel.until(sent, "continues on 3 devices")
         assert "instead of 4, since your other waits: " in ran.shown
         hold.touch()
         ran = kernel.finish(sent)
