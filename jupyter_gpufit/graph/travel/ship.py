@@ -101,13 +101,14 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
     _check_room(layout.size, sizes)
     memory = GraphMemory.create(layout.size)
     memory.write(layout.pieces)
+    known = pickler.known()  # once: to copy a memo takes as long as to write it
     header = {
         "names": tuple(sizes),
         "places": pickler.places,
         "around": None if around is None else around.name,
         "ahead": [] if around is None else written(around.lost),
         "anchored": pickler.anchored,
-        "objects": len(pickler.known()),
+        "objects": len(known),
         "table": layout.table,
         "files": layout.files,
         "extents": layout.extents,
@@ -116,7 +117,7 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
         "path": list(sys.path),
         "sources": pickler.sources,
     }
-    origins = [obj for _, obj in sorted(pickler.memo.copy().values(), key=lambda numbered: numbered[0])]
+    origins = [obj for _, obj in sorted(known.values(), key=lambda numbered: numbered[0])]
     graph = seal(header, pickler.stream.getvalue())
     values = {name: namespace[name] for name in sizes}
     remarks = tuple(dict.fromkeys((*pickler.remarks, *shared_with_threads(origins, partial(_called, values)))))
