@@ -117,7 +117,8 @@ class CellInWorker:
             fitted(training.fit.plan, self.main.ours_if_here),
         ):
             training.meter = ranks.meter(meter)
-            key = self._open(job)
+            with training.output.aside():
+                key = self._open(job)
             self._say_what_a_plan_did()
             growth.begin()
             with ranks.around(meter):

@@ -53,7 +53,7 @@ class Output:
         self.failure: Exception | None = None  # the latest
         self._emit = emit
         self._log = log
-        self._capturing = False
+        self._capturing = self._is_aside = False
         # A signal handler or finaliser may print while its own thread is in here: RLock and SimpleQueue allow for it.
         self._lock = threading.RLock()
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -116,6 +116,17 @@ class Output:
         self.log.close()
         for tap in self._taps.values():
             tap.close()
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is written meanwhile goes to the log: a library says again what the cell that imported it has shown."""
+        self.flush()
+        self._is_aside = True
+        try:
+            yield
+        finally:
+            self.flush()
+            self._is_aside = False
 
     def put(self, event: Event) -> None:
         """Show something else than text, in its place among what is written; outside a capture, nothing is shown."""
@@ -230,13 +241,20 @@ class Output:
 
     def _hand_on(self, events: Iterable[Event]) -> None:
         try:
-            for batch in batches(coalesced(events)):
+            for batch in batches(coalesced(self._shown(events))):
                 try:
                     self._emit(batch)
                 except Exception as error:
                     self._note(error)
         except Exception as error:  # this thread must not die: nobody would know why the output stopped
             self._note(error)
+
+    def _shown(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            if self._is_aside and isinstance(event, WrittenText):
+                self.log.write(event.text)
+            else:
+                yield event
 
     def _note(self, error: Exception) -> None:
         if self.failure is None:

@@ -57,6 +57,20 @@ def captured() -> Iterator[Seen]:
         yield seen
 
 
+def test_what_is_written_aside_goes_to_the_log(tmp_path: Path) -> None:
+    seen = Seen()
+    with Output(seen.emit, log=tmp_path / "log").captured() as output:
+        sys.stdout.write("before\n")
+        with output.aside():
+            sys.stdout.write("again\n")
+            os.write(2, b"and below\n")
+            output.put("a note")
+        sys.stdout.write("after\n")
+
+    assert seen.text("stdout") == "before\nafter\n" and seen.text("stderr") == "" and "a note" in seen.events
+    assert (tmp_path / "log").read_text() == "again\nand below\n"
+
+
 def show(text: str, file: TextIO | None = None) -> None:
     (file or sys.stdout).write(text)
 
