@@ -46,6 +46,18 @@ def on_host(kind: Any) -> Any:
     return getattr(torch, name.rpartition(".")[2])
 
 
+@staticmethod  # type: ignore[misc]
+def _on_cuda(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch.Tensor(values)`: of the default type, whatever the default device is."""
+    made = torch._C.TensorBase.__new__(cls, *args, **kwargs)
+    return made.to("cuda") if cls is torch.Tensor and "device" not in kwargs else made
+
+
+def is_default() -> bool:
+    """Whether the default type is one of cuda's."""
+    return "__new__" in vars(torch.Tensor) or torch.Tensor(0).is_cuda
+
+
 def default_type(real: Callable[[Any], None]) -> Callable[[Any], None]:
     """`torch.set_default_tensor_type`, which sets a device besides a dtype."""
 
@@ -53,8 +65,11 @@ def default_type(real: Callable[[Any], None]) -> Callable[[Any], None]:
         if names_cuda(kind):
             real(on_host(kind))
             torch.set_default_device("cuda")
+            torch.Tensor.__new__ = _on_cuda  # type: ignore[method-assign]
         else:
             real(kind)
+            if "__new__" in vars(torch.Tensor):
+                del torch.Tensor.__new__
             if torch.get_default_device().type == "cuda":
                 torch.set_default_device("cpu")
 
