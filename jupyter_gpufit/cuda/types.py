@@ -5,6 +5,7 @@ Each has the name of torch's own, so that one which an earlier cell kept is the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,7 +47,7 @@ def on_host(kind: Any) -> Any:
     return getattr(torch, name.rpartition(".")[2])
 
 
-@staticmethod  # type: ignore[misc]
+@functools.wraps(torch._C.TensorBase.__new__)  # of whose signature torch's compiler is sure
 def _on_cuda(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch.Tensor(values)`: of the default type, whatever the default device is."""
     made = torch._C.TensorBase.__new__(cls, *args, **kwargs)
@@ -65,7 +66,7 @@ def default_type(real: Callable[[Any], None]) -> Callable[[Any], None]:
         if names_cuda(kind):
             real(on_host(kind))
             torch.set_default_device("cuda")
-            torch.Tensor.__new__ = _on_cuda  # type: ignore[method-assign]
+            torch.Tensor.__new__ = staticmethod(_on_cuda)  # type: ignore[method-assign]
         else:
             real(kind)
             if "__new__" in vars(torch.Tensor):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import pickle
 import threading
 from typing import Any
@@ -89,6 +90,8 @@ def test_a_default_type_of_cuda_is_a_default_device_too(slot: Budget) -> None:
         assert all(one.is_cuda for one in made) and made[0].tolist() == [1.0, 2.0] and made[3].shape == (2, 3)
         assert not torch.FloatTensor([1.0]).is_cuda and not torch.Tensor([1.0], device="cpu").is_cuda
         assert nn.Parameter(made[0]).is_cuda
+        its, real = map(inspect.signature, (torch.Tensor.__new__, torch._C.TensorBase.__new__))
+        assert its == real  # or torch's compiler, which compares it, could not be imported
         found = modes.modes()
         torch.set_default_tensor_type(torch.FloatTensor)
         modes.put(found)
