@@ -36,7 +36,9 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize(("members", "more"), [(1, ""), (2, ", static_graph=True"), (2, ", find_unused_parameters=True")])
+@pytest.mark.parametrize(
+    ("members", "more"), [(1, ""), (2, ", static_graph=True"), (2, ", find_unused_parameters=True")]
+)
 def test_buckets_of_gradients_are_counted_and_nobody_is_waited_for(members: int, more: str) -> None:
     plain, parallel = (
         traced(CELL.format(members=members, parallel=one))
