@@ -5,6 +5,7 @@ Each has the name of torch's own, so that one which an earlier cell kept is the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,6 +47,18 @@ def on_host(kind: Any) -> Any:
     return getattr(torch, name.rpartition(".")[2])
 
 
+@functools.wraps(torch._C.TensorBase.__new__)  # of whose signature torch's compiler is sure
+def _on_cuda(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch.Tensor(values)`: of the default type, whatever the default device is."""
+    made = torch._C.TensorBase.__new__(cls, *args, **kwargs)
+    return made.to("cuda") if cls is torch.Tensor and "device" not in kwargs else made
+
+
+def is_default() -> bool:
+    """Whether the default type is one of cuda's."""
+    return "__new__" in vars(torch.Tensor) or torch.Tensor(0).is_cuda
+
+
 def default_type(real: Callable[[Any], None]) -> Callable[[Any], None]:
     """`torch.set_default_tensor_type`, which sets a device besides a dtype."""
 
@@ -53,8 +66,11 @@ def default_type(real: Callable[[Any], None]) -> Callable[[Any], None]:
         if names_cuda(kind):
             real(on_host(kind))
             torch.set_default_device("cuda")
+            torch.Tensor.__new__ = staticmethod(_on_cuda)  # type: ignore[method-assign]
         else:
             real(kind)
+            if "__new__" in vars(torch.Tensor):
+                del torch.Tensor.__new__
             if torch.get_default_device().type == "cuda":
                 torch.set_default_device("cpu")
 

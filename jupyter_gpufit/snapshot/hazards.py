@@ -30,7 +30,7 @@ def check_moment() -> None:
                 " Put `with torch.autocast(...)` into the loop, or give it cache_enabled=False."
             )
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            raise NotHere("torch.distributed is in use, and a training of several processes cannot be saved yet.")
+            raise NotHere("torch.distributed is in use, and no process group can be saved yet, nor one of one process.")
     for thread in threading.enumerate():
         if thread.daemon or thread is threading.main_thread() or thread.name.startswith(_HARMLESS):
             continue

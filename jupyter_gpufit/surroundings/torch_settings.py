@@ -35,8 +35,11 @@ def _settings() -> dict[str, _Setting]:
     import torch
     from torch.backends import cuda, cudnn
 
+    from ..cuda import types
+
     return {
         "threads": _Setting(torch.get_num_threads, torch.set_num_threads),
+        "default type on cuda": _Setting(types.is_default, _put_default_type, True),
         "default device": _Setting(_default_device, torch.set_default_device),
         "flush denormal": _Setting(_flushes_denormal, lambda on: _ignore(torch.set_flush_denormal(on)), True),
         "anomaly": _Setting(
@@ -128,6 +131,15 @@ def _default_device() -> str | None:
     if context is None:
         return None
     return "cuda" if context.device == CPU_AS_DEFAULT else str(context.device)
+
+
+def _put_default_type(on_cuda: bool) -> None:
+    import torch
+
+    name = torch.empty(0, device="cpu").type()  # of the default dtype
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is a way of old
+        torch.set_default_tensor_type(name.replace("torch.", "torch.cuda.") if on_cuda else name)
 
 
 def _flushes_denormal() -> bool:

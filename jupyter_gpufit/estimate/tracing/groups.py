@@ -80,8 +80,10 @@ def _reduce_nothing(parallel: Any) -> None:
         future.set_result(bucket.buffer())
         return future
 
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+    def begin(self: Any, *args: Any, static_graph: bool = False, **kwargs: Any) -> None:
         real(self, *args, **kwargs)
+        if static_graph or self.find_unused_parameters:  # it would note in pinned memory which were used
+            self.require_backward_grad_sync = False
         dist._register_comm_hook(self.reducer, None, done)  # type: ignore[attr-defined]
 
     parallel.__init__ = begin

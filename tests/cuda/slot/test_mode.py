@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import pickle
 import threading
 from typing import Any
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from jupyter_gpufit.cuda.slot import Budget, as_slot
 from jupyter_gpufit.errors import NotOnASlot
+from jupyter_gpufit.surroundings import modes
 from jupyter_gpufit.units import GiB
 
 CUDA = torch.device("cuda", 0)
@@ -84,9 +86,19 @@ def test_a_default_type_of_cuda_is_a_default_device_too(slot: Budget) -> None:
     torch.set_default_tensor_type("torch.cuda.FloatTensor")
     try:
         assert torch.zeros(2).is_cuda and torch.zeros(2).dtype == torch.float32
+        made = [torch.Tensor([1.0, 2.0]), torch.Tensor(2), torch.Tensor(torch.zeros(2)), torch.Tensor(2, 3)]
+        assert all(one.is_cuda for one in made) and made[0].tolist() == [1.0, 2.0] and made[3].shape == (2, 3)
+        assert not torch.FloatTensor([1.0]).is_cuda and not torch.Tensor([1.0], device="cpu").is_cuda
+        assert nn.Parameter(made[0]).is_cuda
+        its, real = map(inspect.signature, (torch.Tensor.__new__, torch._C.TensorBase.__new__))
+        assert its == real  # or torch's compiler, which compares it, could not be imported
+        found = modes.modes()
+        torch.set_default_tensor_type(torch.FloatTensor)
+        modes.put(found)
+        assert torch.Tensor([1.0]).is_cuda and torch.zeros(2).is_cuda  # in the process where the cell runs
     finally:
         torch.set_default_tensor_type(torch.FloatTensor)
-    assert not torch.zeros(2).is_cuda
+    assert not torch.zeros(2).is_cuda and not torch.Tensor([1.0]).is_cuda
 
 
 def test_a_copy_on_the_host_does_not_follow_the_training(slot: Budget) -> None:

@@ -36,14 +36,17 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_buckets_of_gradients_are_counted_and_nobody_is_waited_for(members: int) -> None:
+@pytest.mark.parametrize(
+    ("members", "more"), [(1, ""), (2, ", static_graph=True"), (2, ", find_unused_parameters=True")]
+)
+def test_buckets_of_gradients_are_counted_and_nobody_is_waited_for(members: int, more: str) -> None:
     plain, parallel = (
         traced(CELL.format(members=members, parallel=one))
-        for one in ("net", "DistributedDataParallel(net, device_ids=[0])")
+        for one in ("net", f"DistributedDataParallel(net, device_ids=[0]{more})")
     )
 
     for trace in (plain, parallel):
         assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
     most, without = peak_by_kind(parallel), peak_by_kind(plain)
-    assert most["all"] - without["all"] == without["gradient"]
+    noted = 24 if "unused" in more else 0  # which of the six were used
+    assert most["all"] - without["all"] == without["gradient"] + noted
