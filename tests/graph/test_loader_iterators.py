@@ -289,7 +289,7 @@ def test_what_was_not_noted_is_refused() -> None:
         staying = iter(DataLoader(Drawing(), 3, num_workers=1, persistent_workers=True))
 
     for one in (iterator, staying):
-        with pytest.raises(CannotTravel, match="Call iter\\(loader\\) inside the cell"):
+        with pytest.raises(CannotTravel, match="Call iter\\(loader\\) in the cell that uses it"):
             _sent(one)
 
 
