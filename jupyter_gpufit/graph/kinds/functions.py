@@ -103,14 +103,6 @@ def fill_cell(cell: CellType, state: tuple[Any, ...]) -> None:
         del cell.cell_contents
 
 
-def reduce_cached(fn: Any, pickler: Pickler) -> Reduced:
-    """A function under lru_cache travels without what it has cached."""
-    if getattr(fn.__wrapped__, "__globals__", None) is not pickler.namespace and fn.__module__ != "__main__":
-        return NotImplemented
-    parameters = fn.cache_parameters()
-    return make_cached, (fn.__wrapped__, parameters["maxsize"], parameters["typed"]), fn.__dict__ or None
-
-
 def make_cached(fn: Any, limit: int | None, typed: bool) -> Any:
     return functools.lru_cache(limit, typed)(fn)
 
@@ -135,7 +127,6 @@ _KINDS: dict[type, Kind] = {
     FunctionType: FUNCTION,
     BuiltinFunctionType: Kind(reduce=reduce_builtin),
     CellType: Kind(reduce=reduce_cell, state=cell_state, fill=fill_cell),
-    functools._lru_cache_wrapper: Kind(reduce=reduce_cached),
     functools.cached_property: Kind(reduce=reduce_cached_property),
     ModuleType: Kind(reduce=reduce_module),
 }
