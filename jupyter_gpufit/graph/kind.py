@@ -93,6 +93,7 @@ _FAMILIES = (
     "kinds.containers",
     "kinds.classes",
     "kinds.enums",
+    "kinds.caches",
     "kinds.functions",
     "kinds.generators",
     "kinds.exceptions",

@@ -21,7 +21,9 @@ from .unavailable import Unavailable
 INSIDE = "Make it inside the cell"  # says nothing to whoever did, and gets it back
 GENERATOR = f"a generator in use, whose position cannot be copied. {INSIDE}, or use a list."
 _HELD = f"a lock that a thread of this process holds. {INSIDE}, or release it before."
-LOADERS_PLACE = "an iterator of a DataLoader, whose position cannot be copied. Call iter(loader) inside the cell."
+LOADERS_PLACE = (
+    "an iterator of a DataLoader, whose position cannot be copied. Call iter(loader) in the cell that uses it."
+)
 HOW_MADE = "_gpufit_how_made"  # an iterator's attribute: of a DataLoader, by which it can be made anew
 TRAITS = "_trait_values"  # of traitlets: the attribute that has them
 LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))

@@ -22,6 +22,7 @@ _HOMES: dict[
     "anew": ("graph.kinds.anew", "fill_local"),
     "archived": ("graph.kinds.archived", "fill_archived"),
     "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
+    "caches": ("graph.kinds.caches", "fill_cached make_answering"),
     "classes": ("graph.kinds.classes", "fill_enum fill_made make_class make_enum"),
     "contexts": ("graph.kinds.contexts", "make_variable set_value"),
     "compiled": ("graph.kinds.compiled", "compile_again disable_again script_again"),

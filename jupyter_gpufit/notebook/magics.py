@@ -74,7 +74,7 @@ class GpufitMagics(Magics):
         failed.__context__ = None
         if isinstance(failed, CellFailed) and failed.came is not None:
             failed.came._render_traceback_ = failed._render_traceback_  # type: ignore[attr-defined]
-            raise failed.came
+            raise failed.came  # whose frames are in the worker: for %debug, run the cell without its first line
         if not hasattr(failed, "_render_traceback_"):
             # What IPython shows in place of a traceback: the user's mistake is not in our frames.
             failed._render_traceback_ = partial(_sentence, failed)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from ..estimate.asking import for_job, lesson
 from ..fit.ladder import fitted
 from ..fit.sharing import PARAMETERS
 from ..graph import made_later, receive, what_stayed
-from ..graph.kinds import parents
+from ..graph.kinds import caches, parents
 from ..graph.refusals import waits_in_a_pool
 from ..jobs.events import Failure
 from ..jobs.job import Job
@@ -222,6 +222,10 @@ class CellInWorker:
             surroundings.back(here, training.came, self.text(job)) as around,
         ):
             training.reply = training.arrival.reply(skip=training.is_ours, around=around)
+        for name in caches.grown(training.arrival.opened.objects):
+            training.note(
+                f"What {name}() keeps by its lru_cache of this cell is computed again in the notebook.", once=True
+            )
         for words in (*what_stayed(training.reply.left_behind), *around.left):
             training.note(words)
 

@@ -311,7 +311,7 @@ def test_workers_that_stay_are_refused() -> None:
     with noted():
         staying = iter(DataLoader(Drawing(), 3, num_workers=1, persistent_workers=True))
 
-    with pytest.raises(CannotTravel, match="Call iter\\(loader\\) inside the cell"):
+    with pytest.raises(CannotTravel, match="Call iter\\(loader\\) in the cell that uses it"):
         _sent(staying)
 
 

@@ -227,7 +227,7 @@ before = net(x).sum()"""
 def test_refuses_a_position_in_a_loader() -> None:
     namespace = notebook("from torch.utils.data import DataLoader\nx = iter(DataLoader([1, 2], num_workers=1))")
 
-    with pytest.raises(CannotTravel, match=r"Call iter\(loader\) inside the cell"):
+    with pytest.raises(CannotTravel, match=r"Call iter\(loader\) in the cell that uses it"):
         ship(["x"], namespace)
 
 

@@ -16,7 +16,6 @@ from cloudpickle.cloudpickle import _should_pickle_by_reference
 
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
-from .generic import own_name
 from .streams import find_method, method_of
 
 
@@ -104,20 +103,6 @@ def fill_cell(cell: CellType, state: tuple[Any, ...]) -> None:
         del cell.cell_contents
 
 
-def reduce_cached(fn: Any, pickler: Pickler) -> Reduced:
-    """A function under lru_cache travels without what it has cached."""
-    if has_its_name(fn, pickler):
-        return NotImplemented
-    parameters = fn.cache_parameters()
-    return make_cached, (fn.__wrapped__, parameters["maxsize"], parameters["typed"]), fn.__dict__ or None
-
-
-def has_its_name(fn: Any, pickler: Pickler) -> bool:
-    """A cache that code of the user's put around a library's function has that function's, and is not found by it."""
-    is_the_notebooks = getattr(fn.__wrapped__, "__globals__", None) is pickler.namespace or fn.__module__ == "__main__"
-    return not is_the_notebooks and own_name(fn) is not None
-
-
 def make_cached(fn: Any, limit: int | None, typed: bool) -> Any:
     return functools.lru_cache(limit, typed)(fn)
 
@@ -142,7 +127,6 @@ _KINDS: dict[type, Kind] = {
     FunctionType: FUNCTION,
     BuiltinFunctionType: Kind(reduce=reduce_builtin),
     CellType: Kind(reduce=reduce_cell, state=cell_state, fill=fill_cell),
-    functools._lru_cache_wrapper: Kind(reduce=reduce_cached),
     functools.cached_property: Kind(reduce=reduce_cached_property),
     ModuleType: Kind(reduce=reduce_module),
 }

@@ -109,7 +109,7 @@ class IndexOrder:
         if self._is_in_use() and not self._is_as_it_was():
             raise RuntimeError(
                 "A sampler was changed after an earlier cell had begun to take from a DataLoader that has it, so that"
-                " what would come next is not known any more. Call iter(loader) inside the cell."
+                " what would come next is not known any more. Call iter(loader) in the cell that uses it."
             )
         with drawing(self._sampler, self._before):
             self._begun = iter(self._sampler)

@@ -7,22 +7,17 @@ Those of the user's own modules are told of.
 from __future__ import annotations
 
 import functools
-import gc
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
-from ...graph.kinds.functions import has_its_name
+from ...graph.kinds.caches import Answering, Call, calls_of, fill, has_its_name
 from ..own_files import homes, is_own
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
     from ..restoring import Restoring
-
-Call: TypeAlias = tuple[tuple[Any, ...], dict[str, Any], Any]  # positional and named arguments, and the result
-
-_NONE_YET = object()
 
 
 def find(cls: type) -> Kind | None:
@@ -66,57 +61,6 @@ def _tell(fn: Any, pickler: SnapshotPickler) -> None:
     )
 
 
-def calls_of(fn: Any) -> list[Call]:
-    """What it would answer without computing, the oldest first."""
-    held = gc.get_referents(fn)
-    [cache] = [one for one in held if type(one) is dict and one is not fn.__dict__]
-    if not cache:
-        return []
-    if fn.cache_parameters()["maxsize"] is None:
-        entries = list(cache.items())
-    else:  # a chain of links, of which each shows its key, its result and its type
-        link = type(next(iter(cache.values())))
-        entries = [(held[at - 2], held[at - 1]) for at, one in enumerate(held) if one is link][: len(cache)]
-    return [(*_arguments(key, fn.cache_parameters()["typed"]), result) for key, result in entries]
-
-
-def _arguments(key: Any, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """From a key: one int or text alone, or a tuple; named arguments stand behind a mark, and types at the end."""
-    if not isinstance(key, tuple):
-        return (key,), {}
-    mark = next((at for at, one in enumerate(key) if one is _mark()), None)
-    plain = key if mark is None else key[:mark]
-    if mark is None:
-        return (plain[: len(plain) // 2] if typed else plain), {}
-    named = key[mark + 1 :]
-    if typed:
-        named = named[: len(named) - (len(plain) + (len(named) - len(plain)) // 3)]
-    return plain, dict(zip(named[::2], named[1::2], strict=True))
-
-
-@functools.cache
-def _mark() -> object:
-    """What the caches of this process put before named arguments."""
-
-    @functools.cache
-    def probe(**named: int) -> None: ...
-
-    probe(a=1)
-    [cache] = [one for one in gc.get_referents(probe) if type(one) is dict and one is not probe.__dict__]
-    [key] = cache
-    return key[0]
-
-
-class Answering:
-    """The function, which a cache asks for what it does not know; but while it is filled, what was known."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.answer = function, _NONE_YET
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.function(*args, **named) if self.answer is _NONE_YET else self.answer
-
-
 def make_cached(fn: Any, limit: int | None, typed: bool) -> Any:
     made = functools.lru_cache(limit, typed)(Answering(fn))
     functools.update_wrapper(made, fn)
@@ -127,10 +71,4 @@ def fill_cached(made: Any, state: tuple[Restoring, dict[str, Any], list[Call]]) 
     restoring, own, calls = state
     made.__dict__.update(own)
 
-    def fill() -> None:
-        answering = next(one for one in gc.get_referents(made) if isinstance(one, Answering))
-        for args, named, answering.answer in calls:
-            made(*args, **named)
-        answering.answer = _NONE_YET
-
-    restoring.last.append(fill)  # what it was asked for must be whole, to be hashed
+    restoring.last.append(partial(fill, made, calls))  # what it was asked for must be whole, to be hashed
