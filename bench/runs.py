@@ -43,6 +43,9 @@ STOP = "() => { cancelAnimationFrame(counting); return frames_; }"
 
 
 def main() -> None:
+    if CHROMIUM is None:
+        print("NOT MEASURED: there is no Chromium. apt-get install chromium")
+        return
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as home, running_lab(Path(home)) as lab:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport=SIZE)

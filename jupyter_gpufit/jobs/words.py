@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..units import format_bytes, format_duration
 from .events import CouldNotSave, Event, Failure, Gap, Note, ProgressMark, Saved, StateChange, step_words
 from .job import Job
-from .state import ENDED, LEFT
+from .state import ENDED, GOING, LEFT
 
 BROKEN = ("failed", "lost")
 SIGNS = {"done": "✓", "failed": "✗", "stopped": "■", "lost": "✗", "queued": "…", "running": "▶", "released": "⏏"}
@@ -41,6 +41,7 @@ class StatusLine:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._began = job.created
+        self._ran = 0.0  # seconds, before it began for the last time
         self._time = job.created
         self._change = StateChange("starting")
         self._progress: ProgressMark | None = None
@@ -49,10 +50,13 @@ class StatusLine:
 
     def take(self, event: Event, when: float) -> bool:
         """Take in an event of that time; True when the line has changed."""
-        self._time = when
+        before, self._time = self._time, when
         if isinstance(event, StateChange):
-            if event.state == "running" and self._change.state not in ("running", "saving", "moving"):
+            went, goes = self._change.state in GOING, event.state in GOING
+            if goes and not went:
                 self._began = when
+            elif went and not goes:  # where its worker was killed, what it said last is its end
+                self._ran += (when if event.state in LEFT else before) - self._began
             self._change, self._told = event, self._told and event.state in BROKEN  # else it was resumed
         elif isinstance(event, Failure):
             self._told = True
@@ -96,5 +100,5 @@ class StatusLine:
         if self._saved is not None and change.state not in LEFT:
             parts.append(f"saved at {step_words(self._saved.step, self._saved.exact)}")
         if change.state in ENDED:
-            parts.append(f"after {format_duration(self._time - self._began)}")
+            parts.append(f"after {format_duration(self._ran or self._time - self._began)}")
         return " · ".join(parts)

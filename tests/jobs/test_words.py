@@ -27,6 +27,24 @@ def test_after_a_resume_another_end_is_told() -> None:
     assert "its worker is gone" in line(FAILURE, FAILED, resumed, StateChange("lost", "its worker is gone"))
 
 
+def test_how_long_it_ran_is_told_of_all_its_stretches() -> None:
+    said = StatusLine(JOB)
+    told: list[tuple[float, Event]] = [
+        (10, StateChange("running")),
+        (20, StateChange("released")),
+        (100, StateChange("running")),
+        (104, StateChange("saving")),
+        (105, StateChange("running")),
+        (130, ProgressMark(3, 0, 0)),  # then it was killed, and nobody said so
+        (500, StateChange("starting")),
+        (510, StateChange("running")),
+        (515, StateChange("done")),
+    ]
+    for when, event in told:
+        said.take(event, when)
+    assert said.line().endswith(" · after 45 s")
+
+
 def test_the_step_is_told_once() -> None:
     released = StateChange("released", "released at step 3; `gpufit resume x` goes on")
     assert line(ProgressMark(3, 0, 0), released).count("step 3") == 1

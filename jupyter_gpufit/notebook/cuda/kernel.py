@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...cuda.slot import SlotMode  # these import torch
     from .expected import Expected
 
-COMPUTED = "This cell computed on the CPU. To use a GPU, put %%gpufit train on top of it."
-
 
 class KernelCuda:
     """What `cuda` is in this kernel, and why."""
@@ -81,12 +79,18 @@ class KernelCuda:
         from .answers import NotebookAnswers
         from .expected import Expected
 
-        expected = self._expected = Expected(self._settings, lambda: self._say(COMPUTED))
+        expected = self._expected = Expected(self._settings, self._has_computed)
         mode = SlotMode(expected)
         self._entered.enter_context(standing_in(mode, NotebookAnswers(expected)))
         self._entered.enter_context(noted())
         self._mode = mode
         self._shell.events.register("pre_run_cell", self._stand_in_this_thread)
+
+    def _has_computed(self) -> None:
+        device = self._expected.device if self._expected is not None else None
+        there = "a CPU slot" if device is not None and device.kind == "slot" else "a GPU"
+        where = "This cell computed on the CPU, in the notebook's own process."
+        self._say(f"{where} To use {there}, put %%gpufit train on top of it.")
 
     def _stand_in_this_thread(self, info: object) -> None:
         """Modes belong to a thread: torch may have been imported in another one than cells run in."""

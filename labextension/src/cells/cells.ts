@@ -52,15 +52,19 @@ export class Cells {
   }
 
   private _look(): void {
-    const jobs = newest(this.model.status?.jobs ?? []);
-    if (!jobs.size && !this._feeds.size) {
+    const all = this.model.status?.jobs ?? [];
+    if (!all.length && !this._feeds.size) {
       return;
     }
     for (const book of this.shell.widgets('main') as Iterable<unknown> as Iterable<Book>) {
-      for (const cell of book.context?.path ? book.content?.widgets ?? [] : []) {
+      if (!book.context?.path || !book.content?.widgets) {
+        continue;
+      }
+      const jobs = newest(all.filter(job => startedFrom(job, book))); // a notebook's copy has cells of the same ids
+      for (const cell of book.content.widgets) {
         const job = jobs.get(cell.model.id);
         this._watch(cell);
-        if (job && !this._feeds.has(cell) && startedFrom(job, book) && this._misses(cell, job)) {
+        if (job && !this._feeds.has(cell) && this._misses(cell, job)) {
           this._feed(cell, job);
         }
       }

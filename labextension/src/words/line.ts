@@ -32,13 +32,19 @@ export class Line {
 
   /** Whether the line has changed. */
   take({ event, time }: Entry): boolean {
+    const before = this._time;
+    this._time = Math.max(before, time); // what is said without a journal has no time
     switch (event.kind) {
       case 'state': {
         const told = event as unknown as Told;
-        if (told.state === 'running' && !GOING.has(this._told?.state ?? '')) {
+        const [went, goes] = [GOING.has(this._told?.state ?? ''), GOING.has(told.state)];
+        if (goes && !went) {
           this._began = time;
+        } else if (went && !goes) {
+          // Where its worker was killed, what it said last is its end.
+          this._ran += (LEFT.has(told.state) ? this._time : before) - this._began;
         }
-        [this._told, this._time] = [told, time];
+        this._told = told;
         return true;
       }
       case 'progress':
@@ -65,7 +71,7 @@ export class Line {
       parts.push(step && !words.includes(steps) ? steps : '', pace ?? '', told.device ? `${formatBytes(used)}, ${taken}` : taken);
     }
     parts.push(this._saved !== null && !left ? `saved at ${stepWords(this._saved)}` : '');
-    parts.push(left && told.state !== 'released' && this._began ? `after ${formatDuration(this._time - this._began)}` : '');
+    parts.push(left && told.state !== 'released' && this._began ? `after ${formatDuration(this._ran)}` : '');
     return parts.filter(Boolean).join(' · ');
   }
 
@@ -73,5 +79,6 @@ export class Line {
   private _mark: Mark | null = null;
   private _saved: number | null = null;
   private _began = 0;
+  private _ran = 0; // seconds, but for the last stretch
   private _time = 0;
 }
