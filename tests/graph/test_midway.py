@@ -242,6 +242,15 @@ def test_one_whose_loop_cannot_leave_the_worker_stays_whole() -> None:
     assert namespace["batches"] is own and [left.name for left in returned.left_behind] == ["batches"]
 
 
+def test_it_is_not_told_of_a_text_that_was_edited_since() -> None:
+    namespace = cell("def one():\n    yield 1\n    yield 2\nit = one(); next(it)")
+    filename = namespace["one"].__code__.co_filename
+    edited = "def one():\n    yield 1 if later else 0\n    yield 2\n"
+    linecache.cache[filename] = (len(edited), None, edited.splitlines(keepends=True), filename)
+
+    assert standing(namespace["it"]) is None
+
+
 def test_it_is_refused_where_nobody_has_its_text() -> None:
     one = notebook("def one():\n    yield 1\none = one(); next(one)")["one"]
 

@@ -46,7 +46,7 @@ def standing(generator: Any) -> AtYield | None:
     frame = generator.gi_frame
     line, shown = frame.f_lineno, dict(frame.f_locals)
     loops = _loops(own, line)
-    if loops is None:
+    if loops is None or not _is_as_written(own):
         return None
     kept = [one for number in range(loops) if (one := shown.get(f"{_ITERATOR}{number}")) is not None]
     at_work = _stack(generator, function, shown, loops - len(kept))
@@ -102,10 +102,7 @@ def go_on(at: AtYield) -> Any:
     args = ast.arguments([], [], None, [ast.arg(name) for name in names], [None] * len(names), None, [])
     # A generator even where no yield follows.
     never = ast.If(ast.Constant(False), [ast.Expr(ast.Yield(None))], [])
-    around = ast.arguments([], [ast.arg(name) for name in code.co_freevars], None, [], [], None, [])
-    outer = _like(tree, "_gf_make", around, [_like(tree, code.co_name, args, [never, *body])])
-    module = ast.fix_missing_locations(ast.Module([outer], []))
-    made = _innermost(compile(module, code.co_filename, "exec", dont_inherit=True), code.co_name)
+    made = _compiled(_like(tree, code.co_name, args, [never, *body]), code)
     made = made.replace(co_qualname=code.co_qualname)
     cells = dict(zip(code.co_freevars, at.function.__closure__ or (), strict=True))
     closure = tuple(cells[name] for name in made.co_freevars)
@@ -156,6 +153,14 @@ def _tree_of(function: FunctionType) -> ast.FunctionDef | None:
     first = min([found.lineno, *(one.lineno for one in found.decorator_list)])
     ast.increment_lineno(found, code.co_firstlineno - first)
     return found
+
+
+def _is_as_written(function: FunctionType) -> bool:
+    """Whether it was made of the text that is there now: a file may have been edited since it was imported."""
+    tree, code = _tree_of(function), function.__code__
+    assert tree is not None
+    made = _compiled(_like(tree, tree.name, tree.args, tree.body), code)
+    return (made.co_code, made.co_varnames, made.co_names) == (code.co_code, code.co_varnames, code.co_names)
 
 
 def _is_private(node: ast.AST) -> bool:
@@ -246,7 +251,13 @@ def _store(name: str) -> ast.Name:
     return ast.Name(name, ast.Store())
 
 
-def _innermost(code: CodeType, name: str) -> CodeType:
-    """The function inside of the one around it."""
-    outer = next(one for one in code.co_consts if isinstance(one, CodeType))
-    return next(one for one in outer.co_consts if isinstance(one, CodeType) and one.co_name == name)
+def _compiled(tree: ast.FunctionDef, of: CodeType) -> CodeType:
+    """Its code, where the names that the other one has from around it are from around it, too."""
+    around = ast.arguments([], [ast.arg(name) for name in of.co_freevars], None, [], [], None, [])
+    module = ast.fix_missing_locations(ast.Module([_like(tree, "_gf_make", around, [tree])], []))
+    outer = _inside(compile(module, of.co_filename, "exec", dont_inherit=True), "_gf_make")
+    return _inside(outer, of.co_name)
+
+
+def _inside(code: CodeType, name: str) -> CodeType:
+    return next(one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == name)
