@@ -186,6 +186,15 @@ next(g)
     assert "g" in [left.name for left in returned.left_behind]
 
 
+def test_of_a_text_that_was_edited_since_it_is_refused(cell: Any, worker: Worker) -> None:
+    namespace = cell("def one():\n    yield 1\n    yield 2\nit = one(); next(it)\n")
+    filename, edited = namespace["one"].__code__.co_filename, "def one():\n    yield 1 if later else 0\n    yield 2\n"
+    linecache.cache[filename] = (len(edited), None, edited.splitlines(keepends=True), filename)
+
+    with pytest.raises(CannotTravel, match="a generator in use"):
+        worker.cross(namespace, "next(it)", "it")
+
+
 def test_in_the_midst_of_an_expression_it_is_refused(cell: Any, worker: Worker) -> None:
     namespace = cell("def f():\n    print(1, (yield 2))\ng = f()\nnext(g)\n")
     with pytest.raises(CannotTravel, match="a generator in use"):
