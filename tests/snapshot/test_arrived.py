@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jupyter_gpufit.graph import Reply, Shipment, bring_into, ship
-from jupyter_gpufit.surroundings import travel
+from jupyter_gpufit.surroundings import midway, travel
 from tests.graph.crossing import defined, notebook
 
 from .beside import meters
@@ -92,16 +92,19 @@ def expected(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> 
     return kernel.seen()
 
 
+@pytest.mark.parametrize("begun", [0, 2])
 def test_a_generator_of_an_earlier_cell_goes_on_where_it_stood(
-    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    begun: int, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (
         "import torch\nfrom tests.snapshot.beside.meters import cycle\n"
         "def count(first):\n    while True:\n        yield first\n        first += 1\n"
         "numbers, again, later = count(5), cycle(torch.arange(3)), count(1)\n"
-        "numbered = (n for n in [1, 2, 3, 4, 5, 6])\n"
+        "numbered = (n for n in range(9))\n"
+        f"first = [next(one) for _ in range({begun}) for one in (numbers, again, later, numbered)]\n"
     )
     monkeypatch.setitem(linecache.cache, "<notebook>", (len(before), None, before.splitlines(True), "<notebook>"))
+    midway.begin_alone(lambda: kernel)
     kernel = notebook(before)
     shipment = ship(defined(kernel), kernel)
     cell = (
