@@ -69,6 +69,18 @@ class Steps:
             counted += 1
         return counted
 '''
+IMPORTED = """
+from __future__ import annotations
+import math
+def decorated(function):
+    return function
+class Sample:
+    @decorated
+    def __iter__(self) -> Iterator[int]:
+        for one in map(math.factorial, range(4)):
+            assert one < 99
+            yield math.sqrt(one)
+"""
 ERRORS = """
 def caught(items):
     for one in items:
@@ -93,6 +105,7 @@ CASES = {
     "loops that end": (ENDING, "repeated(['12', '3'])"),
     "loops": (LOOPS, "pairs(5)"),
     "turns": (TURNS, "turns()"),
+    "of a module that is imported above": (IMPORTED, "iter(Sample())"),
     "a nested one": (NESTED, "around('xyz')"),
     "a method": (METHOD, "Steps().go(1, 2, step=3)"),
 }

@@ -46,7 +46,7 @@ def standing(generator: Any) -> AtYield | None:
     frame = generator.gi_frame
     line, shown = frame.f_lineno, dict(frame.f_locals)
     loops = _loops(own, line)
-    if loops is None or not _is_as_written(own):
+    if loops is None or (found is None and not _is_as_written(own)):
         return None
     kept = [one for number in range(loops) if (one := shown.get(f"{_ITERATOR}{number}")) is not None]
     at_work = _stack(generator, function, shown, loops - len(kept))
@@ -160,7 +160,14 @@ def _is_as_written(function: FunctionType) -> bool:
     tree, code = _tree_of(function), function.__code__
     assert tree is not None
     made = _compiled(_like(tree, tree.name, tree.args, tree.body), code)
-    return (made.co_code, made.co_varnames, made.co_names) == (code.co_code, code.co_varnames, code.co_names)
+    return _looks(made, tree.body[0].lineno) == _looks(code, tree.body[0].lineno)
+
+
+def _looks(code: CodeType, first: int) -> tuple[Any, ...]:
+    """What does not depend on the text around it, as the instructions of a call do."""
+    lines = {line for *_, line in code.co_lines() if line is not None and line >= first}
+    values = [one for one in code.co_consts if not isinstance(one, CodeType)]
+    return lines, code.co_names, code.co_varnames, repr(values)
 
 
 def _is_private(node: ast.AST) -> bool:
