@@ -11,6 +11,7 @@ import os
 import pickle
 import sys
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,13 +36,23 @@ class _Mode:
     only_changed: bool = False  # the value is what differs from the library's defaults, nothing if nothing does
 
 
+def packed(value: Any) -> bytes:
+    """Small: a job that begins on a nearly full disk has room for little."""
+    return zlib.compress(pickle.dumps(value))
+
+
+def opened(raw: bytes) -> Any:
+    """Of a checkpoint of before they were compressed, too."""
+    return pickle.loads(raw if raw.startswith(pickle.PROTO) else zlib.decompress(raw))
+
+
 def modes() -> Modes:
     """The settings of every library that this process has loaded."""
     found: Modes = {}
     for name, mode in _MODES.items():
         if mode.library in sys.modules:
             try:
-                found[name] = pickle.dumps(mode.read(sys.modules[mode.library]))
+                found[name] = packed(mode.read(sys.modules[mode.library]))
             except Exception:  # a printer or filter of the notebook's own, or an older library
                 continue
     return found
@@ -51,7 +62,7 @@ def put(found: Modes) -> None:
     """Set them here; a library is loaded for it only where something differs from its defaults."""
     for name, pickled in found.items():
         mode = _MODES[name]
-        value = pickle.loads(pickled)
+        value = opened(pickled)
         if mode.library in sys.modules or (mode.only_changed and value):
             mode.write(import_module(mode.library), value)
 

@@ -94,3 +94,15 @@ def test_what_a_library_makes_it_makes_there_itself(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "cloudpickle.made", ModuleType("cloudpickle.made"))
 
     assert "cloudpickle.made" not in str(beyond_imports(lambda value: True))
+
+
+def test_what_installed_code_loads_by_a_path_it_loads_there_itself(tmp_path: Path) -> None:
+    file = tmp_path / "site-packages" / "vendored" / "of_a_debugger.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    there = str(file.parent)
+    sys.path.insert(0, there)
+    __import__("of_a_debugger")
+    sys.path.remove(there)
+
+    assert "of_a_debugger" not in str(beyond_imports(lambda value: True))

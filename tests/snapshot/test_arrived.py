@@ -121,6 +121,23 @@ def test_a_generator_of_an_earlier_cell_goes_on_where_it_stood(
     assert trainings.run(cell, shipment=shipment, of=tmp_path / "once more").digests == whole.digests
 
 
+def test_a_generator_that_was_made_where_nothing_is_rewritten_goes_on_where_it_stood(
+    trainings: Trainings, tmp_path: Path
+) -> None:
+    cell = (
+        "import random\nrandom.seed(1)\nfrom tests.snapshot.beside.meters import cycle\n"
+        "[again] = map(cycle, [[1, 2, 3]])\nseen = []\n"
+        "for i in range(8):\n    seen.append(next(again))\nafter = [next(again), next(again)]\ndel again\n"
+    )
+    whole = trainings.run(cell)
+    left = trainings.run(cell, at=4, save=tmp_path / "saved")
+    assert not left.error
+    left = trainings.run(cell, of=tmp_path / "saved", at=2, save=tmp_path / "once more")
+    assert not left.error
+
+    assert trainings.run(cell, of=tmp_path / "once more").digests == whole.digests
+
+
 @pytest.mark.parametrize("memory", ["the kernel's memory", "a new memory"])
 @pytest.mark.parametrize("at", [1, 3, 5])
 def test_brings_back_what_an_uninterrupted_cell_would(

@@ -32,7 +32,7 @@ def test_a_filter_that_only_the_notebook_can_have_or_that_loads_sympy_stays_and_
     warnings.simplefilter(action, own)
     warnings.simplefilter("error", ResourceWarning)
 
-    found = pickle.loads(modes.modes()["warnings"])
+    found = modes.opened(modes.modes()["warnings"])
     modes.put({"warnings": pickle.dumps(found)})
 
     assert ("error", None, ResourceWarning, None, 0) in found and all(one[2] is not own for one in found)

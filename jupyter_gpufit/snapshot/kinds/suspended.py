@@ -26,11 +26,12 @@ def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
         return midway.make_generator, recipe
     if (inner := midway.inner_of(generator)) is not None:
         return midway.go_on, (inner,)
-    if (waits := midway.waiting(generator)) is not None:
-        names = generator.__name__, generator.__qualname__
-        return midway.make_parked, names, tuple(waits), None, None, midway.fill_parked
     if (parts := midway.expression(generator)) is not None:
         return midway.make_expression, parts
+    # Of code as its author wrote it: as it would go to the notebook.
+    if program.unit_of(generator.gi_code) is None and (waits := _as_written(generator)) is not None:
+        names = generator.__name__, generator.__qualname__
+        return midway.make_parked, names, tuple(waits), None, None, midway.fill_parked
     if pickler.name and generator.gi_frame is not None and program.unit_of(generator.gi_code) is None:
         # In a variable, it will be there at the next safe point, too; one that a loop has comes to its end.
         line = generator.gi_frame.f_lineno
@@ -41,6 +42,10 @@ def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
         return generators.create, (program, "", {})
     state = (pickler.restoring, program, found)
     return generators.create, (program, found.uid, found.cells), state, None, None, prime_later
+
+
+def _as_written(generator: Any) -> midway.State | None:
+    return midway.state_of(generator) if generator.gi_frame is not None and midway.in_use(generator) else None
 
 
 def prime_later(generator: Generator[Any], state: tuple[Restoring, Any, GeneratorRecord]) -> None:
