@@ -165,6 +165,8 @@ def _parked(waits: list[Any]) -> Generator[Any, Any, Any]:
         given, error = (yield), None
     except BaseException as raised:  # close() raises one, too: its own `finally` blocks are to run
         given, error = None, raised
+    if not waits:
+        return None  # what it was sent with could not be opened
     made = waits.pop()
     if type(made) is not GeneratorType:
         if type(error) is GeneratorExit and not State(*made).closes:

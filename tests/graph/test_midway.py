@@ -154,6 +154,17 @@ pair = [counting, box]
     assert next(counting) == 6
 
 
+def test_one_that_came_to_hold_itself_in_the_cell(cell: Any, worker: Worker) -> None:
+    text = (
+        "def f(n):\n    held = []\n    while True:\n        got = yield n\n        n += 1\n        held = [held, got]\n"
+    )
+    namespace = cell(text + "g = f(1)\nnext(g)\n")
+
+    worker.cross(namespace, "got = g.send(g)", "g")
+
+    assert namespace["got"] == 2 and next(namespace["g"]) == 3
+
+
 def test_a_generator_expression_goes_on(cell: Any, worker: Worker) -> None:
     namespace = cell("squares = (n * n for n in range(9) if n % 2)\nnext(squares)\n")
     worker.cross(namespace, "got = next(squares)", "squares")

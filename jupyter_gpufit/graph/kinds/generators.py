@@ -14,6 +14,8 @@ from .. import midway
 from ..kind import Kind, Pickler, Reduced
 from ..refusals import GENERATOR
 
+_tried: set[int] = set()  # of which it is tried out what can travel, by their id()
+
 
 def find(cls: type) -> Kind | None:
     # Sent anew every time: that it has begun since cannot be seen from outside, nor undone.
@@ -29,7 +31,7 @@ def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
         return midway.make_generator, (function, *_arguments(generator.gi_code, generator.gi_frame.f_locals))
     if (parts := midway.expression(generator)) is not None:
         return midway.make_expression, parts
-    if (state := midway.sent(generator)) is None or (pickler.back and _stays(state, pickler)):
+    if (state := midway.sent(generator)) is None or (pickler.back and _stays(generator, state, pickler)):
         return pickler.refuse(generator, GENERATOR)
     pickler.take_source(state.filename)
     pickler.want_names(state.names, generator.__name__)
@@ -43,10 +45,16 @@ def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
     )
 
 
-def _stays(state: midway.State, pickler: Pickler) -> bool:
+def _stays(generator: Any, state: midway.State, pickler: Pickler) -> bool:
     """Whether it holds what cannot leave the worker: the notebook's own is better than one with a part missing."""
-    trial = pickler.beside()
-    trial.dump(tuple(state))
+    if id(generator) in _tried:
+        return False  # it leads to itself
+    _tried.add(id(generator))
+    try:
+        trial = pickler.beside()
+        trial.dump(tuple(state))
+    finally:
+        _tried.discard(id(generator))
     return bool(trial.refusals)
 
 
