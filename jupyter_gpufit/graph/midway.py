@@ -78,11 +78,25 @@ def make_generator(function: FunctionType, positional: list[Any], by_name: dict[
 
 
 def unmade(generator: Any) -> tuple[FunctionType, list[Any], dict[str, Any]] | None:
-    """What `make_generator` was given, if nobody has asked for an item yet."""
-    if generator.gi_code is not _made_later.__code__ or in_use(generator):
+    """What `make_generator` was given, or would be for the same, if nobody has asked for an item yet."""
+    if generator.gi_frame is None or in_use(generator):
         return None
     values = generator.gi_frame.f_locals
-    return values["function"], values["positional"], values["by_name"]
+    if generator.gi_code is _made_later.__code__:
+        return values["function"], values["positional"], values["by_name"]
+    function = function_of(generator)
+    return None if function is None else (function, *_arguments(generator.gi_code, values))
+
+
+def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    names = iter(code.co_varnames)
+    positional = [values[next(names)] for _ in range(code.co_argcount)]
+    by_name = {name: values[name] for name in (next(names) for _ in range(code.co_kwonlyargcount))}
+    if code.co_flags & inspect.CO_VARARGS:
+        positional += values[next(names)]
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        by_name |= values[next(names)]
+    return positional, by_name
 
 
 def _made_later(function: FunctionType, positional: list[Any], by_name: dict[str, Any]) -> Generator[Any, Any, Any]:

@@ -126,8 +126,8 @@ def test_a_generator_that_was_made_where_nothing_is_rewritten_goes_on_where_it_s
 ) -> None:
     cell = (
         "import random\nrandom.seed(1)\nfrom tests.snapshot.beside.meters import cycle\n"
-        "[again] = map(cycle, [[1, 2, 3]])\nseen = []\n"
-        "for i in range(8):\n    seen.append(next(again))\nafter = [next(again), next(again)]\ndel again\n"
+        "again, later = map(cycle, [[1, 2, 3], [4, 5]])\nseen = []\n"
+        "for i in range(8):\n    seen.append(next(again))\nafter = [next(again), next(later)]\ndel again, later\n"
     )
     whole = trainings.run(cell)
     left = trainings.run(cell, at=4, save=tmp_path / "saved")

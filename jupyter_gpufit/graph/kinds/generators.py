@@ -6,8 +6,7 @@ loop goes on over its iterator.
 
 from __future__ import annotations
 
-import inspect
-from types import CodeType, GeneratorType
+from types import GeneratorType
 from typing import Any
 
 from .. import midway
@@ -27,8 +26,6 @@ def reduce_generator(generator: Any, pickler: Pickler) -> Reduced:
         return midway.make_ended, ()
     if (recipe := midway.unmade(generator)) is not None:
         return midway.make_generator, recipe
-    if not midway.in_use(generator) and (function := midway.function_of(generator)) is not None:
-        return midway.make_generator, (function, *_arguments(generator.gi_code, generator.gi_frame.f_locals))
     if (parts := midway.expression(generator)) is not None:
         return midway.make_expression, parts
     if (state := midway.sent(generator)) is None or (pickler.back and _stays(generator, state, pickler)):
@@ -56,14 +53,3 @@ def _stays(generator: Any, state: midway.State, pickler: Pickler) -> bool:
     finally:
         _tried.discard(id(generator))
     return bool(trial.refusals)
-
-
-def _arguments(code: CodeType, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    names = iter(code.co_varnames)
-    positional = [values[next(names)] for _ in range(code.co_argcount)]
-    by_name = {name: values[name] for name in (next(names) for _ in range(code.co_kwonlyargcount))}
-    if code.co_flags & inspect.CO_VARARGS:
-        positional += values[next(names)]
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        by_name |= values[next(names)]
-    return positional, by_name

@@ -22,17 +22,18 @@ def find(cls: type) -> Kind | None:
 
 def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
     program = pickler.program
-    if (recipe := midway.unmade(generator)) is not None:
+    is_rewritten = program.unit_of(generator.gi_code) is not None
+    if not is_rewritten and (recipe := midway.unmade(generator)) is not None:
         return midway.make_generator, recipe
     if (inner := midway.inner_of(generator)) is not None:
         return midway.go_on, (inner,)
     if (parts := midway.expression(generator)) is not None:
         return midway.make_expression, parts
     # Of code as its author wrote it: as it would go to the notebook.
-    if program.unit_of(generator.gi_code) is None and (waits := _as_written(generator)) is not None:
+    if not is_rewritten and (waits := _as_written(generator)) is not None:
         names = generator.__name__, generator.__qualname__
         return midway.make_parked, names, tuple(waits), None, None, midway.fill_parked
-    if pickler.name and generator.gi_frame is not None and program.unit_of(generator.gi_code) is None:
+    if pickler.name and generator.gi_frame is not None and not is_rewritten:
         # In a variable, it will be there at the next safe point, too; one that a loop has comes to its end.
         line = generator.gi_frame.f_lineno
         what = f"a generator ({generator.__qualname__}, line {line}), whose code was not made to be left midway"
