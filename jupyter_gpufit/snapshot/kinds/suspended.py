@@ -29,8 +29,10 @@ def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
         return midway.go_on, (inner,)
     if (parts := midway.expression(generator)) is not None:
         return midway.make_expression, parts
-    # Of code as its author wrote it: as it would go to the notebook.
-    if not is_rewritten and (waits := _as_written(generator)) is not None:
+    waits = midway.waiting(generator)
+    if waits is None and pickler.name and not is_rewritten and generator.gi_frame is not None:
+        waits = midway.state_of(generator)  # of code as its author wrote it: as it would go to the notebook
+    if waits is not None:
         names = generator.__name__, generator.__qualname__
         return midway.make_parked, names, tuple(waits), None, None, midway.fill_parked
     if pickler.name and generator.gi_frame is not None and not is_rewritten:
@@ -43,10 +45,6 @@ def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
         return generators.create, (program, "", {})
     state = (pickler.restoring, program, found)
     return generators.create, (program, found.uid, found.cells), state, None, None, prime_later
-
-
-def _as_written(generator: Any) -> midway.State | None:
-    return midway.state_of(generator) if generator.gi_frame is not None and midway.in_use(generator) else None
 
 
 def prime_later(generator: Generator[Any], state: tuple[Restoring, Any, GeneratorRecord]) -> None:
