@@ -51,7 +51,7 @@ def test_finds_a_text_and_goes_from_place_to_place(stage: Stage) -> None:
 
 @pytest.mark.parametrize("line", ["İstanbul: NaN (?)", "\x1b[1mN\x1b[31maN\x1b[0m (\x1b[32m?)\x1b[0m"])
 def test_finds_a_text_whatever_its_letters_and_colours(stage: Stage, line: str) -> None:
-    open_log(stage, text(f"{line}\n"))
+    expect(open_log(stage, text(f"{line}\n"))).to_contain_text("NaN (?)")
     tools(stage).get_by_role("searchbox", name="Find in the log").fill("nan (?)")
     expect(tools(stage).get_by_role("status").first).to_have_text("1 of 1")
     assert stage.page.evaluate(MARKED) == "NaN (?)"
