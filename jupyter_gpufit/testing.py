@@ -62,9 +62,6 @@ class FakeMachine:
     log: list[str] = field(default_factory=list)
     _taken: Granted | None = None  # by a move, before it leaves
 
-    async def open_cell(self, job: Job) -> None:
-        self.log.append("opened the cell")
-
     async def estimate(self, job: Job) -> Needed:
         self.log.append("estimated")
         return self.needed

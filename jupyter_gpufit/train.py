@@ -71,9 +71,6 @@ Outcome: TypeAlias = Finished | Released | Moved | Outgrown | Requeued
 class Machine(Protocol):
     """The world of a job, as far as its steps touch it."""
 
-    async def open_cell(self, job: Job) -> None:
-        """Take in the variables the cell was given."""
-
     async def estimate(self, job: Job) -> Needed:
         """Say what the cell will need, without touching a device."""
 
@@ -95,7 +92,6 @@ async def train(job: Job, machine: Machine, report: Report) -> Finished | Releas
 
     One that turns out to need more than was guessed queues again, for more; and so does one whose turn is over.
     """
-    await machine.open_cell(job)
     report(StateChange("estimating"))
     needed = await machine.estimate(job)
     report(StateChange("queued", needed.reason))

@@ -27,7 +27,6 @@ class Pickler(Protocol):
     recorder: Recorder
     back: bool  # it is the way back
     is_snapshot: bool  # for a process that goes on elsewhere; then it is `back`, too
-    on_device: bool  # whether anything was met that is of the notebook's own `cuda`
     clean: set[int]  # ids of objects that lead to nothing that cannot travel
     not_by_name: dict[int, str]  # why what goes as a part of something cannot as a variable, by id
     made_anew: set[int]  # ids of tensors that a module computes again before anybody needs their graph

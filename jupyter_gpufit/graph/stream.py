@@ -96,7 +96,6 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.places: dict[str, tuple[int, int]] = {}  # of each name's part in the stream: where it begins and ends
         self.buffers: list[int] = []
         self.anchored: list[int] = []  # numbers of objects at its beginning that the other process finds by itself
-        self.on_device = False  # whether anything is of the notebook's own `cuda`
         self.sources: dict[str, Source] = {}
         self.kinds: dict[type, Kind] = {}
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel

@@ -9,6 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from ..errors import CannotTravel, StorageError
+from ..estimate.asking.worth import may_train_with
 from ..graph import GraphMemory, Reply, Returned, Shipment, Undo, bring_into, ship, what_stayed
 from ..jobs.events import Event, Note
 from ..jobs.job import Job
@@ -43,7 +44,7 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
                 modes.travelling(shell.user_ns) as set_here,
                 surroundings.outward(shell.user_ns, texts, names.imports, names.magics if whole else None) as around,
             ):
-                shipment = ship([*wanted, generators, set_here], shell.user_ns, around)
+                shipment = ship([*wanted, generators, set_here], shell.user_ns, around, _may_train)
             if shipment.by_text and not whole:
                 whole, wanted = True, dict.fromkeys(users, False) | wanted
                 del shipment  # its copy of the bytes
@@ -58,6 +59,10 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
                 raise
             for name in spared:
                 del wanted[name]
+
+
+def _may_train(values: dict[str, Any]) -> bool:
+    return may_train_with({name: value for name, value in values.items() if name not in _NOT_THE_USERS})
 
 
 def packed_sizes(shell: InteractiveShell, names: CellNames) -> dict[str, int]:

@@ -17,7 +17,6 @@ from ..actions.request import request_for
 from ..errors import BadOption, CannotGoOn, CannotSuspend, ClaimGone
 from ..estimate.asking import for_job, lesson
 from ..estimate.need import Needed
-from ..graph.wire import split
 from ..jobs.events import StateChange, Why
 from ..jobs.handover import Handover, HeldClaim, become, note_start
 from ..jobs.job import Job
@@ -69,16 +68,6 @@ class WorkerMachine:
         self._growth: Growth | None = None
         self._left: HeldClaim | None = None  # by a training that goes on elsewhere
         training.shell.on_rewritten = self._preflight
-
-    async def open_cell(self, job: Job) -> None:
-        resumes = self.training.handover.resumes
-        if not resumes and not self._arrives_on_device() and (await self.training.look())[0].kind != "slot":
-            await self.main.call(self.cell.receive)
-        # else: on the device, where `cuda` already means what was granted while the values are opened
-
-    def _arrives_on_device(self) -> bool:
-        check_trusted(self.training.paths.graph)
-        return bool(split(self.training.paths.graph.read_bytes())[0].get("on_device"))
 
     async def estimate(self, job: Job) -> Needed:
         training = self.training

@@ -154,12 +154,12 @@ def test_a_long_queue_costs_what_it_is_long() -> None:
 
     def look_at(count: int) -> float:
         tickets = [need(1 + number % 7, uid=ADA + number % 40, since=number) for number in range(count)]
-        began = time.perf_counter()
+        began = time.process_time()  # others compute, too
         queue = fair_order(tickets, {}, POLICY)
         for place, (mine, turn) in enumerate(zip(queue, everyones_turn(queue, here, held, POLICY), strict=True), 1):
             if isinstance(turn, Wait):
                 explain(mine, queue, turn, here, held, reader=ADA, position=place)
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     short, long = (min(look_at(count) for _ in range(3)) for count in (500, 4000))
     assert long < 24 * short

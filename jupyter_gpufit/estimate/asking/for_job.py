@@ -24,8 +24,6 @@ from ...lab import Request, open_lab
 from ...lab.place import Space, candidates
 from ...lab.soonest import host_ahead, prospect
 from ...settings import Settings
-from ...surroundings import generators, modes
-from ...surroundings import travel as surroundings
 from ...units import MiB, format_bytes
 from ..need import Needed
 from ..reckoning.for_resume import SLOT_LEAST
@@ -35,7 +33,6 @@ from ..reckoning.pace import Pace
 from ..reckoning.report import NO_GPU, Estimate
 from ..reckoning.verdict import usable_alone
 from ..showing.text import band
-from ..tracing.trace import ask_child
 from . import before
 from .ask import Ask, TraceAnswer
 from .fit import Fit, fit_of, limits_of
@@ -44,7 +41,7 @@ from .several import each_of
 from .sooner import TwoWays
 from .target import EstimateTarget, largest_of, target_of
 from .timed import factor_of, known_better, known_to_fit, times_of
-from .worth import may_start_programs, may_train, may_train_with, names_a_gpu
+from .worth import may_start_programs, may_train, names_a_gpu
 
 NO_GPU_ROOM = 256 * MiB  # for a cell that uses none as far as a trial run can tell, beside the context
 WHOLE = "asks for a whole device"
@@ -74,8 +71,10 @@ class Cell:
     memory: GraphMemory  # the variables' tensor bytes
 
     @property
-    def is_given_nothing(self) -> bool:
-        return all(name in (generators.NAME, modes.NAME, surroundings.NAME) for name in split(self.graph)[0]["names"])
+    def may_train(self) -> bool:
+        """By its text; only where that tells nothing, by what it is given."""
+        by_text = may_train(self.source)
+        return bool(split(self.graph)[0].get("may_train", False)) if by_text is None else by_text
 
     def opened(self) -> dict[str, object]:
         """The variables; for a process of its own, which they may change."""
@@ -126,7 +125,7 @@ def estimate_job(
         if device.kind == "slot":
             measured(settings, device)  # it is this process's own processor
         target = target_of(settings, device)
-        if _may_train(cell, settings.estimate_limit, stop):
+        if cell.may_train:
             if gpus[1] > 1:
                 return _of_several(cell, target, settings, gpus, devices, stop)
             limits = limits_of(devices) if settings.fit != "no" else None
@@ -151,16 +150,6 @@ def measured(settings: Settings, device: Device) -> None:
 def allowed_for(job: Job, devices: Sequence[Device]) -> Sequence[Device]:
     """The devices on which the job may run."""
     return candidates(Request(job_id=job.id, name=job.name, gpu=job.options.gpu), devices)
-
-
-def _may_train(cell: Cell, limit: float, stop: int | None) -> bool:
-    """By its text; only where that tells nothing, by its variables, which a forked copy of us opens (30 ms)."""
-    by_text = may_train(cell.source)
-    if by_text is not None:
-        return by_text
-    if cell.is_given_nothing:
-        return False
-    return ask_child(lambda: may_train_with(cell.opened()), limit=limit, stop=stop) is not False
 
 
 def _estimate(

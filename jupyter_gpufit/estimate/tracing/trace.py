@@ -95,18 +95,6 @@ def _traced(run: Callable[[int, Path], None], source: str, began: float, limit: 
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def ask_child(question: Callable[[], bool], *, limit: float, stop: int | None = None) -> bool | None:
-    """The answer of a forked copy of this process, in which the question may change anything; None: it has none."""
-
-    def answer(out: int) -> None:
-        os.write(out, b"yes\n" if question() else b"no\n")
-
-    running = _fork(answer)
-    body, _ = _wait(running, time.monotonic() + limit, stop)
-    _end(running)
-    return {b"yes\n": True, b"no\n": False}.get(body)
-
-
 def import_what_traces() -> None:
     """What a trace needs and takes long to import, for a process that has time now."""
     _child_type()

@@ -239,7 +239,6 @@ def reduce_storage(storage: torch.UntypedStorage, pickler: Pickler) -> Reduced:
     else:
         number = pickler.recorder.foreign(nbytes, lambda buffer: _copy_to(buffer, where))
     is_ours = sides.on_device(storage)
-    pickler.on_device |= is_ours
     return make_storage, (pickler.recorder, number, *([True] if is_ours else []))
 
 
@@ -285,7 +284,6 @@ def reduce_generator(generator: torch.Generator, pickler: Pickler) -> Reduced:
     if generator is torch.default_generator:
         return find_default_generator, ()
     device = "cuda" if sides.generator_on_device(generator) else "cpu"
-    pickler.on_device |= device == "cuda"
     return make_generator, (device,), generator_state(generator), None, None, fill_generator
 
 
@@ -331,7 +329,6 @@ def fill_generator(generator: torch.Generator, state: Any) -> None:
 
 
 def reduce_stream(stream: torch.Stream, pickler: Pickler) -> Reduced:
-    pickler.on_device = True
     return make_stream, ()
 
 
@@ -341,7 +338,6 @@ def make_stream() -> Any:
 
 
 def reduce_event(event: torch.Event, pickler: Pickler) -> Reduced:
-    pickler.on_device = True
     return make_event, ()
 
 

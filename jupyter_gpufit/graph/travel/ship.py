@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -83,17 +83,27 @@ class Shipment:
         )
 
 
-def ship(names: Iterable[str], namespace: Namespace, around: Around | None = None) -> Shipment:
-    """Copy variables for a worker, with everything they refer to. Raises CannotTravel before anything is copied."""
+def ship(
+    names: Iterable[str],
+    namespace: Namespace,
+    around: Around | None = None,
+    may_train: Callable[[Namespace], bool] = lambda values: True,
+) -> Shipment:
+    """Copy variables for a worker, with everything they refer to. Raises CannotTravel before anything is copied.
+
+    `may_train`: whether a training could need them, which goes along: to know it there takes opening them.
+    """
     names = list(names)
     with without_collecting():
         try:
-            return _ship(names, namespace, around)
+            return _ship(names, namespace, around, may_train)
         except RecursionError:
-            return deeply(lambda: _ship(names, namespace, around))
+            return deeply(lambda: _ship(names, namespace, around, may_train))
 
 
-def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Shipment:
+def _ship(
+    names: list[str], namespace: Namespace, around: Around | None, may_train: Callable[[Namespace], bool]
+) -> Shipment:
     pickler, sizes = _written(names, namespace, around, {})
     if stored := pickler.stored_ids():
         pickler, sizes = _written(names, namespace, around, stored)
@@ -102,6 +112,7 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
     memory = GraphMemory.create(layout.size)
     memory.write(layout.pieces)
     known = pickler.known()  # once: to copy a memo takes as long as to write it
+    values = {name: namespace[name] for name in sizes}
     header = {
         "names": tuple(sizes),
         "places": pickler.places,
@@ -113,13 +124,12 @@ def _ship(names: list[str], namespace: Namespace, around: Around | None) -> Ship
         "files": layout.files,
         "extents": layout.extents,
         "buffers": pickler.buffers,
-        "on_device": pickler.on_device,
+        "may_train": may_train(values),
         "path": list(sys.path),
         "sources": pickler.sources,
     }
     origins = [obj for _, obj in sorted(known.values(), key=lambda numbered: numbered[0])]
     graph = seal(header, pickler.stream.getvalue())
-    values = {name: namespace[name] for name in sizes}
     remarks = tuple(dict.fromkeys((*pickler.remarks, *shared_with_threads(origins, partial(_called, values)))))
     return Shipment(
         graph, memory, tuple(sizes), sizes, values, origins, layout, remarks=remarks, by_text=pickler.by_text

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.estimate.asking import for_job
+from jupyter_gpufit.estimate.asking.worth import may_train_with
 from jupyter_gpufit.estimate.reckoning.report import NO_GPU, Estimate
 from jupyter_gpufit.graph import ship
 from jupyter_gpufit.graph.memory import GraphMemory
@@ -50,6 +52,14 @@ def test_a_cell_in_which_nothing_could_use_a_gpu_is_known_by_its_text(
     needed = for_job.needed_of(for_job.estimate_job(cell, devices, Settings(data=str(tmp_path))), devices)
 
     assert claimed == {None: "a whole device", 0: "none"}[needed.memory]
+
+
+@pytest.mark.parametrize("source, answer", [("f(1)", False), ("f(one)", True), ("torch.ones(1)", True), ("1", False)])
+def test_what_a_cell_is_given_is_looked_at_where_it_was_made(source: str, answer: bool) -> None:
+    given = {name: value for name, value in {"f": print, "one": torch.ones(1)}.items() if name in source}
+    shipment = ship(given, given, None, may_train_with)
+
+    assert for_job.Cell(source, shipment.graph, shipment.memory).may_train is answer
 
 
 @pytest.mark.slow

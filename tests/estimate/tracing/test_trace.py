@@ -16,7 +16,6 @@ from jupyter_gpufit.devices.cards import Context
 from jupyter_gpufit.estimate.asking.ask import Ask
 from jupyter_gpufit.estimate.asking.look import look
 from jupyter_gpufit.estimate.reckoning.record import Trace
-from jupyter_gpufit.estimate.tracing.trace import ask_child
 from jupyter_gpufit.surroundings import magics
 from tests.estimate.cells import CNN, IMPORTS, LOADER
 from tests.estimate.traced import A100, hashed, peak_by_kind, traced
@@ -306,19 +305,6 @@ def test_a_trace_that_is_no_longer_wanted_ends_at_once() -> None:
         trace = traced("while True: pass", stop=theirs.fileno())
 
     assert trace.status == "timeout" and trace.seconds < 5
-
-
-def test_a_question_is_answered_by_a_copy() -> None:
-    asked: list[int] = []
-
-    def question() -> bool:
-        asked.append(1)
-        return len(asked) == 1
-
-    assert ask_child(question, limit=30) is True
-    assert asked == []
-    assert ask_child(lambda: False, limit=30) is False
-    assert ask_child(lambda: bool(1 / 0), limit=30) is None
 
 
 def test_a_library_that_marks_functions_for_the_compiler_does_not_load_it() -> None:
