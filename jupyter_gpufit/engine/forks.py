@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import site
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..jobs.forking import News, Wanted, ask, told
+from ..jobs.forking import KernelModules, News, Wanted, ask, told
 from ..jobs.handover import FORKS
 from ..system.files import nameless
+from ..system.packages import stamp
 from .local import Started, WaitingWorker, begin_process
 
 
@@ -38,9 +37,13 @@ class Forked:
 class ForkingProcess:
     """Has torch imported; gives a worker at once, any number of times."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self._env = dict(env)
-        self._packages = _packages()
+    def __init__(self, env: Mapping[str, str], on_spoiled: Callable[[str], None] = lambda package: None) -> None:
+        """`on_spoiled`: called in a thread of its own, with a package that it could not import ahead."""
+        self.env = dict(env)
+        self._on_spoiled = on_spoiled
+        self._spoiled = False
+        self._told: set[str] = set()  # modules
+        self._packages = stamp()
         self._changed = threading.Condition()
         self._workers: dict[int, Forked] = {}
         self._asked = 0
@@ -51,7 +54,16 @@ class ForkingProcess:
 
     def usable(self, env: Mapping[str, str]) -> bool:
         """Alive, with this environment (OMP_NUM_THREADS and its like are read at import), and with today's packages."""
-        return self.process.poll() is None and dict(env) == self._env and _packages() == self._packages
+        same = dict(env) == self.env and stamp() == self._packages
+        return same and not self._spoiled and self.process.poll() is None
+
+    def import_ahead(self, imported: KernelModules) -> None:
+        """Have them there in the workers to come, once there is time."""
+        new = tuple(name for name in imported.modules if name not in self._told)
+        if new:
+            self._told.update(new)
+            with replace(imported, modules=new).to_file() as file, suppress(OSError):
+                ask(self._channel, Wanted(0, imports=True), file.fileno())
 
     def worker(self, score: str = "") -> WaitingWorker:
         """One more; `score`: what it is to be for the system where memory runs out."""
@@ -86,6 +98,10 @@ class ForkingProcess:
 
     def _listen(self) -> None:
         while (news := self._next()) is not None:
+            if news.spoiled_by:
+                self._spoiled = True
+                self._on_spoiled(news.spoiled_by)
+                continue
             with self._changed:
                 forked = self._workers[news.number]
                 forked.pid, forked.code = news.pid, news.code
@@ -106,12 +122,3 @@ class ForkingProcess:
             return told(self._channel)
         except OSError:
             return None
-
-
-def _packages() -> list[tuple[str, int]]:
-    """Changes with what is installed where this Python finds its packages: what was imported before is the old."""
-    found = []
-    for folder in [*site.getsitepackages(), site.getusersitepackages()]:
-        with suppress(OSError):
-            found.append((folder, os.stat(folder).st_mtime_ns))
-    return found

@@ -13,8 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+from ..jobs.forking import KernelModules
 from ..system.memory import all_memory, free_memory
 from ..units import GiB
 from .forks import ForkingProcess
@@ -23,6 +25,7 @@ from .local import WaitingWorker
 SHORT = 2 * GiB  # of the host's memory, free; or a tenth of it, where that is more: a spare is given up
 ENOUGH = 2  # times as much must be free before one is started
 IDLE = 1800.0  # seconds without a cell, after which nobody waits for the next one
+MOST_SPOILED = 4  # packages that cannot be imported ahead; with more, none is any more
 LOOK = 10.0  # seconds between two looks
 _FIRST_TO_GO = 1000  # the system's own measure of whom to end where memory runs out
 
@@ -38,11 +41,17 @@ class Spare:
         self._process: ForkingProcess | None = None
         self._usual = ""  # what its workers are to be for the system
         self._wanted = 0.0  # when a cell was run for the last time
+        self._imported = KernelModules(())  # by the notebook
+        self._spoil: set[str] = set()  # packages that are not to be imported ahead
         self._ends = threading.Event()
 
-    def offer(self) -> None:
-        """A cell has ended, and people read now: have a spare, where one is wanted and there is room for it."""
+    def offer(self, imported: KernelModules = KernelModules(())) -> None:  # noqa: B008 - frozen
+        """A cell has ended, and people read now: have a spare, where one is wanted and there is room for it.
+
+        `imported`: by the notebook; a worker will need it, too.
+        """
         with self._lock:
+            self._imported = imported
             self._have(os.environ)
 
     def take(self, env: Mapping[str, str], python: str = sys.executable, package: str = "") -> WaitingWorker:
@@ -62,16 +71,30 @@ class Spare:
             return None
         self._wanted = time.monotonic()
         if self._process is not None and self._process.usable(env):
+            self._import_ahead(self._process)
             return self._process
         self._dismiss()
         if self._when == "always":
-            self._process = ForkingProcess(env)
+            self._process = ForkingProcess(env, self._spoiled)
         elif self._free() >= ENOUGH * _short():
-            self._process = ForkingProcess(env)
+            self._process = ForkingProcess(env, self._spoiled)
             self._usual = _first_to_go(self._process.process.pid)
             self._ends = threading.Event()
             threading.Thread(target=self._look_after, args=(self._ends,), name="gpufit-spare", daemon=True).start()
+        if self._process is not None:
+            self._import_ahead(self._process)
         return self._process
+
+    def _import_ahead(self, process: ForkingProcess) -> None:
+        if len(self._spoil) < MOST_SPOILED:
+            kept = tuple(name for name in self._imported.modules if name.partition(".")[0] not in self._spoil)
+            process.import_ahead(replace(self._imported, modules=kept))
+
+    def _spoiled(self, package: str) -> None:
+        """By a package that it had imported ahead: have another one, for the next cell."""
+        with self._lock:
+            self._spoil.add(package)
+            self._have(self._process.env if self._process is not None else os.environ)
 
     def _dismiss(self) -> None:
         self._ends.set()

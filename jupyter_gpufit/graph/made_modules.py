@@ -19,10 +19,10 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..system.packages import is_installed
 from .modules import Here
 
 Named = dict[str, str]
@@ -43,7 +43,12 @@ def beyond_imports(travels: Callable[[Any], bool]) -> list[Here]:
         elif spec.name != name:
             if sys.modules.get(spec.name) is module:
                 second[name] = spec.name
-        elif name == root and spec.has_location and not (_is_installed(spec) or _is_where_an_import_looks(spec)):
+        elif (
+            name == root
+            and spec.has_location
+            and not (is_installed(str(spec.origin)) or _is_where_an_import_looks(spec))
+        ):
+            # What is installed is a library's own doing, as the kernel's debugger has it: whoever needs it there does the same.
             by_path[name] = str(spec.origin)
     there: list[Here] = [(second, named, (second, by_path))] if second or by_path else []
     modules = {name: module for name, module in made.items() if type(module) is ModuleType}
@@ -123,9 +128,9 @@ def _by_its_name(name: str, held: Any) -> bool:
     return any(getattr(value, "__module__", None) == name for value in values)
 
 
-def _is_installed(spec: ModuleSpec) -> bool:
-    """A library's own doing, as the kernel's debugger has it: whoever needs it there does the same there."""
-    return not {"site-packages", "dist-packages"}.isdisjoint(Path(str(spec.origin)).parts)
+def _is_found_by_nobody(spec: ModuleSpec) -> bool:
+    """Unless a library found it, as the kernel's debugger does: whoever needs it there does the same there."""
+    return not (is_installed(str(spec.origin)) or _is_where_an_import_looks(spec))
 
 
 def _is_where_an_import_looks(spec: ModuleSpec) -> bool:

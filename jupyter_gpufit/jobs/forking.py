@@ -1,4 +1,4 @@
-"""What a kernel and its spare say to each other: a worker is wanted, it is there, it has ended.
+"""What a kernel and its spare say to each other: a worker is wanted, it is there, it has ended; and what to import ahead.
 
 Each message is whole (the socket keeps their bounds), and numbered by the worker it is about.
 """
@@ -9,6 +9,9 @@ import json
 import os
 import socket
 from dataclasses import asdict, dataclass
+from typing import IO
+
+from ..system.files import nameless
 
 MOST = 4096  # bytes of a message
 
@@ -20,6 +23,7 @@ class Wanted:
     number: int
     score: str = ""  # what it is to be for the system where memory runs out; empty: as the spare
     ends: bool = False  # it is not wanted any more
+    imports: bool = False  # no worker, but modules, which a descriptor has: their names are many
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class News:
     number: int
     pid: int
     code: int | None = None
+    spoiled_by: str = ""  # a package that must not be imported ahead: whoever forks from now on begins anew
 
 
 def ask(channel: socket.socket, wanted: Wanted, *descriptors: int) -> None:
@@ -41,6 +46,28 @@ def asked(channel: socket.socket) -> tuple[Wanted, list[int]] | None:
     for fd in descriptors:
         os.set_inheritable(fd, False)
     return (Wanted(**json.loads(message)), descriptors) if message else None
+
+
+@dataclass(frozen=True)
+class KernelModules:
+    """By the notebook, and what its modules may ask of a device when they are imported."""
+
+    modules: tuple[str, ...]  # names, in their order
+    capability: tuple[int, int] | None = None  # of every device here; None: they differ, or nobody has looked
+
+    def to_file(self) -> IO[bytes]:
+        file = nameless()
+        file.write(json.dumps(asdict(self)).encode())
+        file.flush()
+        return file
+
+    @classmethod
+    def from_file(cls, fd: int) -> KernelModules:
+        """What came with a wish; closes it."""
+        with open(fd, "rb") as file:
+            file.seek(0)
+            found = json.load(file)
+        return cls(tuple(found["modules"]), tuple(found["capability"]) if found["capability"] else None)
 
 
 def tell(channel: socket.socket, news: News) -> None:

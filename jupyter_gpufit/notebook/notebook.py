@@ -25,6 +25,7 @@ from ..engine import Spare, Started
 from ..errors import BadOption, GpufitError, VersionDiffers, first_of
 from ..jobs.events import Event, Failure, Note, StateChange
 from ..jobs.follow import Interrupts, Leaving, follow
+from ..jobs.forking import KernelModules
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths
 from ..jobs.record import read_record
@@ -32,6 +33,7 @@ from ..jobs.store import chosen_job, create_job_files
 from ..lab.place import refuse_impossible
 from ..settings import Settings
 from ..surroundings.given import LeftToShell
+from ..surroundings.travel import watch
 from ..system.background import aside
 from ..system.once import is_news
 from ..system.version import version
@@ -66,7 +68,7 @@ class Notebook:
     def after_cell(self) -> None:
         self._variables.after_cell()
         self.imported.look()
-        self.spare.offer()
+        self.spare.offer(KernelModules(tuple(watch.installed()), self.cuda.capability()))
 
     async def do(
         self, options: argparse.Namespace, line: str, cell: str | None, interrupts: Interrupts, leaving: Leaving

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..system import simulators
 from ..system.objects import module_of
+from ..system.packages import is_installed
 from . import generators
 from .added_names import AddedNames
 from .changes import ChangedHolder, Difference, absorb, same, values_of
@@ -30,7 +31,8 @@ _OTHER_WAYS = frozenset(
     + ("wandb", "mlflow", "tensorboard", "tensorboardX", "tqdm", "comet_ml", "neptune", "aim", "dvclive", "trackio")
     + ("swanlab", "IPython", "ipykernel", "ipywidgets", "traitlets", "zmq", "jupyter_client", "comm", "debugpy")
 )
-_NEVER = frozenset({*sys.stdlib_module_names, "builtins", "__main__", "__mp_main__", "jupyter_gpufit"}) | _OTHER_WAYS
+_NOT_PACKAGES = frozenset({*sys.stdlib_module_names, "builtins", "__main__", "__mp_main__", "jupyter_gpufit"})
+_NEVER = _NOT_PACKAGES | _OTHER_WAYS
 _CHAIN = re.compile(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+)+)")  # a name and its attributes
 _IMPORTLIB = ("<frozen importlib", "importlib/")
 
@@ -53,6 +55,8 @@ class Watch(MetaPathFinder):
         self.drew: set[str] = set()  # modules that were imported where random numbers were drawn for that
         self.drew_before: set[str] = set()  # the same, in the process that this one goes on for
         self._generators: dict[str, Any] = {}  # as they were when the outermost import began
+        self._counted = 0  # modules, when it was last asked for those of packages
+        self._installed: list[str] = []
         self.added = AddedNames()  # to the packages whose state has other ways to travel
         self.on_imported: Callable[[], None] = lambda: None  # the outermost import is done
 
@@ -72,6 +76,22 @@ class Watch(MetaPathFinder):
 
     def wants(self, name: str) -> bool:
         return root(name) not in _NEVER and root(name) not in self._own
+
+    def installed(self) -> list[str]:
+        """Modules of packages that are imported here, but for those of which the kernel itself is made; in their order.
+
+        Each by the name under which it can be imported.
+        """
+        if len(sys.modules) != self._counted:
+            self._counted = len(sys.modules)
+            self._installed = [name for name, module in list(sys.modules.items()) if self._is_packages(name, module)]
+        return self._installed
+
+    def _is_packages(self, name: str, module: ModuleType) -> bool:
+        spec = getattr(module, "__spec__", None)
+        if not isinstance(spec, ModuleSpec) or spec.name != name or root(name) in self._own | _NOT_PACKAGES:
+            return False
+        return isinstance(spec.origin, str) and is_installed(spec.origin)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         self._note_who_asks(name)

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ..jobs.forking import News, Wanted, asked, tell
+from ..jobs.forking import KernelModules, News, Wanted, asked, tell
+from .ahead import Ahead
 
 QUIET = 1000  # milliseconds after a worker began before anything else is prepared: it needs the processors now
 
@@ -29,6 +30,7 @@ class Forks:
         """`prepare`: what can be done while nobody waits; what is left of it is a worker's to do."""
         self._channel = channel
         self.prepare = prepare
+        self._ahead = Ahead()
         self._workers: dict[int, tuple[int, int]] = {}  # by pidfd: number and pid
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
@@ -38,10 +40,9 @@ class Forks:
         quiet = 0
         listens = True
         while listens or self._workers:
-            events = self._poll.poll(quiet if self.prepare else None)
+            events = self._poll.poll(quiet if self.prepare or self._ahead else None)
             if not events:
-                self.prepare.pop(0)()
-                gc.freeze()
+                self._prepare()
                 quiet = 0
             for fd, event in events:
                 if fd != self._channel.fileno():
@@ -53,9 +54,18 @@ class Forks:
                         return None  # nobody hears any more how they end
                 elif (channel := self._do(*message)) is not None:
                     return channel
-                else:
+                elif not message[0].imports:
                     quiet = QUIET
         return None
+
+    def _prepare(self) -> None:
+        if self.prepare:
+            self.prepare.pop(0)()
+        else:
+            self._ahead.import_next()
+            if self._ahead.spoiled_by:
+                self._tell(News(0, 0, spoiled_by=self._ahead.spoiled_by))
+        gc.freeze()
 
     def _hear(self) -> tuple[Wanted, list[int]] | None:
         try:
@@ -69,13 +79,16 @@ class Forks:
                 if number == wanted.number:
                     os.kill(pid, signal.SIGTERM)  # it is ours and not waited for: the pid is still its own
             return None
+        if wanted.imports:
+            self._ahead.want(KernelModules.from_file(descriptors[0]))
+            return None
         channel, log = descriptors
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads: numpy's are ended before each fork
             pid = os.fork()
         if pid == 0:
             self._let_go()
-            return _begin(channel, log, wanted.score)
+            return _begin(channel, log, wanted.score, anew=bool(self._ahead.spoiled_by))
         os.close(channel)
         os.close(log)
         fd = os.pidfd_open(pid)
@@ -102,8 +115,8 @@ class Forks:
         self._workers.clear()
 
 
-def _begin(channel: int, log: int, score: str) -> socket.socket:
-    """What makes a process of its own of a forked one."""
+def _begin(channel: int, log: int, score: str, *, anew: bool) -> socket.socket:
+    """What makes a process of its own of a forked one; `anew`: of one that cannot be what the spare was."""
     os.setsid()
     for standard in (1, 2):
         os.dup2(log, standard)
@@ -112,7 +125,7 @@ def _begin(channel: int, log: int, score: str) -> socket.socket:
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(score)
     torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
-    if torch.cuda._is_in_bad_fork():  # something looked for a GPU when it was imported: CUDA cannot begin here any more
+    if anew or torch.cuda._is_in_bad_fork():  # something looked for a GPU when it was imported: CUDA cannot begin here
         os.set_inheritable(channel, True)
         os.execv(sys.executable, [sys.executable, "-m", "jupyter_gpufit.worker", str(channel)])
     if numpy is not None:

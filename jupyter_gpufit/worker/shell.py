@@ -121,22 +121,32 @@ class WorkerShell(InteractiveShell):
     @classmethod
     def begin(cls, emit: Emit) -> WorkerShell:
         """The one shell of this process, with an empty `__main__` for the cell."""
+        cls.prepare()
+        shell: WorkerShell = cls.instance()
+        cls.emit = staticmethod(emit)
+        cls.comms = Comms(emit, lambda text: emit(Note(text)))
+        cls.comms.install()
+        os.environ.setdefault("MPLBACKEND", f"module://{INLINE}")  # as a kernel; a terminal, which resumes, does not
+        return shell
+
+    @classmethod
+    def prepare(cls) -> None:
+        """Have a shell that nobody hears yet."""
+        if cls.initialized():
+            return
         config = Config()
         config.HistoryManager.enabled = False
         config.InteractiveShell.colors = "neutral"
         config.IPKernelApp = Config()  # by which libraries (tqdm, transformers) know that displays are shown
-        cls.emit = staticmethod(emit)
-        cls.comms = Comms(emit, lambda text: emit(Note(text)))
+        cls.emit = staticmethod(lambda event: None)
+        cls.comms = Comms(cls.emit, lambda text: None)
         cls.comms.install()
         shell: WorkerShell = cls.instance(config=config, user_module=types.ModuleType("__main__"))
-        os.environ.setdefault(
-            "MPLBACKEND", f"module://{INLINE}"
-        )  # as a kernel does; a terminal, which resumes, does not
+        os.environ.setdefault("MPLBACKEND", f"module://{INLINE}")
         tqdm_notebook.draw_html()
         builtins.input = _no_input
         getpass.getpass = _no_input
         shell.builtin_trap.__enter__()  # for good: what is imported before the cell asks for get_ipython(), too
-        return shell
 
     def run(self, source: str, number: int) -> BaseException | None:
         """Run the cell; what left it as an exception has been shown, and is returned."""

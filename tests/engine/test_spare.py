@@ -151,7 +151,7 @@ def test_it_is_replaced_once_it_would_import_something_else(monkeypatch: pytest.
     if what == "environment":
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
     else:
-        monkeypatch.setattr(forks, "_packages", lambda: [("site-packages", 1)])
+        monkeypatch.setattr(forks, "stamp", lambda: [("site-packages", 1)])
     spare.offer()
 
     assert before.process.wait(TIMEOUT) == -signal.SIGTERM and forking(spare) is not before

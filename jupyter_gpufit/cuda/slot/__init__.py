@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from ...devices import sides
+from ..surface.ahead import taken_by_name
 from ..surface.replace import cuda_replacements, or_refused, replaced
 from .answers import SlotAnswers
 from .around import loading, run_uncompiled, torch_replacements
@@ -55,10 +56,11 @@ def standing_in(mode: SlotMode, answers: SlotAnswers) -> Iterator[None]:
         compiling = stack.enter_context(ExitStack())
         if "torch._dynamo" in sys.modules:  # a model may have come compiled; importing the compiler would take seconds
             run_uncompiled(compiling)
-        for replacement in [
+        ours = [
             *cuda_replacements(answers, or_refused(lambda: answers.slot)),
             *torch_replacements(mode, compiling),
-        ]:
+        ]
+        for replacement in [*ours, *taken_by_name(ours)]:
             stack.enter_context(replaced(*replacement))
         stack.enter_context(_no_gpus())
         stack.enter_context(loading(mode.budget.slot, lambda: answers.stands_for_gpu))

@@ -33,6 +33,7 @@ _CLASSES = {"Event": OneEvent, "Stream": OneStream, "StreamContext": NoChange}
 _SPEAK_FOR_USER = ("torch.utils.data", "torch.random")  # a DataLoader pins memory; fork_rng saves the slot's state
 _LEFT_ALONE = ("torch.cuda.amp", "torch.cuda.sparse")  # what hands everything to torch.amp, and types
 _ABSENT = object()
+RAW_STREAM = "_cuda_getCurrentRawStream"
 _PRIVATE_BUT_USED = ("_record_memory_history", "_dump_snapshot", "_snapshot")
 
 
@@ -55,10 +56,9 @@ Around = Callable[[str, Callable[..., Any], Any], Any]  # a function's full name
 
 def cuda_replacements(answers: Answers, around: Around) -> Iterator[tuple[object, str, object]]:
     """Where, which name, and by what. `around` tells what to put there."""
-    for name, module in sorted(sys.modules.items()):
-        if (name + ".").startswith(("torch.cuda.", "torch.accelerator.")) and not name.startswith(_LEFT_ALONE):
-            for public, real in _offered(module):
-                yield module, public, _replacement(module, public, real, answers, around)
+    for module in modules_of_cuda():
+        for public, real in offered(module):
+            yield module, public, _replacement(module, public, real, answers, around)
     for name in vars(torch.cuda):
         if name.endswith("Storage") and hasattr(torch, name):
             yield torch.cuda, name, getattr(torch, name)
@@ -67,10 +67,21 @@ def cuda_replacements(answers: Answers, around: Around) -> Iterator[tuple[object
     yield torch, "set_default_tensor_type", default_type(torch.set_default_tensor_type)
     yield from parallel_on_one()
     # Libraries with kernels of their own ask at import; a build for CUDA would ask the driver.
-    yield torch._C, "_cuda_getCurrentRawStream", lambda device: 0
+    yield torch._C, RAW_STREAM, raw_stream
 
 
-def _offered(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+def raw_stream(device: int) -> int:
+    """The handle of the only one."""
+    return 0
+
+
+def modules_of_cuda() -> list[ModuleType]:
+    """Those whose functions are others; in their order."""
+    names = (name for name in sorted(sys.modules) if (name + ".").startswith(("torch.cuda.", "torch.accelerator.")))
+    return [sys.modules[name] for name in names if not name.startswith(_LEFT_ALONE)]
+
+
+def offered(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
     """The functions and classes that torch made for users of this module."""
     package = ".".join(module.__name__.split(".")[:2])
     for name, value in vars(module).items():

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...cuda.surface.ahead import taken_by_name
 from ...cuda.surface.answers import Answers
 from ...cuda.surface.replace import cuda_replacements, or_real
 from ...devices.card import Card
@@ -58,7 +59,8 @@ _REAL: Callable[..., torch.device | None] = torch.accelerator.current_accelerato
 
 
 def begin(books: Books) -> None:
-    for module, name, value in list(cuda_replacements(TraceAnswers(books), or_real)):
+    ours = list(cuda_replacements(TraceAnswers(books), or_real))
+    for module, name, value in [*ours, *taken_by_name(ours)]:
         setattr(module, name, value)
     for name, value in {"_lazy_init": None, "_sleep": None, "_is_in_bad_fork": False}.items():
         setattr(torch.cuda, name, lambda *args, value=value, **kwargs: value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from ...cuda.surface.asker import asker
 from ...devices import sides
 from ...devices.card import Card
+from ...devices.cards import sheet_of
 from ...devices.device import Device
 from ...devices.here import read_devices
 from ...errors import GpufitError
@@ -33,12 +34,23 @@ class Expected:
         self._peak = 0
 
     @cached_property
+    def _devices(self) -> Sequence[Device]:
+        """None where they cannot be read."""
+        try:
+            return read_devices(self._settings)
+        except GpufitError:
+            return ()
+
+    @property
     def device(self) -> Device | None:
         """None: there is none, or it cannot be read."""
-        try:
-            return largest_of(read_devices(self._settings))
-        except GpufitError:
-            return None
+        return largest_of(self._devices) if self._devices else None
+
+    def capability(self) -> tuple[int, int] | None:
+        """Of every device here; None where they differ, or nobody has asked for a device yet."""
+        known = vars(self).get("_devices", ())
+        found = {sheet_of(device).card.capability for device in known}
+        return found.pop() if len(found) == 1 else None
 
     @cached_property
     def card(self) -> Card:

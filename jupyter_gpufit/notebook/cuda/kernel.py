@@ -43,6 +43,10 @@ class KernelCuda:
             self._mode = None
         self._entered.close()
 
+    def capability(self) -> tuple[int, int] | None:
+        """Of every device here, where that is the same, and known."""
+        return self._expected.capability() if self._expected is not None else None
+
     def words(self) -> str:
         """For %gpufit kernel."""
         if self._settings.kernel_cuda == "real":

@@ -14,11 +14,11 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from types import CodeType, FunctionType, GeneratorType
 from typing import Any
 
 from ...errors import CannotArrive
+from ...system.packages import is_installed
 from ..reading.calls import is_never_left
 from ..reading.scopes import Definition, mangled
 from ..rewriting.source import Origin, Source
@@ -239,7 +239,7 @@ class Library:
     def origins(self, units: Iterable[Unit]) -> list[Origin]:
         """Of those that packages have, and not the user's own modules."""
         found = [source for unit in units if (source := self._sources.get(unit.uid)) is not None]
-        return [one.origin for one in found if one.origin is not None and _is_installed(one.filename)]
+        return [one.origin for one in found if one.origin is not None and is_installed(one.filename)]
 
     def proofs(self, units: Iterable[Unit]) -> str:
         """ "skorch 1.4.0: tested", of each library: by that of these functions of which least is known."""
@@ -249,10 +249,6 @@ class Library:
             grade = grade_of(one.module, one.qualname, one.digests, _version(library))
             grades.setdefault(library, []).append(grade)
         return ", ".join(f"{one} {_version(one)}: {weakest(found)}" for one, found in grades.items())
-
-
-def _is_installed(filename: str) -> bool:
-    return not {"site-packages", "dist-packages"}.isdisjoint(Path(filename).parts)
 
 
 def _version(library: str) -> str:
