@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -52,9 +52,9 @@ class ForkingProcess:
             self.process: subprocess.Popen[bytes] = begin_process(theirs, log, env, arguments=[FORKS])
         threading.Thread(target=self._listen, name="gpufit-forks", daemon=True).start()
 
-    def usable(self, env: Mapping[str, str]) -> bool:
+    def usable(self, env: Mapping[str, str], but_for: Container[str] = ()) -> bool:
         """Alive, with this environment (OMP_NUM_THREADS and its like are read at import), and with today's packages."""
-        same = dict(env) == self.env and stamp() == self._packages
+        same = stamp() == self._packages and _less(env, but_for) == _less(self.env, but_for)
         return same and not self._spoiled and self.process.poll() is None
 
     def import_ahead(self, imported: KernelModules) -> None:
@@ -62,8 +62,11 @@ class ForkingProcess:
         new = tuple(name for name in imported.modules if name not in self._told)
         if new:
             self._told.update(new)
-            with replace(imported, modules=new).to_file() as file, suppress(OSError):
-                ask(self._channel, Wanted(0, imports=True), file.fileno())
+            try:
+                with replace(imported, modules=new).to_file() as file:
+                    ask(self._channel, Wanted(0, imports=True), file.fileno(), waits=False)
+            except OSError:  # it has ended, or has no time to listen: then with the next ones
+                self._told.difference_update(new)
 
     def worker(self, score: str = "") -> WaitingWorker:
         """One more; `score`: what it is to be for the system where memory runs out."""
@@ -122,3 +125,7 @@ class ForkingProcess:
             return told(self._channel)
         except OSError:
             return None
+
+
+def _less(env: Mapping[str, str], but_for: Container[str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name not in but_for}

@@ -54,6 +54,15 @@ class Spare:
             self._imported = imported
             self._have(os.environ)
 
+    def offer_meanwhile(self, imported: KernelModules) -> None:
+        """A cell goes on importing: let the spare do the same beside it, if there is a processor for that."""
+        if len(os.sched_getaffinity(0)) > 1 and self._lock.acquire(blocking=False):
+            try:
+                self._imported = imported
+                self._have(os.environ)
+            finally:
+                self._lock.release()
+
     def take(self, env: Mapping[str, str], python: str = sys.executable, package: str = "") -> WaitingWorker:
         """A worker: the spare's, where there is or may be one, or else one that imports torch itself."""
         with self._lock:
@@ -70,7 +79,7 @@ class Spare:
         if self._when == "never" or (self._when == "auto" and "torch" not in sys.modules):
             return None
         self._wanted = time.monotonic()
-        if self._process is not None and self._process.usable(env):
+        if self._process is not None and self._process.usable(env, self._imported.variables):
             self._import_ahead(self._process)
             return self._process
         self._dismiss()

@@ -43,12 +43,7 @@ def beyond_imports(travels: Callable[[Any], bool]) -> list[Here]:
         elif spec.name != name:
             if sys.modules.get(spec.name) is module:
                 second[name] = spec.name
-        elif (
-            name == root
-            and spec.has_location
-            and not (is_installed(str(spec.origin)) or _is_where_an_import_looks(spec))
-        ):
-            # What is installed is a library's own doing, as the kernel's debugger has it: whoever needs it there does the same.
+        elif name == root and spec.has_location and _is_found_by_nobody(spec):
             by_path[name] = str(spec.origin)
     there: list[Here] = [(second, named, (second, by_path))] if second or by_path else []
     modules = {name: module for name, module in made.items() if type(module) is ModuleType}

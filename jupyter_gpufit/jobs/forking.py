@@ -1,4 +1,4 @@
-"""What a kernel and its spare say to each other: a worker is wanted, it is there, it has ended; and what to import ahead.
+"""What a kernel and its spare say to each other: a worker is wanted, it is there, it has ended; what to import ahead.
 
 Each message is whole (the socket keeps their bounds), and numbered by the worker it is about.
 """
@@ -36,8 +36,10 @@ class News:
     spoiled_by: str = ""  # a package that must not be imported ahead: whoever forks from now on begins anew
 
 
-def ask(channel: socket.socket, wanted: Wanted, *descriptors: int) -> None:
-    socket.send_fds(channel, [json.dumps(asdict(wanted)).encode()], descriptors)
+def ask(channel: socket.socket, wanted: Wanted, *descriptors: int, waits: bool = True) -> None:
+    """`waits`: until there is room for the message; otherwise an OSError tells that there is none."""
+    flags = 0 if waits else socket.MSG_DONTWAIT
+    socket.send_fds(channel, [json.dumps(asdict(wanted)).encode()], descriptors, flags)
 
 
 def asked(channel: socket.socket) -> tuple[Wanted, list[int]] | None:
@@ -54,6 +56,7 @@ class KernelModules:
 
     modules: tuple[str, ...]  # names, in their order
     capability: tuple[int, int] | None = None  # of every device here; None: they differ, or nobody has looked
+    variables: tuple[str, ...] = ()  # of the environment, which these modules have set: so they do elsewhere
 
     def to_file(self) -> IO[bytes]:
         file = nameless()
@@ -67,7 +70,8 @@ class KernelModules:
         with open(fd, "rb") as file:
             file.seek(0)
             found = json.load(file)
-        return cls(tuple(found["modules"]), tuple(found["capability"]) if found["capability"] else None)
+        capability = tuple(found["capability"]) if found["capability"] else None
+        return cls(tuple(found["modules"]), capability, tuple(found["variables"]))
 
 
 def tell(channel: socket.socket, news: News) -> None:

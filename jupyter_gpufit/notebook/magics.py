@@ -116,6 +116,7 @@ def load(ip: InteractiveShell) -> None:
     if ip.Completer is not None:
         ip.Completer.custom_matchers.append(gpufit_matcher)
     surroundings.watch.begin(_imported_before(ip))
+    surroundings.watch.on_imported = magics.notebook.after_import
     midway.begin_alone(lambda: ip.user_ns)
     magics.cuda.begin()
     parents.watch()

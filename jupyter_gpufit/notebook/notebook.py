@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from .card import JobCard  # kernels start faster without
 
 
+OFTEN = 0.3  # seconds between two looks at what a cell imports
+
+
 class Notebook:
     """One kernel: the jobs that it started, and what of theirs is here."""
 
@@ -57,6 +60,8 @@ class Notebook:
         self.shell = shell
         self.settings = settings
         self.spare = Spare(settings.spare_worker)
+        self._pid = os.getpid()
+        self._looked = 0.0  # when it was last asked to import what a cell does
         self.imported = Imported()
         self.cuda = KernelCuda(shell, settings, self._say)
         self._variables = AllVariables(shell.user_ns)
@@ -68,7 +73,16 @@ class Notebook:
     def after_cell(self) -> None:
         self._variables.after_cell()
         self.imported.look()
-        self.spare.offer(KernelModules(tuple(watch.installed()), self.cuda.capability()))
+        self.spare.offer(self._imported_here())
+
+    def after_import(self) -> None:
+        """The outermost import of a cell is done, and others may follow."""
+        if time.monotonic() - self._looked > OFTEN and os.getpid() == self._pid:  # no worker of a cell's DataLoader
+            self.spare.offer_meanwhile(self._imported_here())
+            self._looked = time.monotonic()
+
+    def _imported_here(self) -> KernelModules:
+        return KernelModules(tuple(watch.installed()), self.cuda.capability(), tuple(watch.variables))
 
     async def do(
         self, options: argparse.Namespace, line: str, cell: str | None, interrupts: Interrupts, leaving: Leaving

@@ -6,6 +6,7 @@ library are not looked at, nor those whose state has other ways to travel, nor w
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -52,6 +53,8 @@ class Watch(MetaPathFinder):
         self._thread = 0
         self.caused: dict[str, set[str]] = {}  # a module, and those that its import changed
         self.leads_to: dict[str, set[str]] = {}  # a package, and those that it has imported
+        self.variables: set[str] = set()  # of the environment, which packages have set when they were imported
+        self._env: dict[str, str] = {}  # when the outermost import began
         self.drew: set[str] = set()  # modules that were imported where random numbers were drawn for that
         self.drew_before: set[str] = set()  # the same, in the process that this one goes on for
         self._generators: dict[str, Any] = {}  # as they were when the outermost import began
@@ -123,6 +126,7 @@ class Watch(MetaPathFinder):
         self._thread = threading.get_ident()
         self._loading.append(name)
         self._generators, self._first = generators.of_host(), len(self._finished)
+        self._env = dict(os.environ)
         if _who_asks().f_globals.get("__name__") == "__main__":
             self.cells_import.add(root(name))
             self._before = self.differences()
@@ -137,6 +141,8 @@ class Watch(MetaPathFinder):
         if self._loading:
             return
         self._mind_what_was_drawn(name)
+        if is_installed(str(getattr(sys.modules.get(name), "__file__", ""))):
+            self.variables.update({key for key, _ in self._env.items() ^ os.environ.items()})
         if self._before is not None:
             self._absorb(name, self._before)
             self._before, self._sizes = None, {}
