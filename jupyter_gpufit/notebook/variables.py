@@ -22,6 +22,7 @@ from ..surroundings import contexts, given, modes
 from ..surroundings import generators as rng
 from ..surroundings import travel as surroundings
 from ..system.files import for_its_owner
+from . import later_bars
 from .cell import visible
 
 MOST_KEPT = 2  # jobs whose objects wait for a resume: each may hold a data set that nobody uses any more
@@ -206,6 +207,7 @@ class JobVariables:
                 self._put_surroundings()
             finally:
                 rng.arrived(self._namespace)  # last: modules may be imported, and some draw numbers then
+                later_bars.let_go_on()
 
     def _name_anew(self, returned: Returned) -> None:
         """Say which names no longer lead to what was trained: of a resumed job they are bound to it again."""

@@ -16,8 +16,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from signal import Signals
 from threading import Thread, local
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from . import magics, own_generators, process, start, twins
 from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, put, put_object, same, values_of, without
-from .holders import Place, here_or_new, in_words, keeps_more, root
+from .holders import Place, at, here_or_new, in_words, keeps_more, root
 from .imports import Watch, import_causes, import_quietly, reached_by
 from .magics import Told
 
@@ -143,7 +143,9 @@ class SurroundingsOut:
             if keeps_more(holder.obj, holder.picture) and not _of_the_notebook(difference):
                 continue
             candidates.append(((holder.place, difference), False))
+        self.found["assigned"] = []
         for place, name, value in assigned(self.texts, pickler.namespace):
+            self.found["assigned"].append((place, name))
             change: Change = place, ("names", ({name: value}, []))
             if mentioned(root(place[0])) or root(place[0]) in needed:
                 candidates.append((change, True))
@@ -247,6 +249,7 @@ class Came:
     reached: tuple[str, ...] = ()  # modules that cells reach through their packages
     magics: tuple[Told, ...] = ()
     taken: tuple[Change, ...] = ()  # by modules, of what earlier cells had replaced
+    assigned: tuple[tuple[Place, str], ...] = ()  # attributes that earlier cells set; the cell need not know of whom
     settings: tuple[twins.Twin, ...] = ()
     signals: dict[int, Any] = field(default_factory=dict)  # their handlers
 
@@ -299,7 +302,9 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
         return Came({}, {}, remarks=tuple(remarks))
     packages, reached = frozenset(found.get("packages", ())), tuple(found.get("reached", ()))
     said, signals = tuple(remarks), process.signals()
-    return Came(start.now(), watch.differences(), packages, causes, said, reached, told, taken, settings, signals)
+    now, assigned_before = start.now(), tuple(found.get("assigned", ()))
+    came = Came(now, watch.differences(), packages, causes, said, reached, told, taken, assigned_before, settings)
+    return replace(came, signals=signals)
 
 
 def _put_taken(change: Change) -> str:
@@ -325,7 +330,9 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
             changed.append((holder.place, kept))
         elif can_be_saved(holder.obj):
             changed.append((holder.place, holder.obj, kept))
+    changed += _as_set(came.assigned, can_be_saved)
     return {
+        "assigned": came.assigned,
         "argv": list(sys.argv),
         "process": came.process,
         "packages": sorted(came.packages),
@@ -338,6 +345,15 @@ def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
         "changed": [*changed, *watch.added.changes(can_be_saved)],
         "drawn from": own_generators.states(watch, came.packages),
     }
+
+
+def _as_set(assigned: Iterable[tuple[Place, str]], can_be_saved: Callable[[Any], bool]) -> Iterator[Change]:
+    """Attributes that earlier cells have set, with the values that they have by now."""
+    for place, name in assigned:
+        with suppress(LookupError):
+            value = at((place[0], (*place[1], (".", name))), load=False)
+            if can_be_saved(value):
+                yield place, ("names", ({name: value}, []))
 
 
 def restored(found: dict[str, Any]) -> Came:
@@ -362,7 +378,9 @@ def restored(found: dict[str, Any]) -> Came:
     said, reached = tuple(one for one in remarks if one), tuple(found.get("reached", ()))
     packages = frozenset(found["packages"])
     signals = found.get("signals", {})
-    return Came(found["process"], {}, packages, found["causes"], said, reached, told, taken, settings, signals)
+    assigned_before = tuple(found.get("assigned", ()))
+    came = Came(found["process"], {}, packages, found["causes"], said, reached, told, taken, assigned_before, settings)
+    return replace(came, signals=signals)
 
 
 def _held(entries: list[tuple[Any, ...]]) -> set[int]:

@@ -35,6 +35,7 @@ from .names import replace_everywhere
 _HARMLESS = ("/dev/", "/proc/self/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _COPIED = 64 * MiB  # a file up to this size is copied before it is changed; of a larger one the copy is empty
+_COPIES = ("copy", "copy2", "copyfile", "copytree")  # of shutil, some of which are made of others
 
 # Audit events that change the file system, and where in their arguments the paths stand.
 _CHANGES = {
@@ -166,7 +167,7 @@ class Contained:
         """Changes of what the cell made are made, in the scratch directory; others seem to succeed: it goes on."""
         for name in "mkdir makedirs remove unlink rmdir rename replace chmod utime symlink".split():
             self._replace(os, name, self._unless_mine(getattr(os, name)))
-        for name in ("copy", "copy2", "copyfile", "copytree", "move", "rmtree"):
+        for name in (*_COPIES, "move", "rmtree"):
             self._replace(shutil, name, self._unless_mine(getattr(shutil, name)))
 
     def _unless_mine(self, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,6 +179,8 @@ class Contained:
             whole = [_whole(path, at) for path, at in zip(paths, beside, strict=False)]
             if all(map(self.is_ours, whole)):
                 return real(*args, **kwargs)
+            if real.__name__ in _COPIES and self.is_ours(whole[-1]):  # a part of what _change_copies does
+                return real(self.where(whole[0]), *args[1:], **kwargs)
             self.note("changes of files left out")
             if beside == (None, None):
                 self._change_copies(real, whole, args[len(paths) :], kwargs)

@@ -45,8 +45,9 @@ elif __name__ == NAME:
     from IPython.display import publish_display_data
     from tqdm.std import tqdm as std_tqdm
 
+    from jupyter_gpufit.jobs.bars import BAD, GOES_ON, GOOD, html_bar
+
     OFTEN = 0.25  # seconds between two of its looks: each is kept in the job's journal
-    GOOD, BAD = "var(--jp-success-color1, #388e3c)", "var(--jp-error-color1, #d32f2f)"
 
     class tqdm_notebook(std_tqdm):  # type: ignore[misc]  # untyped library
         """A bar of HTML that takes the options of the widget, and looks like it."""
@@ -105,12 +106,8 @@ elif __name__ == NAME:
         def _html(self, left: str, bar: bool, right: str, colour: str) -> str:
             ended = 'value="1" max="1"' if colour else ""  # of a bar that does not know its total
             full = f'value="{self.n}" max="{self.total}"' if self.total else ended
-            accent = escape((colour if colour == BAD else self.colour) or colour or "var(--jp-brand-color1, #1976d2)")
-            drawn = f'<progress {full} style="width:14em;accent-color:{accent}"></progress>' if bar else ""
-            return (
-                '<div style="font-family:var(--jp-code-font-family, monospace);white-space:pre-wrap">'
-                f"{escape(left)} {drawn} {escape(right)}</div>"
-            )
+            accent = (colour if colour == BAD else self.colour) or colour or GOES_ON
+            return html_bar(left, right, full=full if bar else None, accent=accent)
 
         def _update(self, data: dict[str, str]) -> None:
             shown = self.gpufit_display is not None

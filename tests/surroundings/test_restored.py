@@ -111,3 +111,22 @@ def test_a_name_that_a_library_gave_to_numpy_is_there_after_a_resume(monkeypatch
 
     assert numpy.old_float is numpy.float64
     assert [change for place, change in taken["changed"]] == [("names", ({"old_float": numpy.float64}, []))]
+
+
+def test_what_a_cell_set_in_torch_is_there_after_each_resume(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the training cell does not have the name by which it was set: it only calls a function of a module."""
+    linear: Any = import_module("torch.nn").Linear
+
+    def mine(self: Any, x: Any) -> Any:
+        return x
+
+    came = Came({}, {}, assigned=((("torch.nn.modules.linear", ((".", "Linear"),)), "forward"),))
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(linear, "forward", mine)
+            taken = saved(came, lambda value: True)
+        assert linear.forward is not mine
+        with monkeypatch.context() as patched:
+            patched.setattr(linear, "forward", linear.forward)  # and back at the end
+            came = restored(taken)
+            assert linear.forward is mine

@@ -68,8 +68,11 @@ def _ctc_loss(probabilities: Any, targets: Any, inputs: Any, outputs: Any, *args
 
 def _type(t: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     """torch.cuda.FloatTensor and its like name a device, too."""
+    if dtype is None:
+        name = torch.Tensor.type(t)
+        return f"torch.cuda.{name.rpartition('.')[2]}" if t.device.type == STAND_IN else name
     if (of_cuda := names_cuda(dtype)) is None:
-        return torch.Tensor.type(t, *([dtype] if dtype is not None else []), *args, **kwargs)
+        return torch.Tensor.type(t, dtype, *args, **kwargs)
     return t.to(mapped("cuda") if of_cuda else "cpu", on_host(dtype).dtype)
 
 

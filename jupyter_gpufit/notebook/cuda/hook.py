@@ -15,6 +15,7 @@ class AfterImport(MetaPathFinder):
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then
+        self._asks = False  # the other finders
 
     def begin(self) -> None:
         if self._name in sys.modules:
@@ -29,10 +30,14 @@ class AfterImport(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._name:
+        if fullname != self._name or self._asks:
             return None
-        self.end()  # so that the others are asked, and asked once
-        spec = importlib.util.find_spec(fullname)
+        self._asks = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._asks = False
+        # Perhaps somebody only asks whether it could be imported, as transformers does: each spec tells.
         if spec is not None and spec.loader is not None:
             self._tell_after(spec.loader)
         return spec
@@ -41,11 +46,8 @@ class AfterImport(MetaPathFinder):
         execute = loader.exec_module  # type: ignore[attr-defined]
 
         def exec_module(module: ModuleType) -> None:
-            try:
-                execute(module)
-            except BaseException:
-                self.begin()  # the cell mends what was missing, and imports it again
-                raise
+            execute(module)  # should it fail, the cell mends what was missing, and imports it again
+            self.end()
             self._then()
 
         # On this one object: a loader of ours in its place would not know what others ask of it (its path, its text).

@@ -352,3 +352,21 @@ def test_what_was_seen_before_a_trace_broke_off_bounds_the_memory_from_below() -
 
     assert answer.estimate.need is None and answer.estimate.low >= 4 << 20
     assert any("held 4.0 MiB" in reason for reason in answer.estimate.reasons)
+
+
+def test_the_type_of_a_tensor_names_its_device() -> None:
+    """An old idiom for making another one beside it: YOLOX's head."""
+    trace = traced(
+        """
+        import torch
+        from torch import nn
+        model = nn.Linear(64, 64).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(3):
+            out = model(torch.ones(8, 64, device="cuda"))
+            assert out.type() == "torch.cuda.FloatTensor" and torch.ones(1).type() == "torch.FloatTensor"
+            loss = (out + torch.arange(64).type(out.type())).square().mean()
+            optimizer.zero_grad(); loss.backward(); optimizer.step()
+        """
+    )
+    assert trace.status == "completed", trace.error

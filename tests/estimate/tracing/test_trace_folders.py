@@ -40,6 +40,11 @@ CELLS = {
         assert sorted(os.listdir("runs")) == ["2.pt", "best.pt", "copy.txt"]
         assert Path("runs/best.pt").read_text() == "2" and Path("runs/copy.txt").read_text() == "kept"
         """,
+    "files of others copied, as one's code beside its results": """
+        os.makedirs("runs/toy"); shutil.copy(os.__file__, "runs/toy"); shutil.copy2(os.__file__, "runs/toy/mine.py")
+        assert sorted(os.listdir("runs/toy")) == ["mine.py", "os.py"]
+        assert Path("runs/toy/mine.py").read_text() == Path(os.__file__).read_text()
+        """,
     "a folder made anew": """
         for _ in range(2):
             if os.path.exists("samples"):

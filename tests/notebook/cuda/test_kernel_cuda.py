@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels import Kernel, environment, running_kernel
+from tests.libraries import need
 
 pytestmark = pytest.mark.slow
 
@@ -214,3 +215,13 @@ def test_what_it_does_ends_with_the_extension(fresh: Kernel) -> None:
     shown = fresh.check("print(torch.cuda.is_available(), torch.ones(2).device, 'CUDA_VISIBLE_DEVICES' in os.environ)")
 
     assert shown.stdout.split() == ["False", "cpu", "False"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["import transformers", "import importlib.util; importlib.util.find_spec('torch')"])
+def test_who_asks_for_torch_before_it_is_imported_does_not_undo_it(tmp_path: Path, first: str) -> None:
+    """Hugging Face's notebooks begin so, and Colab's."""
+    if "transformers" in first:
+        need("transformers")
+    with running_kernel(environment(tmp_path), tmp_path, cold=True) as kernel:
+        assert kernel.check(f"{first}\nimport torch\nprint(torch.cuda.is_available())").stdout == "True\n"
