@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -14,6 +14,8 @@ from ..jobs.handover import FORKS
 from ..system.files import nameless
 from ..system.packages import stamp
 from .local import Started, WaitingWorker, begin_process
+
+MOST_NEEDED = 60  # packages that are named with a wish, which has to be short
 
 
 @dataclass
@@ -68,15 +70,20 @@ class ForkingProcess:
             except OSError:  # it has ended, or has no time to listen: then with the next ones
                 self._told.difference_update(new)
 
-    def worker(self, score: str = "") -> WaitingWorker:
-        """One more; `score`: what it is to be for the system where memory runs out."""
+    def worker(self, score: str = "", needs: Iterable[str] = ()) -> WaitingWorker:
+        """One more; `score`: what it is to be for the system where memory runs out; `needs`: packages."""
         ours, theirs = socket.socketpair()
         log = nameless()
         with theirs, self._changed:
             self._asked += 1
             forked = self._workers[self._asked] = Forked(self, self._asked)
             try:
-                ask(self._channel, Wanted(forked.number, score), theirs.fileno(), log.fileno())
+                ask(
+                    self._channel,
+                    Wanted(forked.number, score, needs=tuple(needs)[:MOST_NEEDED]),
+                    theirs.fileno(),
+                    log.fileno(),
+                )
             except OSError:
                 forked.code = 1  # as the one who gives it a job will see
         return WaitingWorker(Started(forked, log), ours)

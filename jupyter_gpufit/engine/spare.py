@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -63,11 +63,16 @@ class Spare:
             finally:
                 self._lock.release()
 
-    def take(self, env: Mapping[str, str], python: str = sys.executable, package: str = "") -> WaitingWorker:
-        """A worker: the spare's, where there is or may be one, or else one that imports torch itself."""
+    def take(
+        self, env: Mapping[str, str], python: str = sys.executable, package: str = "", needs: Iterable[str] = ()
+    ) -> WaitingWorker:
+        """A worker: the spare's, where there is or may be one, or else one that imports torch itself.
+
+        `needs`: packages that it will import, as far as one sees.
+        """
         with self._lock:
             if python == sys.executable and dict(env) == dict(os.environ) and (process := self._have(env)) is not None:
-                return process.worker(self._usual)
+                return process.worker(self._usual, needs)
         return WaitingWorker.spawn(env, python, package=package)
 
     def dismiss(self) -> None:

@@ -23,6 +23,7 @@ class Wanted:
     number: int
     score: str = ""  # what it is to be for the system where memory runs out; empty: as the spare
     ends: bool = False  # it is not wanted any more
+    needs: tuple[str, ...] = ()  # packages that it will import at once: better here, for all, if that is yet to be done
     imports: bool = False  # no worker, but modules, which a descriptor has: their names are many
 
 

@@ -43,7 +43,7 @@ from .cuda import KernelCuda
 from .edited import Imported
 from .new_job import new_job
 from .show import NotebookShow, WidgetShow, WidgetsOfJob, cell_failed, wants_card, with_card
-from .variables import AllVariables, pack, packed_sizes, write_graph
+from .variables import AllVariables, pack, packages_of, packed_sizes, write_graph
 
 if TYPE_CHECKING:
     from ..calls.client import DeployedModel, DeployedModels
@@ -141,7 +141,8 @@ class Notebook:
         job = new_job(self.shell, self.settings, options, line, cell)
         # Here already, so that what can never run costs neither a worker nor a copy of the variables.
         refuse_impossible(request_for(job, options.memory), await read_devices_async(self.settings))
-        waiting = self.spare.take(os.environ)  # first: it imports torch while the variables are packed
+        # First: it imports what is needed while the variables are packed.
+        waiting = self.spare.take(os.environ, needs=packages_of(self.shell, names))
         try:
             shipment = pack(self.shell, names)
             paths = create_job_files(self.settings, job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import FunctionType, ModuleType
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -22,9 +23,11 @@ from ..surroundings import contexts, given, modes
 from ..surroundings import generators as rng
 from ..surroundings import travel as surroundings
 from ..system.files import for_its_owner
+from ..system.objects import module_of
 from . import later_bars
 from .cell import visible
 
+_MOST_LOOKED_AT, _DEEP, _WIDE = 2000, 4, 100
 MOST_KEPT = 2  # jobs whose objects wait for a resume: each may hold a data set that nobody uses any more
 
 _NOT_THE_USERS = (rng.NAME, modes.NAME, surroundings.NAME)
@@ -64,6 +67,29 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
 
 def _may_train(values: dict[str, Any]) -> bool:
     return may_train_with({name: value for name, value in values.items() if name not in _NOT_THE_USERS})
+
+
+def packages_of(shell: InteractiveShell, names: CellNames) -> set[str]:
+    """Those of which the cell's variables are, as far as a look at their surface shows, and what it imports."""
+    todo: list[tuple[Any, int]] = [(shell.user_ns[name], 0) for name in names.needs if name in shell.user_ns]
+    found, seen = set(names.imports), 0
+    while todo and seen < _MOST_LOOKED_AT:
+        value, depth = todo.pop()
+        seen += 1
+        cls = type(value)
+        if issubclass(cls, ModuleType):
+            found.add(value.__name__.partition(".")[0])
+            continue
+        code = (value,) if issubclass(cls, (type, FunctionType)) else ()
+        found.update(module_of(one).partition(".")[0] for one in (*code, *cls.__mro__))
+        if depth < _DEEP and not code:
+            held = list.__iter__(value) if issubclass(cls, list) else ()
+            inside = (
+                vars(value) if hasattr(cls, "__dict__") and isinstance(getattr(value, "__dict__", None), dict) else {}
+            )
+            values = [*(dict.values(value) if issubclass(cls, dict) else held), *inside.values()]
+            todo += [(one, depth + 1) for one in values[:_WIDE]]
+    return found
 
 
 def packed_sizes(shell: InteractiveShell, names: CellNames) -> dict[str, int]:

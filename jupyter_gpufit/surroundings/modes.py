@@ -206,20 +206,20 @@ def _write_plots(matplotlib: Any, changed: dict[str, Any]) -> None:
     now.update({name: value for name, value in wanted.items() if now[name] != value})
 
 
-def _read_inline(matplotlib: Any) -> bool:
-    """Whether figures are shown in the notebook although the environment says otherwise: `%matplotlib inline`."""
+def _read_inline(matplotlib: Any) -> str:
+    """By which name figures are shown in the notebook although the environment says otherwise: `%matplotlib inline`."""
     now = dict.get(matplotlib.rcParams, "backend")  # asked for in the ordinary way, one is chosen
-    return _is_inline(now) and not _is_inline(os.environ.get("MPLBACKEND"))
+    return str(now) if _is_inline(now) and not _is_inline(os.environ.get("MPLBACKEND")) else ""
 
 
-def _write_inline(matplotlib: Any, wanted: bool) -> None:
+def _write_inline(matplotlib: Any, wanted: str | bool) -> None:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if wanted and shell is not None and not _is_inline(dict.get(matplotlib.rcParams, "backend")):
-        backend = f"module://{_INLINE}"
-        matplotlib.rcParams["backend"] = backend  # first: it is asked for while the other one is loaded
+        wanted = f"module://{_INLINE}" if wanted is True else wanted  # as checkpoints had it once
+        matplotlib.rcParams["backend"] = wanted  # first: it is asked for while the other one is loaded
         if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
-            pyplot.switch_backend(backend)
-        import_module(_INLINE).configure_inline_support(shell, backend)
+            pyplot.switch_backend(wanted)
+        import_module(_INLINE).configure_inline_support(shell, wanted)
 
 
 def _is_inline(backend: Any) -> bool:

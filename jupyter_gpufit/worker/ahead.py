@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
@@ -43,12 +43,18 @@ class Ahead:
     def __bool__(self) -> bool:
         return bool(self._wanted) and not self.spoiled_by
 
-    def import_next(self) -> None:
-        """The next package's modules."""
+    def import_those(self, packages: Collection[str]) -> None:
+        """Those of these that are yet to be imported."""
+        for package in [one for one in self._wanted if one in packages]:
+            if package in self._wanted and not self.spoiled_by:
+                self.import_next(package)
+
+    def import_next(self, package: str = "") -> None:
+        """The modules of this package, or of the next."""
         WorkerShell.prepare()  # libraries ask, when they are imported, whether this is a notebook
-        before = self._had = self._had or in_common()
-        package, modules = next(iter(self._wanted.items()))
-        del self._wanted[package]
+        before = self._had = in_common(self._had)  # now: whoever asks for a worker has sent descriptors
+        package = package or next(iter(self._wanted))
+        modules = self._wanted.pop(package)
         if not _imported(modules, self._capability) or in_common(before).is_more_than(before):
             self.spoiled_by = package
 

@@ -31,6 +31,7 @@ class Forks:
         self._channel = channel
         self.prepare = prepare
         self._ahead = Ahead()
+        self._said = False  # that it is spoiled
         self._workers: dict[int, tuple[int, int]] = {}  # by pidfd: number and pid
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
@@ -63,9 +64,13 @@ class Forks:
             self.prepare.pop(0)()
         else:
             self._ahead.import_next()
-            if self._ahead.spoiled_by:
-                self._tell(News(0, 0, spoiled_by=self._ahead.spoiled_by))
+            self._say_if_spoiled()
         gc.freeze()
+
+    def _say_if_spoiled(self) -> None:
+        if self._ahead.spoiled_by and not self._said:
+            self._said = True
+            self._tell(News(0, 0, spoiled_by=self._ahead.spoiled_by))
 
     def _hear(self) -> tuple[Wanted, list[int]] | None:
         try:
@@ -82,6 +87,8 @@ class Forks:
         if wanted.imports:
             self._ahead.want(KernelModules.from_file(descriptors[0]))
             return None
+        self._ahead.import_those(wanted.needs)
+        self._say_if_spoiled()
         channel, log = descriptors
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads: numpy's are ended before each fork

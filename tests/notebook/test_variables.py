@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import os
 import shutil
@@ -9,10 +10,11 @@ import sys
 import time
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
+import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_gpufit.errors import StorageError
@@ -23,7 +25,7 @@ from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, take_lock, write_record
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
-from jupyter_gpufit.notebook.variables import AllVariables, JobVariables, pack, write_graph
+from jupyter_gpufit.notebook.variables import AllVariables, JobVariables, pack, packages_of, write_graph
 from jupyter_gpufit.program.reading.cell import names_of
 from jupyter_gpufit.settings import Settings
 from tests.disks import fill, small_disk
@@ -132,3 +134,16 @@ def test_a_full_disk_is_a_sentence(settings: Settings) -> None:
         fill(disk)
         with pytest.raises(StorageError, match=r"graph.pkl cannot be written \(No space left on device\)"):
             write_graph(paths, ship([], {}))
+
+
+def test_packages_of_a_cells_variables(tmp_path: Path) -> None:
+    class Shell:
+        user_ns: ClassVar[dict[str, Any]] = {}
+
+    model = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    Shell.user_ns.update(model=model, path=tmp_path, own=[{"deep": model}], parse=ast.parse, unused=pytest, np=ast)
+
+    names = names_of("import json\nfor one in own: parse(path); np.walk(one)")
+
+    assert packages_of(cast(Any, Shell), names) >= {"torch", "pathlib", "ast", "json"}
+    assert "pytest" not in packages_of(cast(Any, Shell), names)

@@ -144,3 +144,24 @@ def test_a_library_is_imported_once_for_all_trainings(tmp_path: Path, spoils: bo
     assert all(on_a_slot in one for one in told)
     # By the kernel and the spare; or by each trial run and each worker, too.
     assert imports() == 2 if not spoils else imports() >= 4
+
+
+def test_what_a_worker_needs_at_once_is_imported_first(tmp_path: Path) -> None:
+    """And descriptors that came meanwhile, with the wish for that worker, spoil nothing."""
+    for name in ("first", "second", "third"):
+        package(tmp_path, name, "")
+
+    def found() -> tuple[list[str], list[str], str]:
+        sys.path.insert(0, str(tmp_path))
+        ahead = Ahead()
+        ahead.want(KernelModules(("first", "second", "third"), ON_A_SLOT))
+        ahead.import_next()
+        kept = os.memfd_create("came-meanwhile")
+        ahead.import_those({"third", "elsewhere"})
+        then = [str(name) for name in ("first", "second", "third") if name in sys.modules]
+        while ahead:
+            ahead.import_next()
+        os.close(kept)
+        return then, [name for name in ("second",) if name in sys.modules], ahead.spoiled_by
+
+    assert in_a_fork(found) == [["first", "third"], ["second"], ""]

@@ -13,11 +13,16 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from .side import side_named
 
+_FLAT = (  # as they are called now, and as they were
+    *("all_gather_single", "reduce_scatter_single", "all_gather_into_tensor", "reduce_scatter_tensor"),
+    *("_all_gather_base", "_reduce_scatter_base"),
+)
 _STAYS = "torch.distributed: a group stays in the notebook's own process. For a training, begin it in its cell."
 
 
@@ -25,6 +30,9 @@ def groups_on(slot: str) -> Iterator[tuple[object, str, object]]:
     """Where, which name, and by what."""
     for begin in (dist.init_process_group, dist.new_group):
         yield dist, begin.__name__, _over_gloo(begin, slot)
+    for name in _FLAT:
+        if hasattr(dist, name):
+            yield dist, name, _flat(getattr(dist, name))
     yield dist, "barrier", _without_devices(dist.barrier)
     yield DistributedDataParallel, "__init__", _without_devices(DistributedDataParallel.__init__)
 
@@ -45,6 +53,17 @@ def _over_gloo(real: Callable[..., Any], slot: str) -> Callable[..., Any]:
 def gloo_for_nccl(backend: str) -> str:
     """Also among several, one for each kind of device: `cpu:gloo,cuda:nccl`."""
     return re.sub(r"\bnccl\b", "gloo", backend, flags=re.IGNORECASE)
+
+
+def _flat(real: Callable[..., Any]) -> Callable[..., Any]:
+    """NCCL goes by the number of values alone; gloo by shapes, too, where only one of the two tensors is flat."""
+
+    def changed(given: dict[str, Any]) -> None:
+        for name, tensor in given.items():
+            if name.startswith(("output", "input")) and isinstance(tensor, torch.Tensor) and tensor.is_contiguous():
+                given[name] = tensor.view(-1)
+
+    return _with_arguments(real, changed)
 
 
 def _without_devices(real: Callable[..., Any]) -> Callable[..., Any]:

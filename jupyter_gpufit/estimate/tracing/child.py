@@ -164,6 +164,8 @@ class Child:
     def _failed(self, error: BaseException) -> NoReturn:
         if why := limit_of_ours(error):
             self._finish("died", why, line_of(error))
+        if any("guessed" in note for note in self.books.notes):
+            self.counted.end_in_step()  # a line search has divided by what is no difference between guessed losses
         refused = refused_at(error, self.namespace)
         self._finish("failed", as_the_user_sees_it(error) + self._sides(error), line_of(error), refused)
 

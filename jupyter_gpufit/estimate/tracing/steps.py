@@ -29,6 +29,7 @@ from ..reckoning.record import Kind
 from .books import Books
 from .paths import Paths
 
+MANY = 25  # evaluations of a closure; LBFGS has 20 to 25 in a step unless it is told otherwise
 _BY_HAND = 0  # in place of an optimizer's id
 
 
@@ -68,6 +69,8 @@ class Steps:
         self.largest_batch = 0  # of theirs
         self.taken: dict[int, StepsTaken] = {}
         self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._computes: Optimizer | None = None  # calls a closure of the cell's, again and again, in one step
+        self._evaluations = 0  # of that closure
 
     def optimizers(self) -> list[Optimizer]:
         # A wrapper's own step never counts; Accelerate's is an Optimizer too.
@@ -99,9 +102,9 @@ class Steps:
 
         return made
 
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if hasattr(optimizer, "optimizer"):
-            return
+            return None
         self._known.add(optimizer)
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -109,6 +112,35 @@ class Steps:
                 if p.grad is not None:
                     self._label(p.grad, "gradient")
         self.books.phase = "optimizer"
+        self._computes, self._evaluations = None, 0
+        if callable(closure := kwargs.get("closure", args[1] if len(args) > 1 else None)):
+            self._computes, evaluated = optimizer, self._evaluated(closure)
+            return (args[0], evaluated, *args[2:]) if len(args) > 1 else args, kwargs | (
+                {"closure": evaluated} if "closure" in kwargs else {}
+            )
+        return None
+
+    def _evaluated(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """With a look whether there were enough: one step of LBFGS may evaluate it thousands of times."""
+
+        def evaluate() -> Any:
+            loss = closure()
+            self._evaluations += 1
+            if self._evaluations >= MANY * self.steps:
+                self.end_in_step()
+            return loss
+
+        return evaluate
+
+    def end_in_step(self) -> None:
+        """In the midst of one that has evaluated its closure: as often as makes so many steps of the usual kind.
+
+        Returns where nothing was evaluated twice.
+        """
+        if self._computes is not None and self._evaluations >= self.steps:
+            for _ in range(self.steps):
+                self._count(self._computes)
+            self.stop()
 
     def _label(self, t: torch.Tensor, kind: Kind) -> None:
         """Where a device has a part of it alone, the whole is there for an operation at a time."""
@@ -120,6 +152,7 @@ class Steps:
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if hasattr(optimizer, "optimizer"):
             return
+        self._computes = None
         self.books.phase = "forward"
         for state in kept_here(optimizer):
             for value in state.values() if isinstance(state, dict) else ():

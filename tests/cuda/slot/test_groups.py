@@ -41,6 +41,24 @@ def test_gloo_takes_nccls_part_however_it_is_asked_for(asked: str, given: str) -
     assert gloo_for_nccl(asked) == given
 
 
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")  # some of the names
+@pytest.mark.parametrize(
+    ("gather", "scatter"),
+    [("all_gather_into_tensor", "reduce_scatter_tensor"), ("all_gather_single", "reduce_scatter_single")],
+)
+def test_collectives_into_flat_tensors_are_as_nccls(alone: None, gather: str, scatter: str) -> None:
+    """accelerate gathers shapes so, and believes in NCCL."""
+    if not hasattr(dist, gather):
+        pytest.skip("a name that this torch has not")
+    rows, flat = torch.tensor([[1.0, 2.0]], device="cuda"), torch.empty(2, device="cuda")
+    getattr(dist, gather)(flat, rows)
+    assert flat.tolist() == [1.0, 2.0]
+
+    parts = torch.empty(1, 2, device="cuda")
+    getattr(dist, scatter)(parts, torch.tensor([3.0, 4.0], device="cuda"))
+    assert parts.tolist() == [[3.0, 4.0]]
+
+
 @pytest.mark.slow
 def test_a_program_for_several_gpus_trains_on_a_slot(alone: None) -> None:
     torch.manual_seed(0)

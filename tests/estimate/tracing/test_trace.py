@@ -370,3 +370,30 @@ def test_the_type_of_a_tensor_names_its_device() -> None:
         """
     )
     assert trace.status == "completed", trace.error
+
+
+@pytest.mark.parametrize("search", ["None", "'strong_wolfe'"])
+def test_a_step_that_evaluates_its_closure_thousands_of_times_is_as_many_steps(search: str) -> None:
+    """Of a network for physics: one call is the whole training. A line search divides by what was guessed."""
+    trace = traced(
+        f"""
+        import torch
+        from torch import nn
+        model = nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 1)).cuda()
+        x = torch.rand(200, 2).cuda(); y = torch.sin(x[:, :1])
+        optimizer = torch.optim.LBFGS(
+            model.parameters(), max_iter=100_000, tolerance_grad=0, tolerance_change=0, line_search_fn={search}
+        )
+        calls = 0
+        def closure():
+            global calls
+            calls += 1
+            optimizer.zero_grad()
+            loss = (model(x) - y).pow(2).mean()
+            loss.backward()
+            return loss
+        optimizer.step(closure)
+        """
+    )
+    assert trace.status == "stopped", trace.error
+    assert trace.steps == 2 and trace.trained
