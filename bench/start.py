@@ -1,6 +1,7 @@
 """How soon a real program's cell begins: from the press of the key to the cell's first line, its estimate included.
 
-Two notebooks as people write them, a small CNN and a small GPT, whose setup is in earlier cells. The floor beside them
+Notebooks as people write them, a small CNN, a small GPT, and one with large libraries (where they are installed), whose
+setup is in earlier cells. The floor beside them
 is `python -c "import torch"`. Each is run anew (another text, so that nothing is known of it) and again (the same text,
 given the same), cold and with a spare worker. On a busy machine the processors' seconds say more than the clock's.
 """
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +103,33 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 """,
     ),
 }
+if find_spec("transformers") and find_spec("sklearn"):
+    SETUP["transformers, scikit-learn and pandas"] = (
+        """
+import numpy as np, pandas as pd, torch
+from sklearn.model_selection import train_test_split
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+device = "cuda" if torch.cuda.is_available() else "cpu"
+""",
+        """
+config = GPT2Config(n_layer=2, n_embd=64, n_head=2, vocab_size=100, n_positions=64)
+model = GPT2LMHeadModel(config).to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+rows, _ = train_test_split(torch.randint(0, 100, (64, 32)), random_state=0)
+""",
+    )
 CELL = {
     "a CNN": """
 print("the first line of {anew}")
 for x, y in loader:
     loss = F.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    break
+""",
+    "transformers, scikit-learn and pandas": """
+print("the first line of {anew}")
+for row in rows[:4]:
+    loss = model(row[None].to(device), labels=row[None].to(device)).loss
     optimizer.zero_grad(); loss.backward(); optimizer.step()
     break
 """,

@@ -35,7 +35,7 @@ from ...surroundings import midway
 from ...system.contained import Contained
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
-from . import arrived, groups, loading, processes, recurrent, sparse, subclasses, surface, whole
+from . import arrived, groups, loading, processes, recurrent, sparse, subclasses, surface, types_told, whole
 from .answers import ANSWERS
 from .books import Books
 from .doubt import doubt_about
@@ -145,6 +145,7 @@ class Child:
         opened[CUT] = self.loops.cut
         opened["get_ipython"] = lambda: Ipython(self.books, lambda source: self._execute(cut_cell(source, CELL)))
         opened.setdefault("__name__", "__main__")
+        types_told.begin(opened)
 
     def _execute(self, code: types.CodeType) -> None:
         if code.co_flags & CO_COROUTINE:

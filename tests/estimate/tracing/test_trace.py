@@ -397,3 +397,27 @@ def test_a_step_that_evaluates_its_closure_thousands_of_times_is_as_many_steps(s
     )
     assert trace.status == "stopped", trace.error
     assert trace.steps == 2 and trace.trained
+
+
+def test_a_tensors_type_is_told_as_on_a_device() -> None:
+    trace = traced(
+        """
+        import torch
+        from torch import nn
+        model = nn.Linear(8, 8).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        class Meta(type):
+            pass
+        class Made(metaclass=Meta):
+            pass
+        for _ in range(3):
+            out = model(torch.ones(4, 8, device="cuda"))
+            assert type(out) == torch.Tensor and type(out) is torch.Tensor and type(model.weight) is nn.Parameter
+            assert type([]) is list and isinstance(int, type) and issubclass(Meta, type) and type(Made) is Meta
+            assert type(int) == type and isinstance(Made, Meta) and type.mro(int) == [int, object]
+            assert type("Other", (), {})().__class__.__name__ == "Other"
+            loss = out.square().mean()
+            optimizer.zero_grad(); loss.backward(); optimizer.step()
+        """
+    )
+    assert trace.status == "completed", trace.error

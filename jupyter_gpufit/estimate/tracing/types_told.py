@@ -1,0 +1,63 @@
+"""What `type(x)` tells the cell and the user's own modules of a traced tensor: what it is on a device.
+
+There it is no FakeTensor, and `type(x) == torch.Tensor`, as much research code asks, holds. Libraries see the truth.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ...system.packages import is_installed
+
+_STANDARD = frozenset({*sys.stdlib_module_names, "jupyter_gpufit"})
+
+
+class _Told:
+    """Stands for `type`: as a call, a base, and in isinstance() and annotations."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and type(args[0]) is FakeTensor:
+            return torch.nn.Parameter if getattr(args[0], "_is_param", False) else torch.Tensor
+        return type(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type, name)
+
+    def __instancecheck__(self, one: object) -> bool:
+        return isinstance(one, type)
+
+    def __subclasscheck__(self, one: type) -> bool:
+        return issubclass(one, type)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type]:
+        return (type,)
+
+    def __getitem__(self, of: Any) -> Any:
+        return type[of]
+
+    def __or__(self, other: Any) -> Any:
+        return type | other
+
+    __ror__ = __or__
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is type
+
+    def __hash__(self) -> int:
+        return hash(type)
+
+
+def begin(namespace: dict[str, object]) -> None:
+    """For functions of the notebook, and of modules that nobody installed."""
+    told = _Told()
+    namespace.setdefault("type", told)
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in _STANDARD and isinstance(module, ModuleType) and name != "__main__":
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and file.endswith(".py") and not is_installed(file):
+                vars(module).setdefault("type", told)
