@@ -79,9 +79,9 @@ def _only_read(number: int) -> bool:
 
 
 def _memory() -> set[str]:
-    """Mapped by more than one, and written to; by the file behind it."""
+    """Mapped by more than one, and written to; by the inode of the file behind it, which may have no name."""
     lines = [line.split(None, 5) for line in (_SELF / "maps").read_text().splitlines()]
-    return {line[0] if len(line) < 6 else line[5] for line in lines if line[1].endswith("s") and "w" in line[1]}
+    return {" ".join(line[3:]) for line in lines if line[1].endswith("s") and "w" in line[1]}
 
 
 def _children() -> set[str]:

@@ -43,7 +43,6 @@ from ..system.scope import leave
 from ..system.trust import check_trusted
 from ..train import Finished, Released, train
 from .account import Account
-from .forks import Forks
 from .legacy import Legacy
 from .lifecycle import Asked, Close, Event, Interrupt, Life, Over, Reached, Settled, Tell, after, told
 from .main_thread import MainThread
@@ -77,6 +76,8 @@ def _given(arguments: Sequence[str]) -> Handover | None:
     assert channel is not None
     prepare = _what_can_wait()
     if arguments[1] == FORKS:
+        from .forks import Forks  # which imports torch
+
         forks = Forks(channel, prepare)
         if (channel := forks.next()) is None:
             return None

@@ -31,14 +31,21 @@ def read_cells() -> Iterator[object]:
             yield pytest.param(GIVEN + (TORCH if where else "") + body, one == "slot", id=f"{name}: {one}")
 
 
+AT_NEXT = "It is tried again at the next iteration."
+
+
 @pytest.mark.parametrize(("cell", "slot"), list(read_cells()))
 def test_ends_as_one_that_was_not_left(cell: str, slot: bool, trainings: Trainings, tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
-    (tmp_path / "left").mkdir()
     whole = trainings.run(cell, directory=tmp_path / "whole", slot=slot)
     first, second = tmp_path / "first", tmp_path / "second"
     at = 1 + whole.points // 3
-    left = trainings.run(cell, directory=tmp_path / "left", slot=slot, at=at, save=first)
+    for later in range(3):
+        directory = tmp_path / f"left-{later}"
+        directory.mkdir()
+        left = trainings.run(cell, directory=directory, slot=slot, at=at + later, save=first)
+        if AT_NEXT not in left.error:  # on a busy machine a child may be late to answer; a worker asks again, too
+            break
     assert not left.error
     assert unnamed((first / "graph").read_bytes()) == set(), "give them names in graph/wire.py"
     left = trainings.run(cell, of=first, slot=slot, at=at, save=second)

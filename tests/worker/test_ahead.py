@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import sys
 import time
@@ -72,9 +73,11 @@ def spoiled_by(site: Path, *names: str, capability: tuple[int, int] | None = ON_
 def test_what_a_fork_would_share_or_miss_spoils_the_process(tmp_path: Path, text: str) -> None:
     package(tmp_path, "harmless", "import torch; there = torch.cuda.is_available(), torch.cuda.device_count()")
     package(tmp_path, "spoils", text)
+    here = mmap.mmap(-1, 4096)  # there was such memory before
 
     assert spoiled_by(tmp_path, "harmless") == ""
     assert spoiled_by(tmp_path, "harmless", "spoils") == "spoils"
+    here.close()
 
 
 def test_a_capability_is_told_where_all_devices_have_it(tmp_path: Path) -> None:
