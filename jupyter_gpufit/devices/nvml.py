@@ -106,6 +106,7 @@ class Nvml:
         self._lock = Lock()
         self._started = False
         self._seen: dict[int, list[Device]] = {}  # by index: a GPU that is lost no longer tells which one it is
+        self._chips: dict[tuple[int, str], Device] = {}  # by index and UUID: what of a GPU never changes
 
     def read(self) -> tuple[Device, ...]:
         return self.ask(self._all)
@@ -170,22 +171,21 @@ class Nvml:
         before = self._seen.get(index) or [_nameless(index)]
         totals = {device.uuid: device.total for device in before}
         try:
-            parts = _parts(nvml, index)
+            chip = nvml.nvmlDeviceGetHandleByIndex(index)
+            who = index, nvml.nvmlDeviceGetUUID(chip)
+            gpu = self._chips.get(who) or self._chips.setdefault(who, _chip(nvml, chip, *who))
+            parts = _parts(nvml, gpu, chip)
         except nvml.NVMLError as error:
             found = [_broken(device, error) for device in before]
         else:
-            found = [
-                _measured(nvml, replace(device, total=totals.get(device.uuid, 0)), handle) for device, handle in parts
-            ]
+            found = [_measured(nvml, device, handle, totals.get(device.uuid, 0)) for device, handle in parts]
         self._seen[index] = found
         return found
 
 
-def _parts(nvml: Any, index: int) -> list[tuple[Device, Any]]:
-    """Who the GPU is, or who its MIG instances are; each with its handle."""
-    chip = nvml.nvmlDeviceGetHandleByIndex(index)
-    gpu = Device(
-        uuid=nvml.nvmlDeviceGetUUID(chip),
+def _chip(nvml: Any, chip: Any, index: int, uuid: str) -> Device:
+    return Device(
+        uuid=uuid,
         label=str(index),
         name=nvml.nvmlDeviceGetName(chip),
         index=index,
@@ -194,6 +194,10 @@ def _parts(nvml: Any, index: int) -> list[tuple[Device, Any]]:
         free=0,
         capability=_try(nvml, "nvmlDeviceGetCudaComputeCapability", chip),
     )
+
+
+def _parts(nvml: Any, gpu: Device, chip: Any) -> list[tuple[Device, Any]]:
+    """The GPU, or its MIG instances; each with its handle."""
     # Not `_try`: a GPU that MIG has divided must not pass for a whole one because of a passing error.
     mode = _offered(nvml, "nvmlDeviceGetMigMode", chip)
     if mode is None or not mode[0]:
@@ -203,11 +207,12 @@ def _parts(nvml: Any, index: int) -> list[tuple[Device, Any]]:
         handle = _offered(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", chip, place)
         if handle is not None:
             uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
-            parts.append((replace(gpu, uuid=uuid, name=name, label=f"{index}:{place}", kind="mig"), handle))
+            parts.append((replace(gpu, uuid=uuid, name=name, label=f"{gpu.index}:{place}", kind="mig"), handle))
     return parts or [(replace(gpu, problem=_NO_INSTANCE), chip)]
 
 
-def _measured(nvml: Any, device: Device, handle: Any) -> Device:
+def _measured(nvml: Any, device: Device, handle: Any, before: int) -> Device:
+    """The device as it is now; of one that cannot be read, the size that it had before."""
     try:
         total, free, reserved = _memory(nvml, handle)
         busy, power = _load(nvml, handle)
@@ -222,7 +227,7 @@ def _measured(nvml: Any, device: Device, handle: Any) -> Device:
             power=power,
         )
     except nvml.NVMLError as error:
-        return _broken(device, error)
+        return _broken(replace(device, total=before), error)
 
 
 def _load(nvml: Any, handle: Any) -> tuple[int | None, float | None]:
@@ -301,18 +306,23 @@ def _temperature(nvml: Any, handle: Any) -> int | None:
 
 
 def _processes(nvml: Any, handle: Any) -> tuple[Process, ...]:
-    library = nvml.nvmlLib
+    held: dict[int, int | None] = {}
+    for question in _of_processes(nvml.nvmlLib):
+        for entry in _try(nvml, question, handle) or ():
+            if held.get(entry.pid) is None:  # whoever computes and draws is in both lists, with all its memory in each
+                held[entry.pid] = entry.usedGpuMemory
+    return tuple(_process(pid, amount) for pid, amount in held.items())
+
+
+@lru_cache(maxsize=1)  # to look for a name that a library does not have takes long
+def _of_processes(library: Any) -> tuple[str, ...]:
+    """The questions by which the driver's library tells who holds memory."""
     # Early drivers of series 535 have a longer struct behind the name _v3, which pynvml would read as garbage pids.
     longer = hasattr(library, "nvmlDeviceGetConfComputeMemSizeInfo") and not hasattr(
         library, "nvmlDeviceGetRunningProcessDetailList"
     )
     version = 2 if longer or not hasattr(library, "nvmlDeviceGetComputeRunningProcesses_v3") else 3
-    held: dict[int, int | None] = {}
-    for use in ("Compute", "Graphics", "MPSCompute"):
-        for entry in _try(nvml, f"nvmlDeviceGet{use}RunningProcesses_v{version}", handle) or ():
-            if held.get(entry.pid) is None:  # whoever computes and draws is in both lists, with all its memory in each
-                held[entry.pid] = entry.usedGpuMemory
-    return tuple(_process(pid, amount) for pid, amount in held.items())
+    return tuple(f"nvmlDeviceGet{use}RunningProcesses_v{version}" for use in ("Compute", "Graphics", "MPSCompute"))
 
 
 def _process(pid: int, amount: int | None) -> Process:

@@ -105,4 +105,4 @@ def _drawn(points: Sequence[Point], most: int) -> tuple[Point, ...]:
 
 def _short(value: float) -> float:
     """Without digits that no picture shows; of a time in seconds since 1970, milliseconds stay."""
-    return float(f"{value:.13g}")
+    return value if value.is_integer() else float(f"{value:.13g}")

@@ -150,7 +150,8 @@ class Events(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     async def _send_one(self, message: str) -> None:
         # Tornado's answer comes when the bytes have left for the network, so a client that does not read is noticed.
-        await asyncio.wait_for(self.write_message(message), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await self.write_message(message)
 
 
 class _Followed:

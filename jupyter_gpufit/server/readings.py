@@ -10,9 +10,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Protocol
-
-import anyio
 
 from ..actions.status import Status
 from ..errors import GpufitError
@@ -52,16 +51,17 @@ class Readings:
         fresh = self._fresh if fresh is None else fresh
         if self._reading is None or (self._reading.done() and self._is_old(fresh)):
             self._reading = asyncio.create_task(self._read_in_thread())
-        with anyio.move_on_after(self._patience):
-            return await asyncio.shield(self._reading)
+        with suppress(TimeoutError):  # a reading's own has become an answer
+            async with asyncio.timeout(self._patience):
+                return await asyncio.shield(self._reading)
         return _nothing(
             f"The devices have not answered for {self._patience:.0f} s. If this stays so, `nvidia-smi` in a terminal"
             " tells whether the NVIDIA driver hangs."
         )
 
-    def told(self, reading: Status, under_way: wire.UnderWay) -> wire.WireStatus:
-        """The reading, with what is known from those before it."""
-        return wire.status_of(reading, self._history, version(), under_way, self._idle, self._host)
+    def told(self, reading: Status, under_way: wire.UnderWay, since: float = 0.0) -> wire.WireStatus:
+        """The reading, with what is known from those before it; of the devices' histories what is newer than that."""
+        return wire.status_of(reading, self._history, version(), under_way, self._idle, self._host, since)
 
     def expire(self) -> None:
         """Something has happened: what is read from now on is news."""
@@ -97,10 +97,11 @@ class Readings:
     def _note(self, status: Status) -> None:
         there = {device.uuid: device for device in status.devices}
         self._history = {uuid: self._history.get(uuid) or deque(maxlen=SAMPLES) for uuid in there}
+        now = sampled(status.time)
         for (uuid, device), room in zip(there.items(), status.rooms, strict=False):
             # A slot has no driver that would tell what is used: what is claimed counts.
             used = device.total - room.free if device.kind == "slot" else device.used
-            self._history[uuid].append((round(status.time, 1), device.utilisation, used))
+            self._history[uuid].append((now, device.utilisation, used))
         before = self._idle if status.time - self._looked < UNSEEN else {}
         held = {label for claim in status.claims for label in claim.devices}
         self._idle = {
@@ -109,6 +110,11 @@ class Readings:
             if device.utilisation == 0 and (device.label in held or device.processes)
         }
         self._looked = status.time
+
+
+def sampled(time: float) -> float:
+    """The time of a reading as its samples have it."""
+    return round(time, 1)
 
 
 def _nothing(problem: str) -> Status:
@@ -168,23 +174,26 @@ class ReadingWatch:
             # Before the reading: what ends meanwhile must not look as if it had never been asked for.
             under_way = self._under_way()
             reading = await self._readings.latest(fresh=SOON)
-            status = self._readings.told(reading, under_way)
-            message = self._news(status)
+            # Most of a message would be what the devices did in the minute before, which those who look have already.
+            since = sampled(self._told.time) if self._told is not None else 0.0
+            status = self._readings.told(reading, under_way, since)
+            message = self._news(status, since)
             for looker in list(self._lookers):
                 looker.take(status, message)
             await self._rest(began)
 
-    def _news(self, status: wire.WireStatus) -> str | None:
+    def _news(self, status: wire.WireStatus, since: float) -> str | None:
         told = self._told
         if told is not None and status.time - told.time < AT_LEAST and _content(status) == _content(told):
             return None
         self._told = status
-        return to_json(wire.StatusMessage(status=status))
+        return to_json(wire.StatusMessage(status=status, since=since))
 
     async def _rest(self, began: float) -> None:
         await asyncio.sleep(SOON)
-        with anyio.move_on_after(max(0.0, began + EVERY - time.monotonic())):
-            await self._nudged.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, began + EVERY - time.monotonic())):
+                await self._nudged.wait()
 
 
 def _content(status: wire.WireStatus) -> tuple[object, ...]:

@@ -150,6 +150,7 @@ class StatusMessage:
 
     type: Literal["status"] = "status"
     status: WireStatus
+    since: float = 0.0  # seconds since 1970: of each history only what is newer, which the messages before had; 0: all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +199,9 @@ def status_of(
     under_way: UnderWay = MappingProxyType({}),
     idle: Mapping[str, float] = MappingProxyType({}),
     host: Host | None = None,
+    since: float = 0.0,
 ) -> WireStatus:
-    """Put together what was read, for somebody who looks at a panel."""
+    """Put together what was read, for somebody who looks at a panel; of each history what is newer than `since`."""
     nothing = RoomView(free=0, foreign=0, held_for="")
     rooms = [*reading.rooms, *[nothing] * (len(reading.devices) - len(reading.rooms))]
     return WireStatus(
@@ -209,7 +211,7 @@ def status_of(
                 **vars(device),
                 room=room,
                 parts=parts_of(device, room, reading.claims, reading.jobs),
-                history=tuple(history.get(device.uuid, ())),
+                history=tuple(sample for sample in history.get(device.uuid, ()) if sample[0] > since),
                 idle_since=idle.get(device.uuid),
             )
             for device, room in zip(reading.devices, rooms, strict=True)

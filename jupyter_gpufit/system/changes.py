@@ -11,6 +11,7 @@ from pathlib import Path
 
 from inotify_simple import INotify, flags
 
+GATHERED = 0.02  # seconds in which all that happens is told at once: a worker writes several files, line by line
 _CHANGED = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE | flags.CLOSE_WRITE
 
 
@@ -21,13 +22,14 @@ class Changes:
         self._inotify: INotify | None = None
         self._told: dict[int, set[Callable[[], None]]] = {}  # by watch
         self._watches: dict[Path, int] = {}
+        self._telling: asyncio.TimerHandle | None = None
 
     def watch(self, directory: Path, tell: Callable[[], None]) -> None:
         """Call `tell` after each change of the directory or of a file in it, which may be many times a second."""
         try:
             if self._inotify is None:
                 self._inotify = INotify(nonblocking=True)
-                asyncio.get_running_loop().add_reader(self._inotify.fd, self._read)
+                self._listen(self._inotify)
             watch = self._inotify.add_watch(str(directory), _CHANGED)
         except OSError:
             return
@@ -52,6 +54,9 @@ class Changes:
             self.close()
 
     def close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         if self._inotify is not None:
             asyncio.get_running_loop().remove_reader(self._inotify.fd)
             self._inotify.close()
@@ -59,10 +64,20 @@ class Changes:
         self._told.clear()
         self._watches.clear()
 
-    def _read(self) -> None:
-        assert self._inotify is not None
+    def _listen(self, inotify: INotify) -> None:
+        asyncio.get_running_loop().add_reader(inotify.fd, self._gather, inotify)
+
+    def _gather(self, inotify: INotify) -> None:
+        """Something has happened, and more is about to."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(inotify.fd)
+        self._telling = loop.call_later(GATHERED, self._tell, inotify)
+
+    def _tell(self, inotify: INotify) -> None:
+        self._telling = None
+        self._listen(inotify)
         changed = set()
-        for event in self._inotify.read(timeout=0):
+        for event in inotify.read(timeout=0):
             # Notes of use come with every end of a claim, which is a change already; and once a minute for nothing.
             if not event.name.startswith("u."):
                 changed.add(event.wd)

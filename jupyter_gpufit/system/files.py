@@ -27,8 +27,8 @@ def for_its_owner(path: str, flags: int) -> int:
 
 def read_small(path: Path) -> str:
     """What stands in a small file of ours."""
-    with open(path, opener=for_its_owner) as file:
-        return file.read()
+    with open(path, "rb", buffering=0, opener=for_its_owner) as file:  # one read, and no decoder to be made for it
+        return file.readall().decode()
 
 
 def nameless() -> IO[bytes]:

@@ -14,7 +14,8 @@ def kernel_text(path: str | Path) -> str:
 
     Lines end at a newline only, which the kernel escapes in names: for those of `splitlines`, a name could hold a line.
     """
-    return Path(path).read_bytes().decode(errors="surrogateescape")
+    with open(path, "rb", buffering=0) as file:
+        return file.readall().decode(errors="surrogateescape")
 
 
 @cache

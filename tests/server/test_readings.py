@@ -188,6 +188,39 @@ def problem_in(message: str | None) -> str:
     return problem
 
 
+def test_of_what_devices_did_only_the_news_is_sent_until_somebody_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readings_module, "EVERY", 0.01)
+    monkeypatch.setattr(readings_module, "SOON", 0.0)
+    numbers = iter(range(1, 1000))
+
+    def read() -> Status:
+        number = next(numbers)
+        device = fake_device(utilisation=(number + 1) // 2)  # of two readings the second is no news
+        return Status((device,), (), "", float(number), rooms=(RoomView(1, 0, ""),))
+
+    async def times(looker: Looker) -> list[float]:
+        while (message := await looker.next()) is None:
+            pass
+        return [time for time, _, _ in json.loads(message)["status"]["devices"][0]["history"]]
+
+    async def ask() -> None:
+        watch, first, second = ReadingWatch(Readings(read, fresh=-1.0)), Looker(), Looker()
+        watch.join(first)
+        known = await times(first)
+        for _ in range(5):
+            fresh = await times(first)
+            assert len(fresh) == 2 and fresh[0] == known[-1] + 1  # what came in between is among it
+            known += fresh
+        watch.join(second)
+        assert (await times(second))[: len(known)] == known
+        watch.leave(first)
+        watch.leave(second)
+        assert watch.resting is not None
+        await watch.resting
+
+    asyncio.run(asyncio.wait_for(ask(), PATIENCE))
+
+
 def test_who_joins_is_told_at_once_and_then_only_what_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readings_module, "EVERY", 0.05)
     monkeypatch.setattr(readings_module, "SOON", 0.0)

@@ -21,6 +21,7 @@ import {
 } from './api';
 import { Events } from './events';
 import { Front } from './front';
+import { continued } from '../words/history';
 import { shared } from './sharing';
 
 /** What became of a button: sent, heard by the server in its words, or refused with the reason. */
@@ -170,7 +171,8 @@ export class GpufitModel extends VDomModel {
   private _take(_: Events, message: Message): void {
     this._heard = performance.now();
     if (message.type === 'status') {
-      this._arrive(message.status);
+      const { since, status } = message;
+      this._arrive(since ? continued(this._full, status) : status);
       this._emit();
     } else if (message.type === 'said') {
       this._hear(message);

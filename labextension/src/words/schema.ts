@@ -274,6 +274,7 @@ export interface Refused {
 export interface StatusMessage {
   type: 'status';
   status: Status;
+  since: number; // seconds since 1970: of each history only what is newer, which the messages before had; 0: all
 }
 
 /** New entries of a journal that this client follows. */
