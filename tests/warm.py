@@ -22,7 +22,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from jupyter_gpufit.system import processes
-from jupyter_gpufit.system.processes import reproducible, with_quick_copies
+from jupyter_gpufit.system.processes import of_a_worker
 from tests import warm_process
 from tests.warm_process import WORKERS, Forked, Wanted, Workers, ask, read_at_import
 
@@ -67,7 +67,7 @@ def kernels(env: Mapping[str, str]) -> socket.socket:
 
 def workers(env: Mapping[str, str]) -> Workers:
     """Who has the workers of a kernel with this environment forked."""
-    return _workers(frozenset(read_at_import(with_quick_copies(reproducible(env))).items()))
+    return _workers(frozenset(read_at_import(of_a_worker(env)).items()))
 
 
 @cache

@@ -19,7 +19,7 @@ from ..jobs.paths import JobPaths
 from ..jobs.record import Record, begin, read_left, take_lock, write_record
 from ..system import processes
 from ..system.files import nameless
-from ..system.processes import reproducible, with_quick_copies
+from ..system.processes import of_a_worker
 
 SOON = 2.0  # seconds from the end of a process' locks to the end of the process
 _MODULES: Mapping[JobKind, str] = {"training": "worker", "model": "deploy"}
@@ -153,7 +153,7 @@ def begin_process(
         *(_MODULES[kind], *arguments, str(channel.fileno())),
         python=python,
         package=package,
-        env=with_quick_copies(reproducible(env)),
+        env=of_a_worker(env),
         descriptors=[channel.fileno()],
         stdout=log,
         stderr=log,

@@ -133,6 +133,11 @@ def _command(module: str, arguments: Sequence[str], python: str, finds_the_noteb
     ]
 
 
+def of_a_worker(env: Mapping[str, str]) -> dict[str, str]:
+    """What a worker's process begins with; its cell sees the notebook's own."""
+    return with_patient_threads(with_quick_copies(reproducible(env)))
+
+
 def reproducible(env: Mapping[str, str]) -> dict[str, str]:
     """An environment in which a resumed worker orders its sets, and multiplies its matrices, as the first one did."""
     seed = env.get("PYTHONHASHSEED", "")
@@ -152,6 +157,16 @@ def with_our_package(env: Mapping[str, str], ours: str = PACKAGE) -> dict[str, s
         return dict(env)
     given = env.get("PYTHONPATH")
     return {**env, "PYTHONPATH": os.pathsep.join([given, ours] if given else [ours])}
+
+
+def with_patient_threads(env: Mapping[str, str]) -> dict[str, str]:
+    """Let the threads that share an operation sleep until the next one, where the user does not say how they wait.
+
+    They would spin, each on a processor that another training on this machine may need: two on CPU slots, with as many
+    threads each as there are processors, took ten to twenty times as long. The number of threads stays, and with it
+    each bit; the system shares the processors out. OpenMP reads this as it is loaded; the cell never sees it.
+    """
+    return {"OMP_WAIT_POLICY": "PASSIVE", **env}
 
 
 _PAST_THE_CACHES = "glibc.cpu.x86_non_temporal_threshold"

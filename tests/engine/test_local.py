@@ -17,6 +17,8 @@ from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, read_record, take_lock, write_record
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
+from jupyter_gpufit.system import processes
+from tests.warm import cold_start
 
 pytestmark = pytest.mark.slow  # each starts the process that would have the job
 
@@ -44,6 +46,13 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[WaitingWorker]:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     waiting = WaitingWorker.spawn(os.environ)
     yield waiting
+    waiting.dismiss()
+
+
+def test_its_threads_sleep_between_two_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "start", cold_start)
+    waiting = WaitingWorker.spawn({name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"})
+    assert b"OMP_WAIT_POLICY=PASSIVE" in Path(f"/proc/{waiting.started.process.pid}/environ").read_bytes().split(b"\0")
     waiting.dismiss()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from jupyter_gpufit.engine.local import environment_of
 from jupyter_gpufit.jobs.handover import Handover, HeldClaim, kept, note_start, noted_start, receive, send
 from jupyter_gpufit.jobs.paths import JobPaths
-from jupyter_gpufit.system.processes import reproducible, with_quick_copies
+from jupyter_gpufit.system.processes import reproducible, with_patient_threads, with_quick_copies
 
 GIVEN = Handover(
     job_root="/jobs/abc234", cwd="/work", path=["/work"], env={"A": "b", "GPUFIT_LAB": "/old"}, cell_number=7
@@ -99,6 +99,11 @@ def test_large_copies_go_past_the_caches_unless_its_user_has_decided() -> None:
     own = {"GLIBC_TUNABLES": "glibc.malloc.check=1"}
     assert with_quick_copies(own)["GLIBC_TUNABLES"] == f"glibc.malloc.check=1:{name}=0x400000"
     assert with_quick_copies(own := {"GLIBC_TUNABLES": f"{name}=0x5000"}) == own
+
+
+def test_threads_sleep_between_two_operations_unless_its_user_has_decided() -> None:
+    assert with_patient_threads({"A": "b"}) == {"A": "b", "OMP_WAIT_POLICY": "PASSIVE"}
+    assert with_patient_threads(own := {"OMP_WAIT_POLICY": "ACTIVE"}) == own
 
 
 def test_a_record_that_was_kept_is_read_once() -> None:

@@ -158,6 +158,9 @@ class Books(TorchDispatchMode):
             return func(*args, **kwargs)
         if any(plain(leaf) is not leaf for leaf in found):
             args, kwargs = tree_map(plain, (args, kwargs))
+        if torch.is_inference_mode_enabled():  # in which fake tensors cannot be copied to a device
+            with torch.inference_mode(False), torch.no_grad(), self:
+                return func(*args, **kwargs)
         if func.namespace == _COLLECTIVES:
             with self:
                 return func.redispatch(_THERE, *args, **kwargs)

@@ -17,7 +17,7 @@ from jupyter_gpufit.estimate.asking.ask import Ask
 from jupyter_gpufit.estimate.asking.look import look
 from jupyter_gpufit.estimate.reckoning.record import Trace
 from jupyter_gpufit.surroundings import magics
-from tests.estimate.cells import CNN, IMPORTS, LOADER
+from tests.estimate.cells import IMPORTS
 from tests.estimate.traced import A100, hashed, peak_by_kind, traced
 
 pytestmark = pytest.mark.slow
@@ -99,32 +99,6 @@ for _ in range(10):
     assert ended_well(plain) and ended_well(again)
     assert peak_by_kind(again)["activation"] < 0.5 * peak_by_kind(plain)["activation"]
     assert again.flops_per_step == plain.flops_per_step
-
-
-def test_reaches_the_evaluation_behind_the_training_loop() -> None:
-    trace = traced(
-        IMPORTS
-        + CNN
-        + LOADER
-        + """
-model = Net().cuda()
-optimizer = torch.optim.Adam(model.parameters())
-seen = [0, 0]
-for epoch in range(100):
-    for x, y in DataLoader(data, batch_size=8):
-        seen[0] += 1
-        loss = F.cross_entropy(model(x.cuda()), y.cuda())
-        optimizer.zero_grad(); loss.backward(); optimizer.step()
-    model.eval()
-    for x, y in DataLoader(data, batch_size=8):
-        seen[1] += 1
-        with torch.no_grad():
-            model(x.cuda())
-assert seen == [2, 2], seen
-"""
-    )
-
-    assert ended_well(trace)
 
 
 def test_accumulates_before_it_steps() -> None:
