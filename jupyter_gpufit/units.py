@@ -16,6 +16,13 @@ def format_bytes(count: float) -> str:
     return f"{int(count)} B"
 
 
+def out_of(used: float, total: float) -> str:
+    """ "30.4 of 36.0 GiB": the unit once where it is the same."""
+    some, unit = format_bytes(used).split(" ")
+    whole = format_bytes(total)
+    return f"{some} of {whole}" if whole.endswith(f" {unit}") else f"{some} {unit} of {whole}"
+
+
 def format_duration(seconds: float) -> str:
     """Write a duration as the two largest units that matter: "1 h 12 min", "21 min", "3 min 5 s", "0.4 s"."""
     if seconds < 10:

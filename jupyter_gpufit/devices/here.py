@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..errors import NoDevice
 from ..settings import Settings
+from ..units import format_bytes
 from .device import Device
 from .slots import default_slot_size, has_nvidia_gpu, parse_slots
 
@@ -23,6 +26,16 @@ def read_devices(settings: Settings) -> tuple[Device, ...]:
         if settings.devices.strip() or has_nvidia_gpu():
             raise
         return parse_slots(f"cpu:{default_slot_size()}B")
+
+
+def not_asked_for(devices: Sequence[Device], settings: Settings) -> str:
+    """What a user is to be told whose training got a slot without having chosen any; empty: nothing."""
+    if settings.devices.strip() or not any(device.kind == "slot" for device in devices):
+        return ""
+    return (
+        f"This machine has no NVIDIA GPU, so this trains on a CPU slot of {format_bytes(devices[0].total)}, half of its"
+        " memory. With GPUFIT_DEVICES=cpu:2x4GiB there are two of 4 GiB."
+    )
 
 
 async def read_devices_async(settings: Settings) -> tuple[Device, ...]:

@@ -45,6 +45,7 @@ class StatusLine:
         self._time = job.created
         self._change = StateChange("starting")
         self._progress: ProgressMark | None = None
+        self._peak = 0  # bytes, of all its processes
         self._saved: Saved | None = None
         self._told = False  # its error, with all lines of it
 
@@ -62,6 +63,7 @@ class StatusLine:
             self._told = True
         elif isinstance(event, ProgressMark):
             self._progress = event
+            self._peak = max(self._peak, event.peak)  # after a resume or a move another process counts anew
         elif isinstance(event, Saved):
             self._saved = event
         return isinstance(event, StateChange | ProgressMark | Saved)
@@ -96,7 +98,7 @@ class StatusLine:
             if progress.pace:
                 parts.append(progress.pace)
             now = f"{format_bytes(progress.used)}, " if change.device else ""  # without a device it takes nothing
-            parts.append(f"{now}peak {format_bytes(progress.peak)}")
+            parts.append(f"{now}peak {format_bytes(self._peak)}")
         if self._saved is not None and change.state not in LEFT:
             parts.append(f"saved at {step_words(self._saved.step, self._saved.exact)}")
         if change.state in ENDED:

@@ -27,7 +27,7 @@ from ..jobs.picked import MOST, pick, picked, shown
 from ..jobs.verbs import VERBS, WORDS, Verb
 from ..jobs.words import StatusLine
 from ..settings import Settings
-from ..units import format_bytes, format_duration, format_figure
+from ..units import format_bytes, format_duration, format_figure, out_of
 from .pictures import in_text, picture
 from .saved import Likeness, Still, sentence
 
@@ -51,8 +51,10 @@ class JobCard:
         self._choice = Box(layout=Layout(flex_flow="row wrap", display="none"))
         self._buttons = {verb: self._button(verb) for verb in VERBS}
         buttons = Box([*self._buttons.values()], layout=Layout(flex_flow="row wrap"))
+        self._lost = HTML()
+        self._question = VBox([self._lost, self._answers()], layout=Layout(display="none"))
         self.box = VBox(
-            [self._head, self._choice, self._pictures, buttons, self._said],
+            [self._head, self._choice, self._pictures, buttons, self._question, self._said],
             layout=Layout(border="1px solid var(--jp-border-color2, #ddd)", padding="4px 8px"),
         )
         self._still = Still(self.box, f"gpufit-card-{job.id}-{time.monotonic_ns()}")
@@ -103,6 +105,8 @@ class JobCard:
             for verb, button in self._buttons.items():
                 why = why_not(view, verb)
                 button.disabled, button.tooltip = bool(why), why or WORDS[verb].tooltip
+            if why_not(view, "stop"):
+                self._question.layout.display = "none"  # it ended meanwhile
 
     # Curves -----------------------------------------------------------------------------------------------------------
 
@@ -141,9 +145,8 @@ class JobCard:
         curve = self._curves.memory
         if not curve.latest:
             return ""
-        used = format_bytes(curve.latest[-1][1] or 0.0) + (
-            f" of {format_bytes(estimate)} estimated" if estimate else ""
-        )
+        now = curve.latest[-1][1] or 0.0
+        used = f"{out_of(now, estimate)} estimated" if estimate else format_bytes(now)
         cuts = [one.left for one in self._curves.breaks]
         words = f"memory: {used}"
         points = curve.points(whole=self._whole)
@@ -157,9 +160,34 @@ class JobCard:
     # Buttons ----------------------------------------------------------------------------------------------------------
 
     def _button(self, verb: Verb) -> Button:
-        button = Button(description=WORDS[verb].label, tooltip=WORDS[verb].tooltip, layout=Layout(width="auto"))
-        button.on_click(lambda _: self._press(verb))
-        return button
+        press = self._ask if verb == "stop" else lambda: self._press(verb)
+        return _button(WORDS[verb].label, WORDS[verb].tooltip, press)
+
+    def _answers(self) -> Box:
+        gentle = _button(
+            "Save and stop",
+            "It ends at its next safe point, and can be resumed from there.",
+            lambda: self._answer("release"),
+        )
+        stop = _button(WORDS["stop"].label, "What is not saved is lost.", lambda: self._answer("stop"))
+        keep = _button("Go on", "Do nothing.", lambda: self._answer(None))
+        return Box([gentle, stop, keep], layout=Layout(flex_flow="row wrap"))
+
+    def _ask(self) -> None:
+        """What is meant by a stop: to lose what is not saved, or to save it first."""
+        view = read_job(self._job, self._paths)
+        if view.kind == "model" or why_not(view, "release"):
+            self._press("stop")  # there is nothing to lose, or no way to keep it
+            return
+        kept = view.checkpoint
+        lost = f"what it did since step {kept.step:,} is lost" if kept else "nothing of it was saved, and all is lost"
+        _set(self._lost, f'<span style="font-size:90%">Stop {html.escape(self._job.name)}? Stopped now, {lost}.</span>')
+        self._question.layout.display = ""
+
+    def _answer(self, verb: Verb | None) -> None:
+        self._question.layout.display = "none"
+        if verb is not None:
+            self._press(verb)
 
     def _press(self, verb: Verb) -> None:
         """In a thread: a handler that waits would hold up the kernel, and what it prints would be seen nowhere."""
@@ -191,6 +219,12 @@ def _do(job: Job, verb: Verb, settings: Settings, say: Callable[[str], None], af
     after()
 
 
+def _button(label: str, tells: str, press: Callable[[], None]) -> Button:
+    button = Button(description=label, tooltip=tells, layout=Layout(width="auto"))
+    button.on_click(lambda _: press())
+    return button
+
+
 def _chip(text: str, tells: str) -> ToggleButton:
     return ToggleButton(
         description=text[:LONGEST_CHIP],
@@ -209,7 +243,8 @@ def _head(line: str, total: int | None, step: int, left: float | None) -> str:
     parts = [f'<div style="overflow-wrap:anywhere;line-height:1.5">{sentence(line)}</div>']
     if total:
         share = min(1.0, step / total)
-        told = f"step {step:,} of {total:,}" + (f", {format_duration(left)} left" if left is not None else "")
+        # At which step it is stands in the line above, which may be of another moment.
+        told = f"{share:.0%} of {total:,} steps" + (f", {format_duration(left)} left" if left is not None else "")
         parts.append(
             f'<div role="progressbar" aria-valuemin="0" aria-valuemax="{total}" aria-valuenow="{step}"'
             f' aria-valuetext="{html.escape(told)}" style="height:5px;border-radius:3px;margin:3px 0;'

@@ -32,9 +32,7 @@ def picture(
     if len(known) < 2:
         return f'<p style="{_TEXT};margin:0 12px 2px 0">{said}</p>'
     heights = [y for _, y in known]
-    span = (
-        f"({written(min(heights))} to {written(max(heights))})" if line is None and min(heights) < max(heights) else ""
-    )
+    span = f"{written(min(heights))} to {written(max(heights))}" if line is None and min(heights) < max(heights) else ""
     return (
         f'<figure style="margin:0 12px 2px 0;display:inline-block;width:{WIDTH}px;max-width:100%">'
         f'<figcaption style="{_TEXT};display:flex;gap:8px;white-space:nowrap"><span style="flex:1;overflow:hidden;'

@@ -284,7 +284,7 @@ def _quiet(text: str) -> dict[str, Any]:
 def _is_said(event: Event, is_news: Callable[[str], bool]) -> bool:
     """Whether to say it here."""
     if isinstance(event, Saved):
-        return event.why != "automatic"  # those stand in the status line only
+        return False  # it stands in the status line, and whoever asked for it is answered where they asked
     return not (isinstance(event, Note) and event.once) or is_news(event.text)
 
 

@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ..actions.request import request_for
+from ..devices.here import not_asked_for
 from ..errors import BadOption, CannotGoOn, CannotSuspend, ClaimGone
 from ..estimate.asking import for_job, lesson
 from ..estimate.need import Needed
@@ -123,8 +124,8 @@ class WorkerMachine:
                 asked = request_for(job, needed.memory or None, training.handover.gpus)
                 wanted = replace(asked, host=training.fit.plan.host)
                 granted = await self._hold(stack, lab, wanted, report, training.look)
-            if granted.remark:
-                training.note(granted.remark, once=True)
+            for remark in filter(None, (granted.remark, not_asked_for(granted.devices, training.settings))):
+                training.note(remark, once=True)
             report(StateChange("starting", device=labels(granted)))
             async with anyio.create_task_group() as group:
                 turns = None if no_device.is_held(granted) else TurnTaking(training, granted, self.saver)

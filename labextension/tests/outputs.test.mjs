@@ -195,5 +195,6 @@ test('the line says what the kernel\'s own says', () => {
   );
   const released = { ...state('released'), reason: 'released at step 1,204; `gpufit resume bert` goes on' };
   assert.equal(line([20, released]), '⏏ bert: released at step 1,204; `gpufit resume bert` goes on · 2.1 steps/s · peak 2.0 MiB');
-  assert.match(line([30, state('running', 'cpu:1')], [75, state('done')]), /^✓ bert: done · .* · after 55 s$/); // both stretches
+  assert.match(line([28, state('running', 'cpu:1')], [29, { ...mark, peak: 1 << 20 }]), /1\.0 MiB, peak 2\.0 MiB ·/); // of all
+  assert.match(line([30, state('running', 'cpu:1')], [75, state('done')]), /^✓ bert: done · .* · after 57 s$/); // both stretches
 });

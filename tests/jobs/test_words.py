@@ -45,6 +45,11 @@ def test_how_long_it_ran_is_told_of_all_its_stretches() -> None:
     assert said.line().endswith(" · after 45 s")
 
 
+def test_the_peak_is_the_whole_jobs_also_after_a_move() -> None:
+    moved = StateChange("running", device="cpu:1")
+    assert "2.0 MiB, peak 5.0 MiB" in line(ProgressMark(3, 1 << 20, 5 << 20), moved, ProgressMark(4, 2 << 20, 2 << 20))
+
+
 def test_the_step_is_told_once() -> None:
     released = StateChange("released", "released at step 3; `gpufit resume x` goes on")
     assert line(ProgressMark(3, 0, 0), released).count("step 3") == 1

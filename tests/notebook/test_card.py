@@ -66,7 +66,7 @@ def enabled(made: widget.JobCard) -> set[str]:
 def test_says_how_far_it_is(paths: JobPaths) -> None:
     record(paths, "running")
     shown = html(card(paths, StateChange("running", device="cpu:0")))
-    assert "step 3 of 10, 7.0 s left" in shown and 'aria-valuenow="3"' in shown
+    assert "30% of 10 steps, 7.0 s left" in shown and 'aria-valuenow="3"' in shown
     assert "&lt;b&gt;ert: running on cpu:0" in shown and "<b>" not in shown
     ended = StateChange("released", "released at step 3; `gpufit resume bert` goes on")
     assert "; <code>gpufit resume bert</code> goes on" in html(card(paths, ended))
@@ -78,7 +78,7 @@ def test_draws_the_loss_and_the_memory_against_its_estimate(paths: JobPaths) -> 
     made = card(paths, *points, ProgressMark(1, GiB, GiB), ProgressMark(2, GiB, GiB))
     shown = html(made)
     assert "val_loss</span> 0.25" in shown and shown.count("<polyline") == 2
-    assert "memory</span> 1.0 GiB of 2.0 GiB estimated" in shown
+    assert "memory</span> 1.0 of 2.0 GiB estimated" in shown
 
 
 def chips(made: widget.JobCard) -> dict[str, bool]:
@@ -156,6 +156,37 @@ def test_a_button_does_what_the_command_does_and_shows_what_it_says(
     press(made, "checkpoint", "&lt;saved&gt;")
     press(made, "move", "so it cannot be moved")
     assert did == [("j", "checkpoint", "", False), ("j", "move", "", False)]
+
+
+@pytest.mark.parametrize(("answer", "does"), [("Save and stop", ["release"]), ("Stop", ["stop"]), ("Go on", [])])
+@pytest.mark.parametrize(("saved", "lost"), [(True, "what it did since step 1 is lost"), (False, "all is lost")])
+def test_before_a_stop_it_says_what_is_lost_and_offers_to_save(
+    paths: JobPaths, monkeypatch: pytest.MonkeyPatch, answer: str, does: list[str], saved: bool, lost: str
+) -> None:
+    did: list[str] = []
+    monkeypatch.setattr(widget.JobCard, "_press", lambda self, verb: did.append(verb))
+    record(paths, "running", saved=saved)
+    made = card(paths)
+    made._buttons["stop"].click()
+    assert did == [] and made._question.layout.display == "" and lost in made._lost.value
+    next(button for button in made._question.children[1].children if button.description == answer).click()
+    assert did == does and made._question.layout.display == "none"
+
+
+def test_a_stop_asks_nothing_where_nothing_can_be_saved_and_no_more_once_it_has_ended(
+    paths: JobPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    monkeypatch.setattr(widget.JobCard, "_press", lambda self, verb: did.append(verb))
+    record(paths, "queued")
+    made = card(paths)
+    made._buttons["stop"].click()
+    assert did == ["stop"] and made._question.layout.display == "none"
+    record(paths, "running")
+    made._buttons["stop"].click()
+    record(paths, "done")
+    made.draw()
+    assert did == ["stop"] and made._question.layout.display == "none"
 
 
 def test_whatever_goes_wrong_the_output_goes_on(paths: JobPaths, monkeypatch: pytest.MonkeyPatch) -> None:

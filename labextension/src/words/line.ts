@@ -49,6 +49,7 @@ export class Line {
       }
       case 'progress':
         this._mark = event as unknown as Mark;
+        this._peak = Math.max(this._peak, this._mark.peak); // after a resume or a move another process counts anew
         return true;
       case 'saved':
         this._saved = Number(event.step);
@@ -65,9 +66,9 @@ export class Line {
     const words = stateWords(failed ? { ...told, reason: '' } : told);
     const parts = [`${SIGNS[told.state] ?? '…'} ${this.name}: ${words}`];
     if (this._mark) {
-      const { step, used, peak, pace } = this._mark;
+      const { step, used, pace } = this._mark;
       const steps = stepWords(step);
-      const taken = `peak ${formatBytes(peak)}`;
+      const taken = `peak ${formatBytes(this._peak)}`;
       parts.push(step && !words.includes(steps) ? steps : '', pace ?? '', told.device ? `${formatBytes(used)}, ${taken}` : taken);
     }
     parts.push(this._saved !== null && !left ? `saved at ${stepWords(this._saved)}` : '');
@@ -77,6 +78,7 @@ export class Line {
 
   private _told: Told | null = null;
   private _mark: Mark | null = null;
+  private _peak = 0; // bytes, of all its processes
   private _saved: number | null = null;
   private _began = 0;
   private _ran = 0; // seconds, but for the last stretch
