@@ -33,9 +33,9 @@ class LabFigures:
         self._waits = Histogram("gpufit_wait_seconds", words, ["user"], buckets=SECONDS, registry=to)
         words = "Jobs that were saved and gave their device back"
         self._turns = Counter("gpufit_preemptions", words, ["user", "why"], registry=to)
-        words = "From a safe point until it was durable"
+        words = "From a safe point until it was on the disk"
         self._saves = Histogram("gpufit_checkpoint_seconds", words, buckets=SHORT, registry=to)
-        self._bytes = Counter("gpufit_checkpoint_bytes", "Bytes of durable checkpoints", registry=to)
+        self._bytes = Counter("gpufit_checkpoint_bytes", "Bytes of checkpoints on the disk", registry=to)
 
     def text(self) -> bytes:
         """In Prometheus' own format."""
