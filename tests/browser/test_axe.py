@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -78,12 +78,40 @@ def test_all_can_be_read_and_reached(everything: Page) -> None:
         assert missed == []
 
 
-def seen(page: Page, how: str) -> list[str]:
+def test_the_table_of_runs_a_log_and_a_question_can_be_read(everything: Page) -> None:
+    if not AXE.exists():
+        pytest.skip("NOT TESTED: whether all can use the log. npm ci --prefix labextension")
+    page = everything
+    page.add_script_tag(path=AXE)
+    command(page, "gpufit:runs")
+    expect(page.get_by_role("region", name="Table of runs")).to_be_visible()
+    found = looked_at(page, "the table", ".jp-gpufit-run[aria-label='All my runs']")
+    command(page, "gpufit:log", job="id-of-bert-run", name="bert-run")
+    log = ".jp-gpufit-log[aria-label='Log of bert-run']"
+    expect(page.locator(log).get_by_role("log")).to_contain_text("step 3100")
+    found += looked_at(page, "a log", log)
+    button(page, "Stop bert-run").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    found += looked_at(page, "a question", ".jp-Dialog-content")
+    page.keyboard.press("Escape")
+    assert "\n".join(found) == ""
+
+
+def looked_at(page: Page, what: str, part: str) -> list[str]:
+    found: list[str] = []
+    for theme in THEMES:
+        command(page, "apputils:change-theme", theme=theme)
+        expect(page.locator("body")).to_have_attribute("data-jp-theme-name", theme)
+        found += seen(page, f"{what}, {theme.split()[-1].lower()}", [part])
+    return found
+
+
+def seen(page: Page, how: str, parts: Sequence[str] = PARTS) -> list[str]:
     """What axe finds, and what is cut off."""
     page.evaluate(TWO_FRAMES)
     page.screenshot(path=SCREENSHOTS / f"axe {how}.png")
     found = []
-    for part in PARTS:
+    for part in parts:
         found += [f"{how}: cut off: {one}" for one in page.locator(part).evaluate(CUT_OFF)]
         found += [f"{how}: {one}" for one in page.evaluate(FINDINGS, part)]
     return found
