@@ -3,7 +3,8 @@
     python docs/words.py            # by file, each with its line
     python docs/words.py peak       # those with a word
 
-A sentence is a text of three words or more that is no docstring. What is filled in later stands in braces.
+A sentence is a text of three words or more that is no docstring, one of which no sentence does without: names of
+operators, columns and cards are none. What is filled in later stands in braces.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ HERE = Path(__file__).resolve().parents[1]
 PYTHON = HERE / "jupyter_gpufit"
 PANEL = HERE / "labextension" / "src"
 LEAST = 3  # words
+SMALL = frozenset(  # of a sentence
+    "a an and are as at be but by cannot does for from has have if in is it its no not of on one or so than that the"
+    " their them there they this to was were what when where which who with without you your can others still says too"
+    " left failed little out".split()
+)
 _QUOTED = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`((?:[^`\\]|\\.)*)`")
 _COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
 
@@ -79,6 +85,8 @@ def _of_typescript(source: str) -> Iterator[tuple[int, str]]:
 def _is_sentence(text: str) -> bool:
     words = re.sub(r"\{.*?\}", " ", text)
     plain = re.findall(r"(?<![\w./<-])[A-Za-z][a-z']*(?![\w/>=(])", words)
+    if SMALL.isdisjoint(word.lower() for word in plain) or words.lstrip().startswith(("SELECT ", "INSERT ", "CREATE ")):
+        return False
     return len(plain) >= LEAST and not re.search(r"[\\^$]|\(\?|</|px;|://", words)
 
 
