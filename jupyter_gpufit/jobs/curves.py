@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain
 
 from .events import DeviceMark, Event, Lap, Metrics, ProgressMark, StateChange
 from .state import BEFORE, GOING, State
@@ -179,13 +179,14 @@ def thinned(points: Sequence[Point], most: int = MOST) -> list[Point]:
     if len(points) <= most:
         return list(points)
     left, right = points[0][0], points[-1][0]
-    stretches = (most - 2) // 2
-
-    def stretch(point: Point) -> int:
-        return int((point[0] - left) / (right - left) * (stretches - 1)) if right > left else 0
-
-    inner = (_least_and_largest(list(group)) for _, group in groupby(points[1:-1], stretch))
-    return [points[0], *chain.from_iterable(inner), points[-1]]
+    scale = ((most - 2) // 2 - 1) / (right - left) if right > left else 0.0
+    found, stretch, number = [points[0]], list[Point](), 0
+    for point in points[1:-1]:
+        if (at := int((point[0] - left) * scale)) != number:
+            found += stretch if len(stretch) < 2 else _least_and_largest(stretch)
+            stretch, number = [], at
+        stretch.append(point)
+    return [*found, *_least_and_largest(stretch), points[-1]]
 
 
 def _least_and_largest(points: list[Point]) -> list[Point]:
