@@ -366,6 +366,32 @@ def test_threads_of_pools_are_waited_for_while_they_work_and_no_longer(kernel: K
     kernel.check("assert own.submit(len, 'a').result() == 1 == pool.submit(len, 'a').result()")
 
 
+def test_a_pool_of_processes_that_rests_is_not_waited_for(kernel: Kernel) -> None:
+    kernel.check("from concurrent.futures import ProcessPoolExecutor, wait\nimport multiprocessing, time")
+
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "resting = ProcessPoolExecutor(1, multiprocessing.get_context('spawn'))\n"
+        "lengths = list(resting.map(len, ['a', 'bc']))\n"
+    )
+
+    assert "Waiting for" not in ran.stdout + ran.shown
+    kernel.check("assert lengths == [1, 2], lengths")
+
+
+def test_a_thread_that_nobody_will_wake_does_not_hold_the_cell(kernel: Kernel) -> None:
+    ran = kernel.check(
+        "%%gpufit train\n"
+        "import queue, threading\n"
+        "tasks = queue.Queue()\n"
+        "threading.Thread(target=tasks.get, name='fetches').start()\n"
+        "score = 3\n"
+    )
+
+    assert "The cell ends without its threads 'fetches'" in ran.stdout + ran.shown
+    kernel.check("assert score == 3")
+
+
 def test_magics_that_earlier_cells_registered_are_there_in_the_cell(kernel: Kernel) -> None:
     kernel.check(
         "from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, register_cell_magic\n"

@@ -127,7 +127,9 @@ def is_idle(pool: Any) -> bool:
 
 
 def waits_in_a_pool(thread: threading.Thread) -> bool:
-    """A ThreadPoolExecutor keeps its threads, which hold nothing while they have nothing to do."""
+    """A pool keeps its threads, which hold nothing while it has nothing to do; one of processes has one to lead it."""
+    if "pending_work_items" in vars(thread):  # of concurrent.futures' and of loky's, joblib's
+        return not vars(thread)["pending_work_items"]
     frame = sys._current_frames().get(thread.ident or 0)
     if frame is None:
         return True  # it has just ended

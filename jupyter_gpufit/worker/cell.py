@@ -14,7 +14,6 @@ from ..fit.ladder import fitted
 from ..fit.sharing import PARAMETERS
 from ..graph import made_later, receive, what_stayed
 from ..graph.kinds import caches, parents
-from ..graph.refusals import waits_in_a_pool
 from ..jobs.events import Failure
 from ..jobs.job import Job
 from ..lab import Granted
@@ -29,6 +28,7 @@ from .keeper import Keeper
 from .losses import Losses
 from .main_thread import MainThread
 from .on_device import on_device
+from .own_threads import wait_for_threads
 from .process import have_descriptors
 from .ranks.ranks import RankOfMany, Ranks
 from .shell import cell_with_magic_line
@@ -196,19 +196,10 @@ class CellInWorker:
             with self.main.user_code():
                 source = cell_with_magic_line(job.magic_line, job.source)
                 left = self.training.shell.run(source, self.training.handover.cell_number)
-                self._wait_for_threads(before)
+                wait_for_threads(before, self.training.note)
                 return left
         except KeyboardInterrupt as interrupt:  # in the few instructions around the cell, or while its threads end
             return interrupt
-
-    def _wait_for_threads(self, before: set[threading.Thread]) -> None:
-        """A thread of the cell may still be computing what the notebook expects; a pool's end with the pool."""
-        started = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
-        if busy := [thread for thread in started if not waits_in_a_pool(thread)]:
-            self.training.note(f"Waiting for {len(busy)} threads that the cell started; interrupt to go on.")
-        for thread in busy:
-            while thread.is_alive() and not waits_in_a_pool(thread):
-                thread.join(0.05)
 
     def _pack_result(self, job: Job, left: BaseException | None) -> None:
         training = self.training
