@@ -77,7 +77,7 @@ def run_cells(page: Page, *cells: int) -> None:
 # Idle is not yet ready: a cell that is sent too early stays at [*] for ever.
 KERNEL_IS_READY = """async () => {
   for (;;) {
-    const { sessionContext } = jupyterapp.shell.currentWidget ?? {};
+    const { sessionContext } = window.jupyterapp?.shell.currentWidget ?? {};
     if (sessionContext) {
       await sessionContext.ready;
       await sessionContext.session.kernel.info;
