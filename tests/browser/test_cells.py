@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from .conftest import Lab
-from .screen import button, command, fold, job_card, open_panel
-from .training import KERNEL_IS_READY, blocking, end, run_all, runs, write_notebook
+from .conftest import Lab, running_lab
+from .screen import button, command, fold, job_card, open_panel, panel_of
+from .training import KERNEL_IS_READY, TRAINS, blocking, end, job_of, run_all, runs, write_cells, write_notebook
 
 SAVES = 20  # more than there are looks until the one that is waited for
 RUNNING = re.compile("running on cpu:[01] · step [1-9]")
@@ -25,9 +28,9 @@ def training(page: Page, lab: Lab, request: pytest.FixtureRequest) -> Iterator[s
         yield name
 
 
-def output(page: Page) -> Locator:
+def output(page: Page, cell: int = 1) -> Locator:
     """Of the cell that trains."""
-    return page.locator(".jp-NotebookPanel:visible .jp-CodeCell").nth(1).locator(".jp-Cell-outputArea")
+    return page.locator(".jp-NotebookPanel:visible .jp-CodeCell").nth(cell).locator(".jp-Cell-outputArea")
 
 
 def test_reloaded_while_it_blocks_and_ended_while_nobody_looked(page: Page, lab: Lab, training: str) -> None:
@@ -95,3 +98,64 @@ def test_a_file_that_is_saved_meanwhile_has_what_a_detached_job_has_shown(page: 
     finally:
         end(lab, name)
     assert "loss" in "".join(card["data"]["text/html"])
+
+
+@pytest.mark.parametrize("when", ["while nobody looks", "before the page's eyes"])
+def test_of_a_worker_that_was_killed_a_cell_does_not_say_that_it_runs(
+    page: Page, lab: Lab, training: str, when: str
+) -> None:
+    expect(output(page)).to_contain_text("step 50\n")
+    command(page, "docmanager:save")
+    page.goto("about:blank")
+    if when == "while nobody looks":
+        kill(page, lab, training)
+    readings: list[str] = []
+    page.on("request", lambda request: readings.append(request.url) if "/api/status" in request.url else None)
+
+    page.goto(lab.address(f"/tree/{training}.ipynb"))
+    if when == "before the page's eyes":
+        expect(output(page)).to_contain_text("step 150\n")
+        expect(output(page)).to_contain_text(RUNNING)
+        kill(page, lab, training)
+
+    expect(output(page)).to_contain_text(f"{training}: lost")
+    expect(output(page)).to_contain_text("its process ended unexpectedly")
+    expect(output(page)).not_to_contain_text("running on")
+    expect(output(page)).to_contain_text("step 50\n")
+    if when == "while nobody looks":
+        assert len(readings) <= 2, "with no panel open the next one is half a minute away"
+
+
+def kill(page: Page, lab: Lab, name: str) -> None:
+    os.kill(job_of(page, lab, name)["pid"], signal.SIGKILL)
+
+
+BY_CELL = {1: "detached", 2: "waited-for"}
+
+
+def test_with_no_panel_open_and_a_server_that_was_started_again(page: Page, tmp_path: Path) -> None:
+    first, second = BY_CELL.values()
+    cells = TRAINS.format(name=first, options="--detach"), TRAINS.format(name=second, options="")
+    try:
+        with running_lab(tmp_path) as lab:
+            write_cells(lab, "outlives", *cells)
+            page.goto(lab.address("/tree/outlives.ipynb"))
+            run_all(page)
+            for cell in BY_CELL:
+                expect(output(page, cell)).to_contain_text("step 50\n")
+            command(page, "docmanager:save")
+            page.goto("about:blank")
+
+        with running_lab(tmp_path, port=int(lab.url.rpartition(":")[2])):
+            page.goto(lab.address("/tree/outlives.ipynb"))
+            for cell, name in BY_CELL.items():
+                expect(output(page, cell)).to_contain_text("step 150\n")
+                expect(output(page, cell)).to_contain_text(RUNNING)
+                assert output(page, cell).inner_text().count("step 50\n") == 1
+                end(lab, name)
+                expect(output(page, cell)).to_contain_text("it had")
+                expect(output(page, cell)).to_contain_text(f"{name}: done")
+            expect(panel_of(page)).to_be_hidden()
+    finally:
+        for name in BY_CELL.values():
+            (tmp_path / f"{name}.enough").touch()

@@ -114,8 +114,12 @@ export class Cells {
 
   private _waited(cell: Cell): number {
     const now = performance.now();
-    const since = this._late.get(cell) ?? now;
-    this._late.set(cell, since);
+    const since = this._late.get(cell);
+    if (since === undefined) {
+      this._late.set(cell, now);
+      window.setTimeout(() => this._look(), PATIENCE + 1); // the next reading may be half a minute away
+      return 0;
+    }
     return now - since;
   }
 
@@ -132,24 +136,38 @@ export class Cells {
     });
     follower.changed.connect(() => {
       if (follower.ended) {
-        this._tell(cell);
-        this._end(cell);
+        void this._finish(cell);
       }
     });
   }
 
+  private async _finish(cell: Cell): Promise<void> {
+    const feed = this._feeds.get(cell)!;
+    if (!OVER.has(this._jobOf(feed)?.state ?? '')) {
+      await this.model.refresh(0).catch(() => undefined); // the last reading may be older than the end
+    }
+    if (this._feeds.get(cell) === feed && feed.follower.ended) {
+      this._tell(cell);
+      this._end(cell);
+    }
+  }
+
   /** Whether the job goes on without the kernel that its cell ran in. */
   private _left(cell: Cell): boolean {
-    const job = this.model.status?.jobs.find(job => job.id === this._feeds.get(cell)!.job);
+    const job = this._jobOf(this._feeds.get(cell)!);
     return job !== undefined && !job.followed && !OVER.has(job.state);
+  }
+
+  private _jobOf({ job: id }: Feed): Job | undefined {
+    return this.model.status?.jobs.find(job => job.id === id);
   }
 
   /** Of a job that was lost no journal tells; and no cell may go on saying that it runs. */
   private _tell(cell: Cell): void {
-    const { job: id, writer } = this._feeds.get(cell)!;
-    const job = this.model.status?.jobs.find(job => job.id === id);
+    const feed = this._feeds.get(cell)!;
+    const job = this._jobOf(feed);
     if (job && OVER.has(job.state) && told(cell.model.outputs!.toJSON())?.state !== job.state) {
-      writer.say(job);
+      feed.writer.say(job);
     }
   }
 

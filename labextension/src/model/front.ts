@@ -10,7 +10,7 @@ import { contentsPath } from './paths';
 /** What a notebook's widget has, and nothing else in the main area: its class would cost a dependency. */
 export interface Notebook {
   isDisposed: boolean;
-  context: { path: string };
+  context: { path: string; ready: Promise<void> };
   sessionContext: { session: { kernel: { id: string } | null } | null };
 }
 
@@ -20,7 +20,7 @@ export class Front {
     this._look();
   }
 
-  /** Another notebook came to the front. */
+  /** Another notebook came to the front, or has its cells now. */
   get changed(): ISignal<this, void> {
     return this._changed;
   }
@@ -46,6 +46,7 @@ export class Front {
     ) {
       this._notebook = current;
       this._changed.emit();
+      void current.context.ready.then(() => this._changed.emit());
     }
   }
 

@@ -40,7 +40,7 @@ export class GpufitPanel extends Panel {
       frequency: this._frequency(),
       standby: 'when-hidden'
     });
-    this.model.turned.connect(() => this._pace());
+    this.model.stateChanged.connect(() => this._pace()); // the first reading turns nothing, and may tell of a job
   }
 
   readonly model: GpufitModel;
