@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 KiB, MiB, GiB, TiB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 _NO_SECONDS = 600  # from here on nobody counts them
@@ -33,6 +34,17 @@ def format_duration(seconds: float) -> str:
             rest = 0 if smaller == "s" and whole >= _NO_SECONDS else whole % size // smaller_size
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
     return f"{whole} s"
+
+
+def device_words(labels: Sequence[str]) -> str:
+    """ "GPU 1", "GPU 0 and 1", "cpu:0, cpu:1 and cpu:2" """
+    prefix = "GPU " if labels[0][:1].isdigit() else ""
+    return prefix + " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))
+
+
+def where_words(device: str) -> str:
+    """ "GPU 0 and 1", of "0, 1": the devices that a job's record has"""
+    return device_words(device.split(", "))
 
 
 def format_figure(value: float | None) -> str:

@@ -204,7 +204,8 @@ def test_a_full_device_is_refused_and_two_jobs_with_room_swap(
     first = started(kernel, "first", hold, "--gpu cpu:0 --memory 1GiB")
     second = started(second_kernel, "second", hold, "--gpu cpu:1")
     refused = gpufit(env, "move", "first")
-    assert refused.returncode == 2 and "holds cpu:1" in refused.stderr and "first goes on as it was" in refused.stderr
+    assert refused.returncode == 2
+    assert "has held cpu:1" in refused.stderr and "first goes on as it was" in refused.stderr
     assert jobs(env)["first"]["state"] == "running"
     hold.touch()
     assert second_kernel.finish(second).ok and kernel.finish(first).ok

@@ -158,7 +158,7 @@ def test_a_resumed_job_queues_as_any_other_and_can_give_its_place_up_again(
     second_kernel.until(held, "holding")
     resumed = gpufit(env, "resume", "patient")
     assert resumed.returncode == 0 and "patient waits: " in resumed.stdout, resumed
-    assert "holder holds cpu:0" in resumed.stdout
+    assert "holder has held cpu:0" in resumed.stdout
     assert "nothing to save yet" in gpufit(env, "checkpoint", "patient").stderr
     released = gpufit(env, "release", "patient")
     assert released.returncode == 0 and "patient is released at step" in released.stdout, released

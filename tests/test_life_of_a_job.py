@@ -37,7 +37,7 @@ def test_the_stop_button_ends_the_waiting_of_a_queued_cell(kernel: Kernel, secon
     held = second_kernel.send("%%gpufit train --name holder --gpu cpu:0\n" + LOOP.format(ticks=600))
     second_kernel.until(held, "tick 0")
     sent = kernel.send("%%gpufit train --name waiter --gpu cpu:0\nprint('began')\n")
-    ran = kernel.until(sent, "holds cpu:0")
+    ran = kernel.until(sent, "has held cpu:0")
     assert "holder" in ran.shown  # the reason names who is in the way
     kernel.interrupt()
     ran = kernel.finish(sent)

@@ -125,7 +125,7 @@ def test_what_cannot_be_saved_holds_on_or_is_stopped_as_the_policy_says(
     sent = kernel.send(SOCKET.format(name="stays", hold=str(hold)))
     kernel.until(sent, "in the loop")
     follow_policy(home, 'notice = "1s"\ndrained = ["cpu:0"]\n')
-    kernel.until(sent, "goes on where it is: it cannot be saved, and the lab's policy lets it hold on")
+    kernel.until(sent, "goes on where it is: it cannot be saved, and the lab's policy lets it keep its device")
     hold.touch()
     assert kernel.finish(sent).stdout.endswith("at the end\n")
 
@@ -134,6 +134,6 @@ def test_what_cannot_be_saved_holds_on_or_is_stopped_as_the_policy_says(
     sent = kernel.send(SOCKET.format(name="stops", hold=str(hold)))
     kernel.until(sent, "in the loop")
     follow_policy(home, 'notice = "1s"\ndrained = ["cpu:0"]\n[default]\nholds_on = false\n')
-    kernel.until(sent, "the lab's policy lets no such job hold on")
+    kernel.until(sent, "the lab's policy lets no such job keep its device")
     assert kernel.finish(sent).ename == "KeyboardInterrupt"
     assert gpufit(env, "jobs", "--json").returncode == 0 and jobs(env)["stops"]["state"] == "stopped"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from jupyter_gpufit.errors import BadQuantity
 from jupyter_gpufit.quantities import parse_bytes
-from jupyter_gpufit.units import GiB, KiB, format_bytes, format_duration, format_figure
+from jupyter_gpufit.units import GiB, KiB, device_words, format_bytes, format_duration, format_figure, where_words
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,13 @@ def test_a_figure_has_four_digits() -> None:
     values = (0.0, -0.5, 0.123456, 2e-5, 1e-7, 12.5, 9999.6, 12345.6, 123456.0, 1234567.0, None, float("nan"))
     said = ["0", "-0.5", "0.1235", "2e-05", "1e-07", "12.5", "10,000", "12,346", "123,456", "1.235e+06"]
     assert list(map(format_figure, values)) == [*said, "not finite", "not finite"]
+
+
+def test_devices_read_as_people_write_them() -> None:
+    assert device_words(["0", "1"]) == "GPU 0 and 1"
+    assert device_words(["cpu:0"]) == "cpu:0"
+    assert [where_words(device) for device in ("1", "0, 1, 2", "cpu:0, cpu:1")] == [
+        "GPU 1",
+        "GPU 0, 1 and 2",
+        "cpu:0 and cpu:1",
+    ]

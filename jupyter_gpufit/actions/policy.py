@@ -14,13 +14,13 @@ from ..devices.device import Device
 from ..devices.here import read_devices
 from ..errors import BadOption, DeviceError
 from ..lab import open_lab
-from ..lab.policy import SETTINGS, Allowed, Policy, UserState, barred, state_at, words
+from ..lab.policy import SETTINGS, Allowed, Policy, UserState, barred, state_at, whom, words
 from ..lab.policy_file import load_policy, policy_path
-from ..lab.reasons import Waiting, device_words
+from ..lab.reasons import Waiting
 from ..lab.view import LabReader, LabView
 from ..settings import Settings
 from ..system.users import user_name
-from ..units import format_bytes, format_duration
+from ..units import device_words, format_bytes, format_duration
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class PolicyView:
     """One user under the policy, at this moment."""
 
     user: str
+    who: str  # the same, or "you"
     policy: Policy
     allowed: Allowed
     state: UserState
@@ -36,7 +37,7 @@ class PolicyView:
 
     @property
     def not_now(self) -> str:
-        return barred(self.allowed.policy, self.state)
+        return barred(self.allowed.policy, self.state, self.who)
 
     def to_json(self) -> str:
         limits = vars(self.allowed.policy) | {"quiet": [str(one) for one in self.allowed.policy.quiet]}
@@ -75,9 +76,9 @@ class PolicyView:
     def _of_the_lab(self) -> list[str]:
         policy = self.policy
         everybody = (
-            f"For everybody: use counts half after {format_duration(policy.half_life)}, a claim costs"
-            f" {format_duration(policy.entry_penalty)} of use, {policy.reserve} % of each GPU stay free, and whose turn"
-            f" ends is told {format_duration(policy.notice)} ahead."
+            f"For everybody: Use counts half after {format_duration(policy.half_life)}. A claim costs"
+            f" {format_duration(policy.entry_penalty)} of use. {policy.reserve} % of each GPU stay free. Whoever's turn"
+            f" ends is told {format_duration(policy.notice)} before."
         )
         return [
             everybody,
@@ -85,7 +86,8 @@ class PolicyView:
         ]
 
     def _waiting(self) -> list[str]:
-        lines = [f"Nothing of {self.user}'s starts now: {self.not_now}."] if self.not_now else []
+        whose = "your" if self.who == "you" else f"{self.who}'s"
+        lines = [f"None of {whose} jobs starts now: {self.not_now}."] if self.not_now else []
         for name, why in self.waiting.items():
             lines.append(f"{name} waits: {why}." if why else f"{name} is about to start.")
         return lines
@@ -110,7 +112,8 @@ def policy_view(settings: Settings, user: str = "") -> PolicyView:
         memory=sum(hold.bytes * hold.count for hold in held),
     )
     closed = {_words(device): why for device in devices if (why := policy.closed(device))}
-    return PolicyView(user_name(uid), policy, policy.allowed(uid), state, closed, _waits(view, uid))
+    name, who = user_name(uid), whom(uid, os.geteuid())
+    return PolicyView(name, who, policy, policy.allowed(uid), state, closed, _waits(view, uid))
 
 
 def _words(device: Device) -> str:

@@ -28,7 +28,7 @@ from ..settings import Settings
 from ..system.identity import ProcessId
 from ..system.users import user_name
 from .ask import asked
-from .stop import stop
+from .stop import CANNOT_END, stop
 
 
 async def release(settings: Settings, wanted: str, *, insist: bool) -> AsyncIterator[str]:
@@ -103,8 +103,11 @@ def _ask(lab: Lab, found: Ticket, snapshot: LedgerLook) -> str:
     except OSError as error:
         return f"{owner} cannot be asked here: {lab_trouble(lab, error)}. Talk to {owner}."
     if not asked:
-        return f"You have asked {owner} to release {name} already. Nothing happens by itself: talk to {owner}."
-    return f"{owner} is asked to release {name}, in `gpufit status` and where it runs. Nothing happens by itself."
+        return f"You have already asked {owner} to release {name}. The job runs on until {owner} releases it."
+    return (
+        f"{owner} is asked to release {name}, in `gpufit status` and where it runs. The job runs on until {owner}"
+        " releases it."
+    )
 
 
 def _worker(settings: Settings, found: Ticket) -> tuple[Job, JobPaths] | None:
@@ -144,7 +147,7 @@ async def end(lab: Path, found: Ticket, patience: float, *, insist: bool) -> Asy
 
 def _what_next(name: str, insist: bool) -> str:
     if insist:
-        return ": it may be in an uninterruptible system call. If it stays so, the machine needs an administrator."
+        return f". {CANNOT_END}"
     return f"; it may be saving its work. To kill it: gpufit release --insist {name}"
 
 

@@ -23,6 +23,10 @@ from ..jobs.watch import changes
 from ..suspend.waking import dismiss
 from ..system.files import for_its_owner
 
+CANNOT_END = (
+    "The system cannot end it at the moment, perhaps because of a disk or the driver."
+    " If it stays so, ask an administrator."
+)
 STARTING = 30.0  # seconds that a worker may take to import torch on a busy machine
 
 
@@ -65,7 +69,7 @@ async def _climb(job: Job, paths: JobPaths, patience: float) -> AsyncIterator[st
         ):
             yield _end(job, paths, rung)
             return
-    yield f"{job.name} is still there: it may be in an uninterruptible system call. Ask your administrator."
+    yield f"{job.name} is still there. {CANNOT_END}"
 
 
 def is_being_stopped(paths: JobPaths) -> bool:

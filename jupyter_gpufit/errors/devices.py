@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..units import device_words, format_bytes
 from .base import GpufitError
 
 
@@ -49,7 +50,7 @@ class DeviceUnreadable(DeviceError):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.device} cannot be read: {self.why}"
+        return f"{device_words([self.device])} cannot be read: {self.why}"
 
 
 @dataclass(eq=False)
@@ -59,10 +60,9 @@ class NeverFits(DeviceError):
     room: int  # bytes a job can have on it when it is idle
 
     def __str__(self) -> str:
-        from ..units import format_bytes
-
+        where = device_words([self.device])
         return (
-            f"The job asks for {format_bytes(self.needed)} and the largest device here, {self.device}, offers"
+            f"The job asks for {format_bytes(self.needed)} and the largest device here, {where}, offers"
             f" {format_bytes(self.room)}. Try a smaller batch (of a deployed model: fewer --rows), or ask for less with"
             " --memory."
         )
@@ -75,8 +75,6 @@ class HostIsFull(DeviceError):
     allowed: bool = False  # these are all that the lab's policy ever gives to plans
 
     def __str__(self) -> str:
-        from ..units import format_bytes
-
         if self.allowed:
             return (
                 f"The plan keeps {format_bytes(self.needed)} in the host's memory, of which the lab's policy gives all"
@@ -105,9 +103,9 @@ class NotUnderPlan(DeviceError, RuntimeError):
 class NotInParts(DeviceError, RuntimeError):
     def __str__(self) -> str:
         return (
-            "Each device of this training has a part of its parameters or gradients alone, and only the main thread of"
-            " the cell can have them put together: not a thread that the cell starts, nor a loader's worker. Give those"
-            " a copy that was made before, or run the cell with --fit no."
+            "A thread or a DataLoader worker asked for parameters or gradients that are split over several devices."
+            " Only the cell's main thread can read them. Make a copy in the main thread and use that, or run the cell"
+            " with --fit no."
         )
 
 
@@ -161,7 +159,7 @@ class RanksDiffer(DeviceError, RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"The devices that train this cell together do not have the same: {self.what} (device {self.rank + 1} of"
-            " the job differs from the first). Seed what the cell draws, and take nothing from a clock or the"
-            " order of a set."
+            f"The devices that train this cell together do not agree: device {self.rank + 1} of the job and the first"
+            f" one differ in {self.what}. Seed what the cell draws, and take nothing from a clock or from the order"
+            " of a set."
         )

@@ -31,7 +31,7 @@ class LabGone(LabError):
     def __str__(self) -> str:
         return (
             f"The lab {self.path} is gone: somebody emptied it. An administrator makes it again: sudo gpufit lab init."
-            " What runs goes on, and is in it again by itself; what is started waits for that."
+            " Running jobs go on, and enter it again by themselves. New jobs wait until it is there."
         )
 
 

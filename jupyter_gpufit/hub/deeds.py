@@ -22,6 +22,7 @@ from ..lab.wishes import forget_old_wishes, make_wish
 from ..settings import Settings
 from ..system.files import write_whole
 from ..system.users import user_name
+from ..units import device_words
 
 Deed = Callable[[Settings, str], str]
 
@@ -57,7 +58,9 @@ def _drain(label: str, *, away: bool) -> str:
     path = drained_path()
     before = drained(path)
     if away != (label in before):
-        return f"{label} {'is not drained here; the policy may say so' if away else 'is drained already'}."
+        return (
+            f"{device_words([label])} {'is not drained here; the policy may say so' if away else 'is drained already'}."
+        )
     names = [name for name in before if name != label] if away else [*before, label]
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -65,7 +68,10 @@ def _drain(label: str, *, away: bool) -> str:
         path.chmod(0o644)
     except OSError as error:
         return f"Not done: {path} cannot be written ({error.strerror})."
-    return f"Jobs start on {label} again." if away else f"Nothing starts on {label}; what can be saved leaves it."
+    where = device_words([label])
+    if away:
+        return f"Jobs start on {where} again."
+    return f"Nothing starts on {where} any more. A job that can be saved is saved and leaves it by itself."
 
 
 def _wish(settings: Settings, id: str, *, order: bool) -> str:
@@ -85,7 +91,9 @@ def _wish(settings: Settings, id: str, *, order: bool) -> str:
 def _said(claim: Claim, new: bool, order: bool, standing: Standing | None) -> str:
     whose = f"{user_name(claim.uid)}'s {claim.request.name}"
     if not new:
-        return f"{whose} has been {'ordered' if order else 'asked'} to be released already."
+        if order:
+            return f"{whose} has already been ordered to leave its device."
+        return f"{user_name(claim.uid)} has already been asked to release {claim.request.name}."
     if order and standing is None:  # a command, a model, or a training that has not begun: it obeys once it runs
         return (
             f"{whose} is told. A training is saved and leaves its device once it runs; a command or a deployed model"
@@ -95,7 +103,7 @@ def _said(claim: Claim, new: bool, order: bool, standing: Standing | None) -> st
         return f"{whose} is told; its worker says that it cannot be saved now, so only its owner can end it."
     if order:
         return f"{whose} will be saved and leave its device at its next safe point."
-    return f"{user_name(claim.uid)} is asked to release {claim.request.name}. Nothing happens by itself."
+    return f"{user_name(claim.uid)} is asked to release {claim.request.name}. The job runs on until they do."
 
 
 def done(deed: str, settings: Settings, id: str) -> str:

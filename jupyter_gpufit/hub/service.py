@@ -90,7 +90,7 @@ class ActHandler(ServiceHandler):
     async def post(self) -> None:
         who, deed, id = str(self.user["name"]), self.get_body_argument("deed"), self.get_body_argument("id")
         if deed not in deeds.DEEDS or len(id) > 200:
-            raise HTTPError(422, reason="There is no such deed")
+            raise HTTPError(422, reason="There is no such action")
         on = deeds.target_name((await self.reader.fresh()).status.claims, id)
         if not self.is_admin:
             self.audit.add(who, deed, on, id, "Refused: not an administrator of the hub.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..units import format_bytes, format_duration
+from ..units import format_bytes, format_duration, where_words
 from .events import CouldNotSave, Event, Failure, Gap, Note, ProgressMark, Saved, StateChange, step_words
 from .job import Job
 from .state import ENDED, GOING, LEFT
@@ -83,13 +83,13 @@ class StatusLine:
         sign = SIGNS.get(change.state, "…")
         parts = [f"{sign} {self._job.name}: {change.state}"]
         if change.device:
-            parts[0] += f" {'from' if change.state == 'moving' else 'on'} {change.device}"
+            parts[0] += f" {'from' if change.state == 'moving' else 'on'} {where_words(change.device)}"
         if change.state in BROKEN and (self._told or not errors):
             pass
         elif change.reason.startswith(change.state):
             parts[0] = f"{sign} {self._job.name}: {change.reason}"  # "released at step 3; ..." says the state, too
         elif change.reason.startswith("to "):
-            parts[0] += f" {change.reason}"  # "moving from 0 to 1, from its next safe point"
+            parts[0] += f" {change.reason}"  # "moving from GPU 0 to GPU 1, from its next safe point"
         elif change.reason:
             parts.append(change.reason)
         if progress is not None:

@@ -214,7 +214,7 @@ def _why_not(ticket: Ticket, world: _World, ends: Mapping[str, End], reader: int
     """Who it is that nobody knows the end of."""
     useful = {space.device.uuid for space in could_use(ticket.request, world.spaces)}
     claims = list(world.held.values())
-    if limit := over_limit(ticket, claims, world.policy.of(ticket.uid)):
+    if limit := over_limit(ticket, claims, world.policy.of(ticket.uid), reader):
         return limit
     before = world.waiting[: world.waiting.index(ticket)] if ticket in world.waiting else []
     here = [claim for claim in claims if claim.hold.among(useful)]

@@ -13,6 +13,7 @@ import anyio
 
 from ..devices.device import Device
 from ..errors import ClaimGone, DeviceError
+from ..units import device_words
 from .again import publish_again
 from .directory import Lab
 from .ends import End, EndNote
@@ -20,7 +21,7 @@ from .ledger import LedgerReader, Published
 from .owner import covered, uid_of
 from .place import Room, Space, least, measure, rooms
 from .policy_file import load_policy
-from .reasons import Waiting, device_words, stranger
+from .reasons import Waiting, stranger
 from .record import LONGEST, Claim, decode
 from .usage import note_use
 

@@ -10,8 +10,8 @@ from typing import Protocol
 import anyio
 
 from ..system.users import user_name
+from ..units import device_words
 from .grant import Granted
-from .reasons import device_words
 from .standing import forget_old_standings
 from .watch import LabWatch
 from .wishes import Wish, new_wishes
@@ -102,8 +102,11 @@ def _where(granted: Granted) -> str:
 def _wished(granted: Granted, wish: Wish) -> str:
     name = granted.claim.request.name
     if wish.orders:
-        return f"The lab's administrator wants {_where(granted)} back. What can be saved, is, and leaves it by itself."
+        return (
+            f"The lab's administrator wants {_where(granted)} back. A job that can be saved is saved and leaves the"
+            " device by itself. End any other job yourself."
+        )
     return (
-        f"{user_name(wish.uid)} asks you to release {_where(granted)} (gpufit release {name}). Nothing happens by"
-        " itself."
+        f"{user_name(wish.uid)} asks you to release {_where(granted)} (gpufit release {name}). Your job runs on until"
+        " you release it."
     )

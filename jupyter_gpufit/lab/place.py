@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..devices.device import Device, Process, find_device
 from ..errors import BadOption, DeviceUnreadable, HostIsFull, NeverFits, NoSuchDevice
+from ..units import device_words
 from .policy import RESERVE, Policy
 
 if TYPE_CHECKING:
@@ -169,8 +170,10 @@ def refuse_impossible(request: Request, devices: Sequence[Device], policy: Polic
     kept_out = [device for device in allowed if policy.keeps_out(device)]
     allowed = [device for device in allowed if device not in kept_out]
     if not allowed:
-        names = ", ".join(device.label for device in kept_out)
-        raise BadOption(f"The lab's policy keeps {names} out (gpufit lab policy). Choose another device, or none.")
+        names = device_words([device.label for device in kept_out])
+        raise BadOption(
+            f"The lab's policy keeps {names} out (gpufit lab policy). Name another device, or leave out --gpu."
+        )
     healthy = [Space(device, kept=policy.reserve) for device in allowed if not device.problem]
     if not healthy:
         raise DeviceUnreadable(allowed[0].label, allowed[0].problem)
@@ -179,7 +182,7 @@ def refuse_impossible(request: Request, devices: Sequence[Device], policy: Polic
     if not possible:
         raise NeverFits(request.needed or 0, largest.device.label, largest.usable)
     if len(possible) < request.count:
-        here = ", ".join(space.device.label for space in possible)
+        here = device_words([space.device.label for space in possible])
         raise BadOption(f"The job asks for {request.count} devices, and only {here} can serve it. Ask for fewer.")
     refuse_too_much_host(request, policy)
 

@@ -55,7 +55,7 @@ class UserPolicy:
     devices: int | None = None  # at once; None: no limit
     memory: int | None = None  # bytes at once
     hours: float | None = None  # device-hours in seven days
-    quantum: float | None = None  # seconds that a job may hold on while others wait; None: to its end
+    quantum: float | None = None  # seconds that a job may keep its device while others wait; None: to its end
     idle: float = 600.0  # seconds without computing after which a holder is marked for all
     longest_idle: float | None = None  # seconds after which it is saved and released; None: never
     holds_on: bool = True  # a job that cannot be saved, when its turn is over
@@ -164,26 +164,35 @@ def state_at(now: float, hours: float = 0.0) -> UserState:
     return UserState(local.tm_wday, local.tm_hour * 60 + local.tm_min, hours)
 
 
-def barred(allowed: UserPolicy, state: UserState) -> str:
+def whom(uid: int, reader: int | None) -> str:
+    """ "you", or "ada": a user whose limits a sentence is about"""
+    return "you" if uid == reader else user_name(uid)
+
+
+def barred(allowed: UserPolicy, state: UserState, who: str = "you") -> str:
     """Why nothing of a user's may start now, whatever it asks: empty, or a part of a sentence; pure."""
+    whose = "yours" if who == "you" else f"{who}'s"
     for quiet in allowed.quiet:
         if (left := quiet.left(state.weekday, state.minute)) is not None:
-            return f"the lab's policy starts no job of yours for another {format_duration(left * 60)} (quiet: {quiet})"
+            return (
+                f"the lab's policy starts no job of {whose} for another {format_duration(left * 60)} (quiet: {quiet})"
+            )
     if allowed.hours is not None and state.hours >= allowed.hours:
         return (
-            f"the lab's policy allows you {allowed.hours:g} device-hours in seven days, and you have used"
-            f" {state.hours:.1f}: you can start again as days go by"
+            f"the lab's policy allows {who} {allowed.hours:g} device-hours in seven days ({state.hours:.1f} used); new"
+            " jobs can start when older use is more than seven days ago"
         )
     return ""
 
 
-def exceeded(allowed: UserPolicy, state: UserState, count: int, needed: int | None) -> str:
+def exceeded(allowed: UserPolicy, state: UserState, count: int, needed: int | None, who: str = "you") -> str:
     """Which limit a job on so many devices, with so many bytes on each, would exceed; pure."""
     if allowed.devices is not None and state.devices + count > allowed.devices:
-        return f"the lab's policy allows you {allowed.devices} devices at once"
+        many = f"{allowed.devices} device{'' if allowed.devices == 1 else 's'}"
+        return f"the lab's policy allows {who} {many} at once"
     if allowed.memory is None:
         return ""
-    most = f"the lab's policy allows you {format_bytes(allowed.memory)} at once"
+    most = f"the lab's policy allows {who} {format_bytes(allowed.memory)} at once"
     if needed is None:
         return f"{most}: say how much this job needs with --memory"
     return most if state.memory + needed * count > allowed.memory else ""
@@ -210,9 +219,9 @@ def words(policy: UserPolicy, setting: str) -> str:
         case "idle", _:
             return f"who does not compute for {format_duration(value)} is shown to all"
         case "longest_idle", None:
-            return "who does not compute may hold on"
+            return "who does not compute may keep its device"
         case "longest_idle", _:
             return f"who does not compute for {format_duration(value)} is saved and released"
         case "holds_on", _:
-            return "a job that cannot be saved holds on" if value else "a job that cannot be saved is stopped"
+            return "a job that cannot be saved keeps its device" if value else "a job that cannot be saved is stopped"
     return ", ".join(map(str, value)) or "never"

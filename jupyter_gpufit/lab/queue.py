@@ -347,7 +347,7 @@ class _Queueing:
         if queue[0].uid != mine.uid:
             self.debts.load(self.passing)
         passed, barred = self.passing.update(queue, now, claims), self.reader.barred(snapshot, policy)
-        decision = whose_turn(mine, queue, spaces, claims, policy, passed=passed, barred=barred)
+        decision = whose_turn(mine, queue, spaces, claims, policy, passed=passed, barred=barred, reader=mine.uid)
         before = decision if isinstance(decision, Wait) else Wait((), ())
         self.passing.note(before.starting, now, before.kept_for)
         self.debts.note(self.passing.debtors())
@@ -361,7 +361,10 @@ class _Queueing:
 
     def _refuse_too_many(self, queue: Sequence[Ticket]) -> None:
         if sum(ticket.uid == os.geteuid() for ticket in queue) >= MOST_TICKETS:
-            raise BadOption(f"You have {MOST_TICKETS} jobs in the queue, and no more count. Start this one later.")
+            raise BadOption(
+                f"You have {MOST_TICKETS} jobs in the queue, and that is the most. Start this one when another has left"
+                " it."
+            )
 
     def _troubled(self, why: str) -> Waiting:
         return replace(self.reason or Waiting(0, 0, "trouble"), why="trouble", holders=(), remark=why.rstrip("."))

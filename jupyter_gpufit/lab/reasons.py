@@ -12,7 +12,7 @@ from typing import Literal
 
 from ..devices.device import Process
 from ..system.users import user_name
-from ..units import format_bytes, format_duration
+from ..units import device_words, format_bytes, format_duration
 from .foreseen import Foreseen
 from .place import Space, could_use
 from .record import Claim, Request, Ticket
@@ -37,7 +37,7 @@ class Holder:
     def sentence(self, now: float) -> str:
         much = "all of it" if self.alone else "some memory" if self.bytes is None else format_bytes(self.bytes)
         long = f" for {format_duration(max(0.0, now - self.since))}" if self.since else ""
-        return f"{self.whose} {self.what} holds {self.device} ({much}){long}"
+        return f"{self.whose} {self.what} {'has held' if long else 'holds'} {self.device} ({much}){long}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Waiting:
         if self.position:
             parts.append(f"you are {ordinal(self.position)} of {self.of}")
         if self.position > 1 and self.head:
-            parts.append(f"next in line waits for {self.head}")
+            parts.append(f"the next in line waits for {self.head}")
         if self.policy:
             parts.append(self.policy)
         if self.expected is not None:
@@ -73,7 +73,7 @@ class Waiting:
     def _causes(self, now: float) -> list[str]:
         parts = [holder.sentence(now) for holder in self.holders]
         if self.more:
-            parts.append(f"{self.more} more hold some, too")
+            parts.append(f"{self.more} {'other holds' if self.more == 1 else 'others hold'} part of it, too")
         if self.remark:
             parts.append(self.remark)
         return parts
@@ -175,12 +175,6 @@ def stranger(process: Process, space: Space, reader: int) -> Holder:
     by = "your" if process.user == user_name(reader) else f"{process.user}'s"
     where = device_words([space.device.label])
     return Holder(by, f"process {process.pid}", where, process.bytes, since=process.started)
-
-
-def device_words(labels: Sequence[str]) -> str:
-    """ "GPU 1", "GPU 0 and 1", "cpu:0, cpu:1 and cpu:2" """
-    prefix = "GPU " if labels[0][:1].isdigit() else ""
-    return prefix + " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))
 
 
 def wants(request: Request) -> str:

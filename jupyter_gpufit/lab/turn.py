@@ -15,7 +15,7 @@ from typing import overload
 
 from ..units import format_bytes
 from .place import Placement, Room, Space, SpareRoom, could_use, least, place, rooms
-from .policy import Policy, UserPolicy, UserState, exceeded
+from .policy import Policy, UserPolicy, UserState, exceeded, whom
 from .record import MOST_DEVICES, Claim, Request, Ticket
 
 
@@ -44,6 +44,7 @@ class _Hall:
     claims: Sequence[Claim]
     policy: Policy
     barred: Mapping[int, str]  # by uid: why nothing of theirs may start
+    reader: int | None = None  # the uid of who is told why one waits, and is "you" there
     starting: list[Ticket] = field(default_factory=list)
     waiting: list[Ticket] = field(default_factory=list)
     wanting: dict[str, _Wanting] = field(default_factory=dict)  # by UUID: of those, who could use the device
@@ -90,7 +91,7 @@ class _Hall:
         self.go_on(ticket, self._admit(ticket))
 
     def _limit(self, ticket: Ticket) -> str:
-        limit = self.barred.get(ticket.uid) or over_limit(ticket, self.claims, self.policy.of(ticket.uid))
+        limit = self.barred.get(ticket.uid) or over_limit(ticket, self.claims, self.policy.of(ticket.uid), self.reader)
         return limit or self._host_is_full(ticket)
 
     def _host_is_full(self, ticket: Ticket) -> str:
@@ -190,9 +191,10 @@ def whose_turn(
     *,
     passed: Collection[str] = (),
     barred: Mapping[int, str] = {},
+    reader: int | None = None,
 ) -> Go | Wait:
     """May `mine` start, given the queue in its order? `passed` are tickets that could start and, for long, did not."""
-    hall = _Hall(spaces, claims, policy, barred)
+    hall = _Hall(spaces, claims, policy, barred, reader)
     for ticket in queue:
         if ticket.id == mine.id:
             return hall.decide(ticket)
@@ -208,9 +210,10 @@ def everyones_turn(
     policy: Policy,
     *,
     barred: Mapping[int, str] = {},
+    reader: int | None = None,
 ) -> list[Go | Wait]:
     """What each ticket of the queue may do, in its order: what a status shows."""
-    hall = _Hall(spaces, claims, policy, barred)
+    hall = _Hall(spaces, claims, policy, barred, reader)
     decisions: list[Go | Wait] = []
     for ticket in queue:
         decision = hall.decide(ticket)
@@ -237,13 +240,13 @@ def who_waits(
     return hall.waiting
 
 
-def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy) -> str:
+def over_limit(ticket: Ticket, claims: Sequence[Claim], allowed: UserPolicy, reader: int | None = None) -> str:
     """What of the user's limits the job would exceed now; empty: nothing."""
     if allowed.devices is None and allowed.memory is None:
         return ""
     holds = [claim.hold for claim in claims if claim.uid == ticket.uid]
     state = UserState(devices=sum(hold.count for hold in holds), memory=sum(hold.bytes * hold.count for hold in holds))
-    return exceeded(allowed, state, ticket.request.count, ticket.request.needed)
+    return exceeded(allowed, state, ticket.request.count, ticket.request.needed, whom(ticket.uid, reader))
 
 
 def no_room_on_host(request: Request, beside: Sequence[Ticket], policy: Policy) -> str:

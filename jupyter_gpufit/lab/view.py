@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..devices.device import Device
 from ..system.users import user_name
+from ..units import device_words
 from .directory import Lab
 from .ends import End, read_ends
 from .foresee import TurnFacts, foresee
@@ -19,10 +20,10 @@ from .ledger import LedgerLook, LedgerReader, Strange
 from .order import fair_order, used_by_user
 from .owner import is_stopped
 from .place import Room, Space, rooms
-from .policy import WEEK, Policy, barred, state_at
+from .policy import WEEK, Policy, barred, state_at, whom
 from .policy_file import load_policy
 from .quanta import Holding
-from .reasons import Waiting, device_words, explain, whose
+from .reasons import Waiting, explain, whose
 from .record import Claim, Ticket
 from .standing import NOTHING, Standing, read_standings
 from .turn import Wait, everyones_turn, held_back
@@ -108,7 +109,7 @@ class LabReader:
             now = time.time()
             hours = self.hours(snapshot, policy, now) if any(one.hours is not None for one in limits.values()) else {}
             for uid, limit in limits.items():
-                if why := barred(limit, state_at(now, hours.get(uid, 0.0))):
+                if why := barred(limit, state_at(now, hours.get(uid, 0.0)), whom(uid, os.geteuid())):
                     found[uid] = why
         return found
 
@@ -128,7 +129,7 @@ class LabReader:
         spaces, standings = sort_out(devices, snapshot.claims), self.standings(snapshot.claims)
         queue = self.order(snapshot, policy)
         not_now = self.barred(snapshot, policy)
-        decisions = everyones_turn(queue, spaces, snapshot.claims, policy, barred=not_now)
+        decisions = everyones_turn(queue, spaces, snapshot.claims, policy, barred=not_now, reader=os.geteuid())
         return LabView(
             claims=snapshot.claims,
             queue=tuple(queue),

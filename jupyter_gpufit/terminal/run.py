@@ -26,12 +26,11 @@ from ..errors import CommandError, DeviceError, NoSuchCommand, NotExecutable
 from ..jobs.job import new_job_id
 from ..lab import Granted, Request, Waiting, claim, open_lab
 from ..lab.holder import keep
-from ..lab.reasons import device_words
 from ..settings import Settings
 from ..system.identity import ProcessId
 from ..system.once import is_news
 from ..system.signals import Signals
-from ..units import format_bytes
+from ..units import device_words, format_bytes
 from .said import Said
 
 PATIENCE = 5.0  # seconds for the driver to say what is wrong with it

@@ -22,11 +22,11 @@ from ..lab.fewer import some_of
 from ..lab.grant import sort_out
 from ..lab.policy_file import load_policy
 from ..lab.quanta import Holding
-from ..lab.reasons import device_words, whose
+from ..lab.reasons import whose
 from ..lab.surplus import StillHeld, given_back, to_be_had
 from ..lab.view import LabReader
 from ..train import Moved
-from ..units import format_duration
+from ..units import device_words, format_duration
 from . import no_device
 from .lifecycle import Asked, refusal
 from .saving import Saver

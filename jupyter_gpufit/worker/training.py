@@ -22,12 +22,12 @@ from ..jobs.events import Note
 from ..jobs.handover import Handover
 from ..jobs.paths import JobPaths
 from ..lab import Granted, Request
-from ..lab.reasons import device_words
 from ..program import Program, hidden
 from ..settings import Settings
 from ..surroundings import midway, modes
 from ..surroundings import travel as surroundings
 from ..train import Finished
+from ..units import device_words
 from .lifecycle import Event, Life
 from .on_device import Meter
 from .output import Output

@@ -30,7 +30,7 @@ from ..lab.standing import Standing, StandingFile
 from ..lab.view import LabReader
 from ..lab.wishes import is_ordered
 from ..train import Released, Requeued
-from ..units import format_duration
+from ..units import device_words, format_duration
 from .lifecycle import Asked, Warned, refusal
 from .save_wish import Leave
 from .saving import Saver
@@ -166,7 +166,8 @@ class TurnTaking:
 
     def _words(self, over: TurnOver) -> str:
         if over.ticket is None:
-            return f"{', '.join(device.label for device in self.granted.devices)} is drained by the lab's policy"
+            where = device_words([device.label for device in self.granted.devices])
+            return f"{where} {'is' if len(self.granted.devices) == 1 else 'are'} drained by the lab's policy"
         return f"{whose(over.ticket.uid, os.geteuid())} {over.ticket.request.name} waits"
 
     async def _go_on_leaving(self, leaving: Leaving, policy: Policy, mine: UserPolicy, idle: float, now: float) -> None:
@@ -214,7 +215,10 @@ class TurnTaking:
         name, late = self.training.name, now > leaving.asked + PATIENCE
         if leaving.stops is not None:
             if now >= leaving.stops:
-                self.training.note(f"{name} is stopped: {leaving.words}, it cannot be saved, and may not hold on.")
+                self.training.note(
+                    f"{name} is stopped: {leaving.words}. It cannot be saved, and the lab's policy lets no such job"
+                    " keep its device."
+                )
                 self.training.take(Asked("interrupt"))
                 leaving.stops = now + PATIENCE
         elif not (self.failed or late):
@@ -222,12 +226,12 @@ class TurnTaking:
         elif not mine.holds_on:
             leaving.stops = now + policy.notice
             self.training.note(
-                f"{name} cannot be saved, and the lab's policy lets no such job hold on while {leaving.words}: it is"
-                f" stopped {_at(leaving.stops)}. Its variables come back as they are then."
+                f"{name} cannot be saved, and the lab's policy lets no such job keep its device. It is stopped"
+                f" {_at(leaving.stops)}: {leaving.words}. Its variables come back as they are then."
             )
         elif self.failed:
             self.stays = now + max(PATIENCE, mine.quantum or mine.longest_idle or 0.0)
-            self._stay("it cannot be saved, and the lab's policy lets it hold on")
+            self._stay("it cannot be saved, and the lab's policy lets it keep its device")
 
     # What is said -----------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ from ..errors import LeavesAlready, NotNow
 from ..jobs.protocol import Answer, Wish
 from ..jobs.record import Record
 from ..lab import Granted, Waiting, claim_now, open_lab
-from ..lab.reasons import device_words
 from ..train import Moved, Released
+from ..units import device_words
 from .lifecycle import Asked, refusal
-from .saving import Saver, labels
+from .saving import Saver
 from .training import Training
 
 
@@ -72,7 +72,7 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     except BaseException:
         held.give_back()
         raise
-    there = labels(held.granted)
+    there = device_words([device.label for device in held.granted.devices])
     training.take(Asked("move", there))
     return saver.ask("move", lambda step: Moved(held.granted), held.give_back), there
 

@@ -20,6 +20,7 @@ test('counts, figures and paces read as people say them', () => {
   assert.deepEqual([2.06, 0.3125].map(units.formatPace), ['2.1 steps/s', '3.2 s/step']);
   assert.deepEqual([1, 2, 3, 4, 11, 22, 113].map(units.ordinal), ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']);
   assert.deepEqual(['1', 'cpu:0'].map(units.deviceWords), ['GPU 1', 'cpu:0']);
+  assert.deepEqual(['0, 1, 2', 'cpu:0, cpu:1'].map(units.deviceWords), ['GPU 0, 1 and 2', 'cpu:0 and cpu:1']);
 });
 
 test('a figure has four digits, as units.py writes it', () => {

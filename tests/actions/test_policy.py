@@ -46,7 +46,7 @@ def test_it_says_what_applies_to_me_from_where_and_what_waits(here: Settings) ->
     assert "  quantum       30 min; then, if others wait, a job is saved, queues again and goes on (default)" in text
     assert "  memory        no limit; 1.0 GiB held\n" in text
     assert "cpu:1 is kept out of the lab by its policy." in text
-    assert "Nothing of root's starts now: the lab's policy starts no job of yours for another" in text
+    assert "None of your jobs starts now: the lab's policy starts no job of yours for another" in text
     assert "gnn waits: the lab's policy starts no job of yours for another" in text
 
 

@@ -129,7 +129,7 @@ def test_another_users_job_is_asked_for_and_goes_on(shared_town: Town) -> None:
     job = shared_town.holds("hers", uid=ADA)
     said = shared_town.asks("release", "hers", uid=BOB)
     assert f"uid {ADA} is asked to release hers" in said
-    job.hear(f"uid {BOB} asks you to release cpu:0 (gpufit release hers). Nothing happens by itself.")
+    job.hear(f"uid {BOB} asks you to release cpu:0 (gpufit release hers). Your job runs on until you release it.")
     assert f"Please: uid {BOB} would like you to release hers" in shared_town.asks("status", uid=ADA)
     assert "Please" not in shared_town.asks("status", uid=BOB)
     assert "asked uid 61001 to release hers already" in shared_town.asks("release", "hers", uid=BOB)

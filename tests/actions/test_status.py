@@ -69,7 +69,7 @@ def test_who_holds_what_and_who_waits_why(settings: Settings) -> None:
         (2, "small", "1.0 GiB"),
     ]
     first, second = status.queue
-    assert "your bert (bert.ipynb) holds cpu:0 (3.0 GiB)" in first.reason and first.why == "held"
+    assert "your bert (bert.ipynb) has held cpu:0 (3.0 GiB)" in first.reason and first.why == "held"
     assert "there is room, but" in second.reason and second.why == "turn"
     assert [room.held_for for room in status.rooms] == ["", "your both"]
     shown = table.status(status)

@@ -183,7 +183,7 @@ def test_asks_somebody_to_release_once(stage: Stage) -> None:
     button(stage.page, "Ask ada to release gnn").click()
 
     expect(panel_of(stage.page)).to_contain_text("Asked")
-    asked = button(stage.page, "Ask ada to release gnn: You have asked. Nothing acts on it by itself.")
+    asked = button(stage.page, "Ask ada to release gnn: You have asked. The job runs on until ada releases it.")
     asked.click(force=True)
     assert stage.asked == [("claims/c.ada.gnn/ask", {})]
     expect(panel_of(stage.page).get_by_role("button", name="to release digits")).to_have_count(0)

@@ -193,7 +193,7 @@ def test_with_many_devices_what_i_run_is_on_the_first_screen(stage: Stage) -> No
 
 
 def test_a_job_that_waits_says_what_the_queue_says_now(stage: Stage) -> None:
-    old, held = "ada's gnn holds cpu:0 for 5.0 s; you are 1st of 1", "your night-run (letters.ipynb) holds cpu:0"
+    old, held = "ada's gnn has held cpu:0 for 5.0 s; you are 1st of 1", "your night-run (letters.ipynb) has held cpu:0"
     waits = a_job("digits", state="queued", reason=old, since=NOW - 4)
     others = a_ticket(1, "ada", "digits", job="id-of-digits")
     mine = a_ticket(2, "me", "digits", mine=True, job="id-of-digits", reason=f"{held} for 3 min")

@@ -76,7 +76,7 @@ def _claims() -> list[dict[str, Any]]:
 
 
 def _queue() -> list[dict[str, Any]]:
-    held = "ada's vit-large holds GPU 0 (all of it) for 2 h 4 min"
+    held = "ada's vit-large has held GPU 0 (all of it) for 2 h 4 min"
     return [
         a_ticket(1, "ada", "llama-sweep", wants="2 whole devices", reason=held, label="sweep.ipynb"),
         a_ticket(
@@ -195,7 +195,7 @@ def a_log() -> list[dict[str, Any]]:
     bar = "\rvalidation: 100%|██████████| 240/240 [00:31<00:00, 7.62it/s]\n"
     return [
         {"kind": "note", "text": "estimated 33.1 GiB (31.4–36.0) on NVIDIA H100 80GB HBM3", "once": False},
-        state | {"reason": "ada's vit-large holds GPU 1 (all of it) for 38 min"},
+        state | {"reason": "ada's vit-large has held GPU 1 (all of it) for 38 min"},
         state | {"state": "running", "device": "1"},
         *({"kind": "text", "name": "stdout", "text": line} for line in _lines(100, 1500)),
         {"kind": "text", "name": "stderr", "text": bar},

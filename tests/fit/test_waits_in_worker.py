@@ -100,7 +100,7 @@ def test_later_as_it_is_where_that_is_done_first_or_no_plan_is_wanted(
     name = f"later{len(fit)}"
 
     sent = kernel.send(f"%%gpufit train --name {name} {fit}\n{cell}")
-    shown = kernel.until(sent, "holds cpu:0").shown
+    shown = kernel.until(sent, "has held cpu:0").shown
     waits = jobs(env)[name]
     taken.drop()
     ran = kernel.finish(sent)

@@ -177,7 +177,7 @@ def test_a_device_is_drained_beside_the_policy(tmp_path: Path, monkeypatch: pyte
     settings = Settings(devices="cpu:2x1GiB")
     first, second = read_devices(settings)
 
-    assert "Nothing starts on cpu:1" in deeds.done("drain", settings, "cpu:1")
+    assert "Nothing starts on cpu:1 any more." in deeds.done("drain", settings, "cpu:1")
     assert "drained already" in deeds.done("drain", settings, "cpu:1")
     assert "no device" in deeds.done("drain", settings, "cpu:9").lower()
     assert (load_policy().drains(first), load_policy().drains(second)) == (False, True)

@@ -45,6 +45,13 @@ def test_how_long_it_ran_is_told_of_all_its_stretches() -> None:
     assert said.line().endswith(" · after 45 s")
 
 
+def test_its_devices_are_said_as_people_say_them() -> None:
+    """words/units.ts has the same cases."""
+    assert line(StateChange("running", device="0, 1, 2")) == "▶ x: running on GPU 0, 1 and 2"
+    moving = StateChange("moving", "to GPU 1, from its next safe point", "0")
+    assert line(moving) == "… x: moving from GPU 0 to GPU 1, from its next safe point"
+
+
 def test_the_peak_is_the_whole_jobs_also_after_a_move() -> None:
     moved = StateChange("running", device="cpu:1")
     assert "2.0 MiB, peak 5.0 MiB" in line(ProgressMark(3, 1 << 20, 5 << 20), moved, ProgressMark(4, 2 << 20, 2 << 20))

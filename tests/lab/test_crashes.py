@@ -85,7 +85,7 @@ def test_a_stopped_holder_keeps_its_claim(lab: Lab, players: list[Player]) -> No
     stopped.signal(signal.SIGSTOP)
     stopped.wait_until_stopped()
     other = start(players, holder(lab, request(4 * GiB), ONE))
-    assert "your stopped holds cpu:0" in other.hear("waits")
+    assert "your stopped has held cpu:0" in other.hear("waits")
 
     # Nothing looks at a clock, so that "for minutes" needs no minutes: it holds as long as its lock is held.
     view = view_lab(lab, ONE)
@@ -130,7 +130,7 @@ def test_a_child_that_outlives_its_parent_keeps_the_claim(lab: Lab, players: lis
     parent.ended = True
     try:
         other = start(players, holder(lab, request(4 * GiB), ONE))
-        assert "your parent holds cpu:0" in other.hear("waits")
+        assert "your parent has held cpu:0" in other.hear("waits")
         sweep(lab.path)  # takes nothing away that is still held
         assert len(LedgerReader(lab.path).read().claims) == 1
     finally:

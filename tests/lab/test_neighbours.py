@@ -43,7 +43,7 @@ def test_owner_and_order_are_the_kernels_word(shared_lab: Lab, players: list[Pla
     ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
     ada.hear("holds")
     bob = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=BOB)
-    assert f"uid {ADA}'s bert holds cpu:0" in bob.hear("waits")
+    assert f"uid {ADA}'s bert has held cpu:0" in bob.hear("waits")
     [claim] = view_lab(shared_lab, ONE).claims
     assert (claim.uid, claim.pid) == (ADA, ada.pid)
     ada.kill()
@@ -279,7 +279,7 @@ def test_a_claim_that_nobody_can_read_is_a_claim(shared_lab: Lab, players: list[
     ada = start(players, holder(shared_lab, request(4 * GiB), TWO), uid=ADA)
     ada.hear("holds cpu:0")  # it takes no more than its own
     bob = start(players, holder(shared_lab, request(4 * GiB, gpu="cpu:1"), TWO), uid=BOB)
-    assert f"uid {EVE}'s unreadable claim holds cpu:1 (all of it)" in bob.hear("waits")
+    assert f"uid {EVE}'s unreadable claim has held cpu:1 (all of it)" in bob.hear("waits")
     view = as_a_user(players, BOB, lambda: " ".join(view_lab(shared_lab, TWO).remarks))
     assert f"uid {EVE}'s {shared_lab.path}/c.{EVE}" in view
     assert seen_in_another_pid_namespace(shared_lab) == [EVE, ADA]

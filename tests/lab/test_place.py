@@ -139,9 +139,9 @@ def test_a_device_with_a_problem_is_not_used() -> None:
 @pytest.mark.parametrize(
     ("asked", "error", "sentence"),
     [
-        ({"needed": 90 * GiB}, NeverFits, "90.0 GiB and the largest device here, 0, offers 72.0 GiB"),
+        ({"needed": 90 * GiB}, NeverFits, "90.0 GiB and the largest device here, GPU 0, offers 72.0 GiB"),
         ({"needed": GiB, "gpu": "9"}, NoSuchDevice, "no device '9'"),
-        ({"needed": 30 * GiB, "count": 2}, BadOption, "only 0 can serve it"),
+        ({"needed": 30 * GiB, "count": 2}, BadOption, "only GPU 0 can serve it"),
         ({"needed": GiB, "gpu": "2"}, DeviceUnreadable, "fell off"),
     ],
 )

@@ -253,6 +253,20 @@ def test_quiet_hours_begin_and_end_and_last_no_longer(day: int, begin: int, end:
     assert bool(why) == (since < long) and (not why or "starts no job of yours for another" in why)
 
 
+def test_a_limit_names_whom_it_is_about() -> None:
+    used = UserState(hours=12)
+    always = parse_policy("[default]\nquiet = '00:00-24:00'").of(61001)
+    assert barred(UserPolicy(hours=10), used, "ada") == (
+        "the lab's policy allows ada 10 device-hours in seven days (12.0 used); new jobs can start when older use is"
+        " more than seven days ago"
+    )
+    assert "starts no job of ada's for another" in barred(always, used, "ada")
+    assert (
+        exceeded(UserPolicy(devices=2), UserState(devices=2), 1, 1) == "the lab's policy allows you 2 devices at once"
+    )
+    assert exceeded(UserPolicy(memory=GiB), used, 1, None, "ada").startswith("the lab's policy allows ada 1.0 GiB at")
+
+
 @settings(max_examples=200)
 @given(
     st.fixed_dictionaries({}, optional=GIVEN), st.integers(0, 4), st.integers(0, 8), st.floats(0, 99), st.integers(1, 3)

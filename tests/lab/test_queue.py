@@ -75,9 +75,9 @@ async def test_it_says_who_holds_what_and_where_one_stands(lab: Lab) -> None:
         third = await here.waiting(None)
 
         sentence = str(third.waits[-1])
-        assert "your resnet holds cpu:0 (4.0 GiB) for " in sentence
+        assert "your resnet has held cpu:0 (4.0 GiB) for " in sentence
         assert sentence.endswith(
-            "you are 2nd of 2; next in line waits for 4.0 GiB;"
+            "you are 2nd of 2; the next in line waits for 4.0 GiB;"
             " start not known: your resnet does not say how long it runs"
         )
 
@@ -323,7 +323,7 @@ async def test_a_move_claims_a_free_device_beside_its_own_or_is_told_who_has_it(
         held = await claim_now(lab, wanted, machine.look, leaving)
         assert isinstance(held, Held) and held.granted.devices[0].label == "cpu:1"
         refused = await claim_now(lab, wanted, machine.look, leaving)
-        assert isinstance(refused, Waiting) and "holds cpu:1" in str(refused)
+        assert isinstance(refused, Waiting) and "has held cpu:1" in str(refused)
         held.give_back()
         assert len(left(lab)) == 1  # no ticket stays behind
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from jupyter_gpufit.devices.device import Process
 from jupyter_gpufit.lab.place import Space
 from jupyter_gpufit.lab.policy import Policy
-from jupyter_gpufit.lab.reasons import Waiting, device_words, explain, ordinal, wants
+from jupyter_gpufit.lab.reasons import Waiting, explain, ordinal, wants
 from jupyter_gpufit.lab.record import Claim, Ticket
 from jupyter_gpufit.lab.turn import Wait, whose_turn
 from jupyter_gpufit.testing import fake_device
@@ -26,7 +26,7 @@ def test_holders_are_named_with_what_they_have_and_for_how_long() -> None:
     held = [claim(["cpu:0"], 4 * GiB, BOB, since=1000)]
     waiting = why([ticket(ADA, needed=2 * GiB), ticket(ADA)], spaces(slots(4)), held)
     assert waiting.sentence(1180) == (
-        f"uid {BOB}'s bert holds cpu:0 (4.0 GiB) for 3 min; you are 2nd of 2; next in line waits for 2.0 GiB"
+        f"uid {BOB}'s bert has held cpu:0 (4.0 GiB) for 3 min; you are 2nd of 2; the next in line waits for 2.0 GiB"
     )
     assert waiting == why([ticket(ADA, needed=2 * GiB), ticket(ADA)], spaces(slots(4)), held)  # time is no new reason
 
@@ -55,14 +55,14 @@ def test_many_holders_are_counted() -> None:
     held = [claim([f"cpu:{i}"], 4 * GiB) for i in range(5)]
     waiting = why([ticket()], spaces(slots(4, 4, 4, 4, 4)), held)
     assert len(waiting.holders) == 3
-    assert "2 more hold some, too; you are 1st of 1" in str(waiting)
+    assert "2 others hold part of it, too; you are 1st of 1" in str(waiting)
 
 
 def test_only_holders_of_what_one_could_use_are_named() -> None:
     held = [claim(["cpu:0"], 4 * GiB), claim(["cpu:1"], 8 * GiB, alone=True, since=1)]
     waiting = why([ticket(needed=6 * GiB)], spaces(slots(4, 8)), held)
     assert [holder.device for holder in waiting.holders] == ["cpu:1"]
-    assert "holds cpu:1 (all of it)" in str(waiting)
+    assert "has held cpu:1 (all of it)" in str(waiting)
 
 
 def test_whoever_is_about_to_start_is_named() -> None:
@@ -75,7 +75,7 @@ def test_room_kept_for_those_before_is_explained() -> None:
     held = [claim(["cpu:0"], 2 * GiB)]
     waiting = why([ticket(ADA, needed=None), ticket(BOB, needed=GiB)], spaces(slots(4)), held)
     assert f"there is room, but uid {ADA}'s bert came first and may need it" in str(waiting)
-    assert str(waiting).endswith("you are 2nd of 2; next in line waits for a whole device")
+    assert str(waiting).endswith("you are 2nd of 2; the next in line waits for a whole device")
 
 
 def test_strangers_are_named_with_their_process() -> None:
@@ -83,14 +83,13 @@ def test_strangers_are_named_with_their_process() -> None:
     here = [Space(fake_device(), 60 * GiB, (eve, Process(78, "eve", None)))]
     waiting = why([ticket(needed=40 * GiB)], here, [])
     assert waiting.sentence(3700) == (
-        "eve's process 77 holds GPU 0 (60.0 GiB) for 1 h; eve's process 78 holds GPU 0 (some memory); outside the lab;"
+        "eve's process 77 has held GPU 0 (60.0 GiB) for 1 h; eve's process 78 holds GPU 0 (some memory); outside the"
+        " lab;"
         " you are 1st of 1"
     )
 
 
-def test_devices_and_wishes_read_as_people_write_them() -> None:
-    assert device_words(["0", "1"]) == "GPU 0 and 1"
-    assert device_words(["cpu:0"]) == "cpu:0"
+def test_wishes_read_as_people_write_them() -> None:
     assert wants(request(None, count=2)) == "2 whole devices"
     assert wants(request(GiB, count=2)) == "1.0 GiB on each of 2 devices"
     assert wants(request(GiB, exclusive=True)) == "1.0 GiB, without neighbours"
@@ -103,5 +102,5 @@ def test_devices_and_wishes_read_as_people_write_them() -> None:
 def test_out_of_the_queue_there_is_no_position() -> None:
     assert Waiting(0, 0, "trouble", remark="the mutex is missing").sentence(0) == "the mutex is missing"
     waiting = Waiting(2, 3, "held", head="4.0 GiB")
-    assert waiting.sentence(0) == "you are 2nd of 3; next in line waits for 4.0 GiB"
+    assert waiting.sentence(0) == "you are 2nd of 3; the next in line waits for 4.0 GiB"
     assert replace(waiting, position=1).sentence(0) == "you are 1st of 3"

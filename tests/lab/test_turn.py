@@ -81,7 +81,7 @@ def test_a_users_limit_holds_up_nobody_else() -> None:
 
     assert turns(queue, spaces(slots(8, 8)), held, policy) == "- cpu:1"
     waiting = whose_turn(queue[0], queue, spaces(slots(8, 8)), held, policy)
-    assert isinstance(waiting, Wait) and waiting.limit == "the lab's policy allows you 1 devices at once"
+    assert isinstance(waiting, Wait) and waiting.limit == f"the lab's policy allows uid {ADA} 1 device at once"
 
 
 def test_who_waits_for_the_hosts_memory_keeps_no_device_and_nobody_who_takes_of_it_goes_by() -> None:

@@ -117,7 +117,7 @@ def test_the_same_process_goes_on_on_the_other_slot_to_the_same_result(
     holding = typing(env, "run", "--gpu", "cpu:0", "--name", "other", "--", "bash", "-c", "echo holding; sleep 600")
     assert holding.stdout is not None and holding.stdout.readline() == "holding\n"
     sent = kernel.send("%gpufit resume --gpu cpu:0 stays")
-    kernel.until(sent, "holds cpu:0")
+    kernel.until(sent, "has held cpu:0")
     assert gpufit(env, "release", "stays").returncode == 0  # it gives up its place, and rests on
     assert kernel.finish(sent).ok
     before = jobs(env)["stays"] | {"pid": before["pid"]}

@@ -90,7 +90,7 @@ def test_waits_with_the_reason_and_starts_when_the_holder_ends(town: Town) -> No
     holder = town.holds("first", "--gpus", "2")
     waiter = town.types("run", "--name", "second", "--", "echo", "my turn")
     waiter.hear("your first (bash -c")
-    waiter.hear("holds cpu:0 and cpu:1 (all of it)")
+    waiter.hear("has held cpu:0 and cpu:1 (all of it)")
     assert "my turn" not in waiter.out.text
     holder.signal(signal.SIGTERM)
     assert (waiter.end(), holder.end()) == (0, 128 + signal.SIGTERM)
@@ -214,7 +214,7 @@ def test_a_mistake_gets_a_sentence_and_no_place_in_the_queue(
 def test_users_wait_for_each_other(shared_town: Town) -> None:
     shared_town.holds("hers", "--gpus", "2", uid=ADA)
     his = shared_town.types("run", "--", "echo", "my turn", uid=BOB)
-    his.hear(f"uid {ADA}'s hers holds cpu:0 and cpu:1")
+    his.hear(f"uid {ADA}'s hers has held cpu:0 and cpu:1")
     assert "private" not in his.err.text
     shared_town.typed[0].signal(signal.SIGTERM)
     assert his.end() == 0

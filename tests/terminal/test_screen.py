@@ -30,7 +30,7 @@ from tests.kernels import environment
 
 ROWS = [
     ("", "waits", "job", "why"),
-    ("1.", "ada (you)", "night-run", "bob's gnn holds GPU 1 (40.0 GiB) for 3 min 5 s; you are 1st of 2"),
+    ("1.", "ada (you)", "night-run", "bob's gnn has held GPU 1 (40.0 GiB) for 3 min 5 s; you are 1st of 2"),
     ("2.", "somebody-with-a-long-name", "b", "short"),
 ]
 
@@ -44,7 +44,7 @@ def test_sentences_go_on_below_and_the_widest_cells_are_cut() -> None:
     assert "…" in fitted[-1] and fitted[-1].endswith("short")
     assert " ".join(line[26:].strip() for line in fitted[1:-1]).endswith("for 3 min 5 s; you are 1st of 2")
     narrow = columns(ROWS, 24).split("\n")
-    assert narrow[0].split() == ["waits", "job"] and narrow[2].startswith("    bob's gnn holds")
+    assert narrow[0].split() == ["waits", "job"] and narrow[2].startswith("    bob's gnn has held")
 
 
 def test_no_amount_is_cut_and_what_has_no_room_stands_below_with_its_head() -> None:

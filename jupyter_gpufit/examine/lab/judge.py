@@ -218,7 +218,11 @@ def contents(found: Contents, lab: Path, init: str) -> Iterator[Finding]:
     else:
         yield ok("The clock agrees with the times of the lab's files.")
     words = f"{found.live} tickets and claims are held, and {found.dead} files are left of processes that ended."
-    yield note(words, f"They only cost time to read: {init}") if found.dead > MANY_DEAD else ok(words)
+    yield (
+        note(words, f"They only make the lab slower to read. To remove them: {init}")
+        if found.dead > MANY_DEAD
+        else ok(words)
+    )
     for files in by_user(found.strange):
         end = f"Ask its owner, or look who has it (sudo fuser -v {lab / files[0].name}) and end that process."
         yield note(strange_words(lab, files), end)

@@ -177,7 +177,7 @@ function Holder(props: {
             kind="link"
             text={asked ? 'Asked' : 'Ask to release'}
             name={`Ask ${user} to release ${name}`}
-            why={asked ? 'You have asked. Nothing acts on it by itself.' : ''}
+            why={asked ? `You have asked. The job runs on until ${user} releases it.` : ''}
             busy={deed?.phase === 'sent'}
             onClick={() => void model.ask(id)}
           />

@@ -78,9 +78,10 @@ export function formatPace(perSecond: number): string {
     : `${(1 / perSecond).toFixed(1)} s/step`;
 }
 
-/** "GPU 1", "cpu:0": a device as people say it. */
+/** "GPU 1", "cpu:0", "GPU 0, 1 and 2": a device, or a job's several, as people say it. */
 export function deviceWords(label: string): string {
-  return /^[0-9]/.test(label) ? `GPU ${label}` : label;
+  const words = label.replace(/, (?!.*, )/, ' and ');
+  return /^[0-9]/.test(label) ? `GPU ${words}` : words;
 }
 
 /** "1st", "22nd". */
