@@ -53,7 +53,7 @@ def test_released_and_resumed_in_the_same_kernel_the_very_objects_are_trained(
     kernel.check("assert also is net")
     assert "it has ended well. Its output and variables: %gpufit attach" in kernel.run("%gpufit resume left").evalue
     refused = gpufit(env, "checkpoint", "left")
-    assert refused.returncode == 2 and "left is done: it does not run" in refused.stderr
+    assert refused.returncode == 2 and "left is done, so there is nothing to save" in refused.stderr
     assert "goes on as it was" not in refused.stderr
     assert "No job of yours runs." in gpufit(env, "checkpoint").stderr
 

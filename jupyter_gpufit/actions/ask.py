@@ -17,7 +17,7 @@ from ..jobs.journal import JournalReader
 from ..jobs.paths import JobPaths
 from ..jobs.protocol import Answer, Wish
 from ..jobs.record import Record, read_record
-from ..jobs.state import LEFT, OVER
+from ..jobs.state import LEFT, OVER, in_words
 from ..jobs.store import all_jobs, find_job
 from ..jobs.watch import changes
 from ..jobs.words import saved
@@ -40,7 +40,7 @@ async def asked(job: Job, paths: JobPaths, verb: Wish, to: str = "") -> AsyncIte
     """Ask, and say what happens; raises NotNow where the job goes on as it was."""
     record = read_record(paths)
     if record.state in OVER:
-        raise HasEnded(job.name, record.state, record.resumable)
+        raise HasEnded(job.name, in_words(record.state), record.resumable)
     if why := record.why_not(verb):
         raise NotNow(job.name, why)
     answer = await _ask(job, paths, record, verb, to)
@@ -62,7 +62,7 @@ async def _ask(job: Job, paths: JobPaths, record: Record, verb: Wish, to: str) -
         async with changes(paths) as looks:
             async for now in looks:
                 if now.state in OVER:
-                    raise HasEnded(job.name, now.state, now.resumable)
+                    raise HasEnded(job.name, in_words(now.state), now.resumable)
                 if now.epoch > record.epoch and now.socket:
                     return await ask(job, now, verb, to)
     raise NotNow(job.name, "it is moving.")
@@ -87,7 +87,7 @@ async def _outcome(job: Job, paths: JobPaths, verb: Wish, asked: dict[str, int])
                         case CouldNotSave(at) if at == number:
                             ended_first = True  # and how, comes next
                         case StateChange(state) if state in LEFT and ended_first:
-                            raise EndedFirst(job.name, state)
+                            raise EndedFirst(job.name, in_words(state))
                         case StateChange(state, reason) if state in LEFT:
                             yield f"{job.name} is {reason if state == 'released' else f'{state}: {reason}'}"
                             return
@@ -99,6 +99,6 @@ async def _outcome(job: Job, paths: JobPaths, verb: Wish, asked: dict[str, int])
                 if record.state == "lost":
                     raise WorkerDied(job.name, "is gone.")
                 if said_all:
-                    raise HasEnded(job.name, record.state, record.resumable)  # its journal lacks the end
+                    raise HasEnded(job.name, in_words(record.state), record.resumable)  # its journal lacks the end
     finally:
         reader.close()

@@ -341,7 +341,9 @@ def _name_checkpoint(options: argparse.Namespace) -> None:
     """`checkpoint show JOB` looks at what was saved, `checkpoint JOB` saves."""
     shows = options.words[:1] == ["show"]
     names = options.words[1:] if shows else options.words
-    if len(names) > 1 or (options.json and not shows):
+    if options.json and not shows and len(names) < 2:
+        raise BadOption(f"--json goes with show: gpufit checkpoint show {''.join(names) or 'JOB'} --json")
+    if len(names) > 1:
         raise BadOption(f"checkpoint takes one job.\n{VERB_PARSERS['checkpoint'].format_usage().strip()}")
     options.verb = "checkpoint show" if shows else "checkpoint"
     options.job = names[0] if names else ""

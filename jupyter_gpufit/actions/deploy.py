@@ -30,7 +30,7 @@ from ..jobs.journal import JournalReader, last_seq
 from ..jobs.names import check_free, free_name
 from ..jobs.paths import JobPaths
 from ..jobs.record import read_record
-from ..jobs.state import LEFT
+from ..jobs.state import LEFT, in_words
 from ..jobs.store import create_job_files
 from ..jobs.watch import changes
 from ..lab.place import candidates, refuse_impossible
@@ -42,7 +42,7 @@ from ..settings import Settings
 from ..system.background import aside
 from ..system.files import sync_directory, write_durably
 from ..system.version import version
-from ..units import MiB, format_bytes
+from ..units import MiB, format_bytes, where_words
 from .request import request_for
 from .resume import chosen, gone, resume
 
@@ -189,7 +189,8 @@ def claims_of(
         return _of_several(taken, here, max(contexts, default=0), asked)
     [one] = taken.values()
     if one.activations is None:
-        whole = f"claims a whole device, since {', '.join(one.open)} may be of any size (--dim or --memory says more)"
+        less = f"to claim less: --dim {one.open[0]}=512, or --memory"
+        whole = f"claims a whole device, since {', '.join(one.open)} may be of any size ({less})"
         return Claims(needed=asked, foreseen=None, why=_asked(asked) if asked is not None else whole)
     need = ModelNeed(
         weights=one.weights,
@@ -211,13 +212,17 @@ def _of_several(taken: Mapping[str, TakenModel], here: Sequence[Device], context
     """Room for all of them, or, where no device has that, a whole device; but for the largest one at least."""
     for name, one in taken.items():
         if one.activations is None:
-            raise BadOption(f"{', '.join(one.open)} of {name} may be of any size, and its room is shared: say --dim.")
+            raise BadOption(
+                f"{', '.join(one.open)} of {name} may be of any size, and its room is shared."
+                f" Name the largest size: --dim {one.open[0]}=512"
+            )
     need = need_of_several(taken.values(), context)
     if asked is not None:
         if asked < need.least:
             raise BadOption(
-                f"With --memory {format_bytes(asked)} the largest of them has no room: it takes"
-                f" {format_bytes(max(need.weights))}, and to run them {format_bytes(need.fixed)} more."
+                f"--memory {format_bytes(asked)} is too little for the largest of them. It takes"
+                f" {format_bytes(max(need.weights))}, and {format_bytes(need.fixed)} more to run. Ask for"
+                f" {-(-need.least // MiB)} MiB."
             )
         return Claims(needed=asked, foreseen=need.total, why=f"{_asked(asked)}: {need.words}")
     if any(device.total >= need.total for device in here):
@@ -297,15 +302,15 @@ async def how_it_goes(job: Job, paths: JobPaths, seq: int, patience: float) -> A
                             case Note(text):
                                 yield text
                             case StateChange("running", _, device):
-                                yield f"{job.name} answers on {device}."
+                                yield f"{job.name} answers on {where_words(device)}."
                                 return
                             case Failure(_, why):
                                 raise CouldNotDeploy(job.name, why.removeprefix(str(CouldNotDeploy(job.name, ""))))
                             case StateChange(state, reason) if state in LEFT:
-                                yield f"{job.name} is {state}: {reason}"
+                                yield f"{job.name} {in_words(state)}: {reason}"
                                 return
                     if record.state == "lost":
-                        raise WorkerDied(job.name, f"died at once; see {paths.log}.")
+                        raise WorkerDied(job.name, f"ended unexpectedly at its start (see {paths.log}).")
     finally:
         reader.close()
     yield f"{job.name} waits: {queued or 'its process is starting'}. `gpufit status` says more."

@@ -25,14 +25,14 @@ from ..jobs.job import Job
 from ..jobs.journal import JournalReader, last_seq
 from ..jobs.paths import JobPaths
 from ..jobs.record import LastCheckpoint, Record, read_record
-from ..jobs.state import LEFT, OVER
+from ..jobs.state import LEFT, OVER, in_words
 from ..jobs.store import all_jobs, find_job
 from ..jobs.watch import changes
 from ..lab.place import candidates, refuse_impossible
 from ..settings import Settings
 from ..suspend import waking
 from ..suspend.waking import Woken
-from ..units import format_duration
+from ..units import format_duration, where_words
 from .request import request_for
 
 STARTING = 90.0  # seconds that a worker may take to import torch on a busy machine
@@ -88,7 +88,8 @@ async def prepare(
     try:
         start = noted_start(paths)
     except (FileNotFoundError, ValueError, TypeError) as error:
-        raise NotResumable(job.name, f"how it was started cannot be read ({paths.start}).") from error
+        why = f"how it was started cannot be read ({paths.start}). Run its cell again."
+        raise NotResumable(job.name, why) from error
     devices = await read_devices_async(settings)
     request = replace(request_for(job, memory, gpus), gpu=gpu or job.options.gpu)
     if request.most > 1 and start.fit is not None and start.fit["plan"]["parts"]:
@@ -190,13 +191,14 @@ async def _how_it_goes(found: Resumption) -> str:
                             case StateChange("starting"):
                                 scope.deadline = anyio.current_time() + STARTING
                             case StateChange("running", _, device):
-                                return f"{name} runs on {device}. To follow it: gpufit attach {name}"
+                                return f"{name} runs on {where_words(device)}. To follow it: gpufit attach {name}"
                             case Failure(_, why):
                                 raise NotResumable(name, why)
                             case StateChange(state, reason) if state in LEFT:
-                                return f"{name} is {state}: {reason}"
+                                return f"{name} {in_words(state)}: {reason}"
                     if record.state == "lost":
-                        raise NotResumable(name, f"its worker died at once; see {found.paths.log}.")
+                        why = f"its process ended unexpectedly at its start (see {found.paths.log})."
+                        raise NotResumable(name, f"{why} To try again: gpufit resume {name}")
     finally:
         reader.close()
     return f"{name} waits: {queued or 'its worker is starting'}. To follow it: gpufit attach {name}"

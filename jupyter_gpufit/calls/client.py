@@ -16,7 +16,7 @@ from ..errors import BadCall, CallFailed, NotServing, QueueFull, TooLate
 from ..jobs.job import Job
 from ..jobs.paths import JobPaths, calls_path
 from ..jobs.record import read_record
-from ..jobs.state import GOING, OVER
+from ..jobs.state import GOING, OVER, in_words
 from ..models.signature import Signature, named
 from ..models.taken import models_from_json
 from ..settings import Settings
@@ -119,13 +119,14 @@ class DeployedModel:
             return f"it is released. To have it back: %gpufit resume {self.name}"
         reason = f" ({record.reason})" if record.reason else ""
         if record.state in OVER:
-            return f"it is {record.state}{reason}. To have it back: %gpufit resume {self.name}"
-        return f"it is {record.state}{reason}. `gpufit status` says more."
+            return f"it {in_words(record.state)}{reason}. To have it back: %gpufit resume {self.name}"
+        return f"it {in_words(record.state)}{reason}. `gpufit status` says more."
 
     def _why_cut_off(self, error: Exception) -> str:
         record = read_record(self._paths)
         if record.state in OVER:
-            return f"it ended in the middle of the call. {self._why_not_there()}"
+            why = self._why_not_there()
+            return f"it ended during the call. {why[0].upper()}{why[1:]}"
         return f"the connection broke ({str(error) or type(error).__name__})"
 
 

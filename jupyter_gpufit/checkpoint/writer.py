@@ -42,7 +42,7 @@ class TooSmall(Exception):
 
 
 class TooLong(Exception):
-    """The save would stop the training for longer than it may."""
+    """The save would pause the training for longer than it may."""
 
     def __init__(self, nbytes: int, seconds: float) -> None:
         self.nbytes, self.seconds = nbytes, seconds

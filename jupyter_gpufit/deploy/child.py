@@ -35,6 +35,7 @@ from ..settings import load_settings
 from ..system.runtime import runtime_of
 from ..system.scope import leave
 from ..system.trust import check_trusted
+from ..units import where_words
 from .desk import Desk
 from .instance import allow_many_files
 from .places import Place, Places
@@ -168,7 +169,7 @@ class Deployment:
 
     async def _mourn(self, instance: StandingInstance) -> None:
         how = await instance.end()
-        self._finish("failed", f"the process on {instance.label} ended unexpectedly: {how}")
+        self._finish("failed", f"the process on {where_words(instance.label)} ended unexpectedly: {how}")
 
     def _finish(self, state: State, reason: str) -> None:
         """Have it end; what was said first holds."""
@@ -253,7 +254,7 @@ class Deployment:
         try:
             if verb == "move":
                 number, there = await self.places.move(to, self._moves, self._ending)
-                words = f"{name} is loaded on {there}, and moves there as soon as it can answer."
+                words = f"{name} is loaded on {where_words(there)}, and moves there as soon as it can answer."
                 return Answer(True, words, {**data, "number": number})
         except (GpufitError, OSError) as error:
             leaves = {"leaves": True} if isinstance(error, LeavesAlready) else {}

@@ -315,7 +315,7 @@ class Desk:
         instance, self._instance = self._instance, None
         assert instance is not None
         self._unregister(instance)
-        self._give_up("its process ended in the middle of it")
+        self._give_up("its process ended unexpectedly during the call. `gpufit status` says more.")
         self._died(instance)
 
     def _give_up(self, why: str) -> None:

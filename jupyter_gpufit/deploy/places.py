@@ -29,7 +29,7 @@ from ..lab.holder import keep
 from ..models.need import need_of_several
 from ..models.taken import models_from_json
 from ..settings import Settings
-from ..units import format_bytes, format_duration
+from ..units import device_words, format_bytes, format_duration
 from .desk import Desk
 from .providers import provider_for, threads_for
 from .session import LoadedModels
@@ -146,7 +146,7 @@ class Places:
         """What it took beside what was foreseen; the next one of this model claims by that."""
         device = granted.devices[0]
         needed, took = self._handover.foreseen or 0, loaded.took
-        words = f"Loaded on {device.label} in {format_duration(loaded.seconds)}"
+        words = f"Loaded on {device_words([device.label])} in {format_duration(loaded.seconds)}"
         if took:
             words += f"; it took {format_bytes(took)}, {format_bytes(needed)} were foreseen"
         if device.kind == "slot":
@@ -255,7 +255,7 @@ class Places:
         if to:
             found = find_device(devices, to)
             if found.uuid in own:
-                raise NotNow(self._job.name, f"it is on {found.label} already.")
+                raise NotNow(self._job.name, f"it is on {device_words([found.label])} already.")
             return found.uuid
         others = [device.uuid for device in devices if device.uuid not in own and not device.problem]
         if not others:

@@ -92,7 +92,7 @@ class StandingInstance:
             except BlockingIOError:
                 continue
         if not packet:
-            raise CouldNotDeploy(name, f"its process ended while it was loaded ({await self.end()}).")
+            raise CouldNotDeploy(name, f"its process ended unexpectedly while it was loaded ({await self.end()}).")
         said = parsed_record(packet)
         if "failed" in said:
             raise CouldNotDeploy(name, str(said["failed"]))

@@ -17,6 +17,7 @@ from ..jobs.handover import Handover, note_start, send
 from ..jobs.job import Job, JobKind
 from ..jobs.paths import JobPaths
 from ..jobs.record import Record, begin, read_left, take_lock, write_record
+from ..jobs.state import in_words
 from ..system import processes
 from ..system.files import nameless
 from ..system.processes import of_a_worker
@@ -112,7 +113,9 @@ class WaitingWorker:
         with _taking(job, paths) as lock:
             before = read_left(paths)
             if not before.resumable:  # two resumes were prepared at once, and the other one's job is over by now
-                raise NotResumable(job.name, f"it is {before.state} by now. What it did: %gpufit attach {job.name}")
+                raise NotResumable(
+                    job.name, f"it {in_words(before.state)} by now. What it did: %gpufit attach {job.name}"
+                )
             # Noted until a worker has gone on: a second try must not take the first one's end for the training's.
             start = replace(start, alive_until=start.alive_until or _alive_until(paths, before))
             note_start(paths, replace(start, gpu="", gpus=None))  # another device is for this time

@@ -46,7 +46,7 @@ GpufitError
 │   ├── WorkerDied             the process ended without saying how
 │   ├── CannotSuspend          a process cannot be suspended or restored; the disk has its job
 │   ├── Unreachable            the control socket does not answer
-│   ├── CannotArrive           a variable that could not be opened at the other end
+│   ├── CannotArrive           a variable that could not be opened in the worker, or a checkpoint here
 │   ├── PathTooLong            the control socket's path exceeds the system's limit
 │   └── RanksError             a training on several devices cannot go on with all of them
 │       ├── RankLost               a process of it died, hangs or failed

@@ -64,7 +64,7 @@ class CheckpointBroken(CheckpointError):
     why: str
 
     def __str__(self) -> str:
-        return f"The checkpoint {self.path} is not loaded: {self.why} Resume from another one, or start again."
+        return f"The checkpoint {self.path} cannot be used: {self.why} A resume takes the one before it."
 
 
 @dataclass(eq=False)
@@ -75,6 +75,6 @@ class WouldOverwrite(CheckpointError):
     def __str__(self) -> str:
         seconds, rest = divmod(self.changed, 10**9)
         return (
-            f"{self.path} was written to by somebody else since the training had left it, and going on would overwrite"
-            f" that. Keep a copy of it, then allow it: touch -d @{seconds}.{rest:09} {shlex.quote(self.path)}"
+            f"Somebody else has written to {self.path} after the training did. Going on would overwrite that. Copy the"
+            f" file. Then run this, and resume again: touch -d @{seconds}.{rest:09} {shlex.quote(self.path)}"
         )

@@ -114,26 +114,26 @@ class LeavesAlready(JobError):
 @dataclass(eq=False)
 class EndedFirst(JobError):
     name: str
-    state: str
+    state: str  # in words: "has failed"
 
     def __str__(self) -> str:
-        return f"{self.name} ended before it could be saved: it is {self.state}. Its output: %gpufit attach {self.name}"
+        return f"{self.name} ended before it could be saved: it {self.state}. Its output: %gpufit attach {self.name}"
 
 
 @dataclass(eq=False)
 class HasEnded(JobError):
     name: str
-    state: str
+    state: str  # in words: "was stopped"
     resumable: bool
 
     def __str__(self) -> str:
         if self.resumable:
             next_step = f"To go on from its checkpoint: gpufit resume {self.name}"
-        elif self.state == "done":
+        elif self.state == "is done":
             next_step = f"Its output and variables: %gpufit attach {self.name}"
         else:
             next_step = f"Its output: %gpufit attach {self.name}"
-        return f"{self.name} is {self.state}: it does not run, and there is nothing to save. {next_step}"
+        return f"{self.name} {self.state}, so there is nothing to save. {next_step}"
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..units import device_words
 from .base import GpufitError
 
 
@@ -31,14 +32,13 @@ class Unreachable(WorkerError):
 
 @dataclass(eq=False)
 class CannotArrive(WorkerError):
-    name: str  # the variable
-    why: str
+    name: str  # the variable; empty where it is about none
+    why: str  # a sentence where no variable is named
 
     def __str__(self) -> str:
-        return (
-            f"{self.name or 'A variable'} could not be opened at the other end: {self.why}"
-            " The kernel's own objects are as they were."
-        )
+        if not self.name:
+            return self.why
+        return f"{self.name} could not be opened in the worker: {self.why} The notebook's variables are unchanged."
 
 
 @dataclass(eq=False)
@@ -61,6 +61,9 @@ class CannotSuspend(WorkerError):
         return f"The driver cannot hold the process off its device: {self.why}. Its checkpoint is on the disk."
 
 
+RUN_AGAIN = "Run the cell again. If it has a checkpoint, it goes on from there: %gpufit resume"
+
+
 @dataclass(eq=False)
 class RanksError(WorkerError):
     """A training on several devices cannot go on with all of its ranks."""
@@ -74,10 +77,10 @@ class RankLost(RanksError):
     said: str = ""  # its traceback
 
     def __str__(self) -> str:
-        said = f"\n\nWhat rank {self.rank} said last:\n{self.said}" if self.said else ""
+        said = f"\n\nWhat it said last:\n{self.said}" if self.said else ""
         return (
-            f"Rank {self.rank} of this training, on {self.device}, {self.how}, and the others cannot go on without it."
-            f" Run the cell again; or go on from a checkpoint, if it has one, with %gpufit resume.{said}"
+            f"This training's process on {device_words([self.device])} {self.how}. The others cannot go on without it."
+            f" {RUN_AGAIN}{said}"
         )
 
 
@@ -89,10 +92,11 @@ class RanksDisagree(RanksError):
     other: str
 
     def __str__(self) -> str:
+        where = device_words([self.device])
         return (
-            f"Each of a training's devices runs the same cell, and it went another way on {self.device}: rank 0 came to"
-            f" {self.first}, and rank {self.rank} to {self.other}. A cell that decides by the time, by random numbers"
-            " that it did not seed or by what it finds on the disk can do that. Change this, or run it with --gpus 1."
+            f"All devices of a training run the same cell. It went another way on {where}: the first device came to"
+            f" {self.first}, and {where} to {self.other}. A cell that decides by the time, by random numbers that it"
+            " did not seed or by what it finds on the disk can do that. Change this, or run it with --gpus 1."
         )
 
 
@@ -102,8 +106,8 @@ class PartGone(RanksError):
 
     def __str__(self) -> str:
         return (
-            f"A part of this training was on rank {self.rank} alone, and cannot be had from it any more."
-            " Run the cell again; or go on from a checkpoint, if it has one, with %gpufit resume."
+            f"A part of this training was on device {self.rank + 1} of the job alone, and can no longer be read there."
+            f" {RUN_AGAIN}"
         )
 
 

@@ -85,9 +85,15 @@ def restore(
     return found
 
 
+_OTHER_MEMORY = (
+    "The notebook's memory is not the one that this training was started with."
+    " Restart the kernel, and resume again: the checkpoint has all that is needed."
+)
+
+
 def _input_memory(header: dict[str, Any], memory: GraphMemory | None) -> GraphMemory:
     if memory is not None and memory.size != header["input size"]:
-        raise CannotArrive("", "the kernel's memory is not the one that this training was started with.")
+        raise CannotArrive("", _OTHER_MEMORY)
     return memory or GraphMemory.create(header["input size"])
 
 

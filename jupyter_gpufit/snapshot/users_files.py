@@ -157,7 +157,8 @@ class UsersFiles:
             try:
                 self._cut_back(path, then)
             except OSError as error:
-                raise CannotArrive(path, f"it was open at the checkpoint, and now: {error.strerror}.") from error
+                why = f"it was open at the checkpoint, and now: {error.strerror}. Put it back, and resume again."
+                raise CannotArrive(path, why) from error
 
     def _cut_back(self, path: str, then: Written) -> None:
         found = self._find(path, then)

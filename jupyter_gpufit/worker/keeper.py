@@ -92,7 +92,7 @@ class Keeper:
             pause = format_duration(size / USUAL_SPEED if writer is None else writer.seconds_for(size))
             self._say(
                 f"The host has too little free memory to copy the training's {format_bytes(size)} aside: it saves by"
-                f" streaming, and stands still for about {pause} each time. By itself it does so for"
+                f" streaming, and pauses for about {pause} each time. By itself it does so for"
                 f" {100 * MOST_OF_TIME:.0f} % of its time at most."
             )
 
@@ -173,9 +173,9 @@ class Keeper:
         training = self._training
         found = files.newest(training.paths.checkpoints)
         for remark in found.remarks:
-            training.note(f"A checkpoint was passed over: {remark}")
+            training.note(remark)
         if found.opened is None:
-            raise NotResumable(training.name, "no checkpoint of it is whole.")
+            raise NotResumable(training.name, "no checkpoint of it is whole. Run its cell again.")
         with found.opened as opened:
             about = opened.about
             memory = training.memory if training.memory.fds else None
@@ -214,7 +214,9 @@ class Keeper:
         training = self._training
         here = platform.python_version()
         if about.python.rpartition(".")[0] != here.rpartition(".")[0]:
-            raise NotResumable(training.name, f"it was saved by Python {about.python}, and this is {here}.")
+            minor = about.python.rpartition(".")[0]
+            why = f"it was saved by Python {about.python}, and this is {here}."
+            raise NotResumable(training.name, f"{why} Resume it in an environment with Python {minor}.")
         if about.transformer != REWRITING:
             raise NotResumable(
                 training.name,
@@ -259,7 +261,7 @@ class Keeper:
 
 def _too_long(long: TooLong) -> tuple[str, str]:
     """Why an automatic checkpoint is left out, and what to do."""
-    why = f"it would stop the training for about {format_duration(long.seconds)}, too long for an automatic one now"
+    why = f"it would pause the training for about {format_duration(long.seconds)}, too long for an automatic one now"
     return why, "One is made later. To save now: %gpufit checkpoint. With more free memory on the host it is quick."
 
 

@@ -22,6 +22,7 @@ from ..jobs.epoch import current_epoch
 from ..jobs.handover import note_start, noted_start
 from ..jobs.protocol import Answer, Waking
 from ..jobs.record import lock
+from ..jobs.state import in_words
 from ..lab import Granted
 from ..snapshot.libraries import trackers
 from ..suspend.decide import KEPT_FREE, LeftAsleep, is_elsewhere, way_back, why_not
@@ -107,7 +108,7 @@ class Rest:
 def answer(training: Training, rest: Rest | None, account: Account, fd: int, verb: Waking, to: str) -> Answer:
     """Go on (resume) or end (dismiss); `fd`: of the job's lock, which a resting worker does not hold."""
     if rest is None or training.life.phase != "resting":
-        return Answer(False, f"it is {account.record.state}. To follow it: %gpufit attach {training.name}")
+        return Answer(False, f"it {in_words(account.record.state)}. To follow it: %gpufit attach {training.name}")
     if verb == "dismiss":
         training.take(Asked("dismiss"))
         return Answer(True)

@@ -58,9 +58,11 @@ def test_checkpoint_saves_a_job_or_shows_what_was_saved() -> None:
     options = parse_line("checkpoint show bert --json")
     assert (options.verb, options.job, options.json) == ("checkpoint show", "bert", True)
     assert parse_line("checkpoint").job == "" and parse_line("checkpoint show").job == ""
-    for line in ("checkpoint bert gpt", "checkpoint bert --json", "checkpoint show bert gpt"):
+    for line in ("checkpoint bert gpt", "checkpoint show bert gpt"):
         with pytest.raises(BadOption, match="checkpoint takes one job"):
             parse_line(line)
+    with pytest.raises(BadOption, match="--json goes with show: gpufit checkpoint show bert --json"):
+        parse_line("checkpoint bert --json")
 
 
 def test_says_its_version() -> None:

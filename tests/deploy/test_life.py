@@ -345,7 +345,7 @@ def test_in_the_middle_of_a_move_it_is_not_released_and_a_stop_leaves_both_place
         np.testing.assert_array_equal(net(np.ones((1, 4), np.float32)), wanted)
         assert "net: ended" in gpufit(env, "stop", "net").stdout
         os.close(writing)
-        assert "net is stopped" in moving.result().stdout
+        assert "net was stopped" in moving.result().stdout
     assert not any(one.is_running() for one in instances)
     assert "your net" not in gpufit(env, "status").stdout
     aside.rename(file)

@@ -34,7 +34,10 @@ pytestmark = pytest.mark.slow
         (("fine.onnx", "--rows", "0"), "'0' is not a number from 1"),
         (("fine.onnx", "--deadline", "soon"), "write 50ms or 2s"),
         (("fine.onnx", "sub/fine.onnx"), "would both be called fine. Rename one file."),
-        (("fine.onnx", "other.onnx", "--memory", "2MiB"), "the largest of them has no room: it takes 40 B"),
+        (
+            ("fine.onnx", "other.onnx", "--memory", "2MiB"),
+            "--memory 2.0 MiB is too little for the largest of them. It takes 40 B",
+        ),
     ],
     ids=range(11),
 )

@@ -70,7 +70,7 @@ def test_the_texts_of_earlier_cells_are_found_again() -> None:
 
 
 def test_another_memory_is_refused() -> None:
-    with pytest.raises(CannotArrive, match="not the one that this training was started with"):
+    with pytest.raises(CannotArrive, match="not the one that this training was started with. Restart the kernel"):
         through("a = 1", memory=GraphMemory.create(1 << 20))
 
 

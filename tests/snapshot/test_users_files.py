@@ -121,11 +121,11 @@ def test_what_others_wrote_is_only_overwritten_once_it_is_allowed(data: Path) ->
     with data.open("r+b") as file:
         file.write(b"mended")
 
-    with pytest.raises(WouldOverwrite, match="written to by somebody else since") as refused:
+    with pytest.raises(WouldOverwrite, match="Somebody else has written to") as refused:
         left.go_on()
 
     assert data.read_bytes()[:6] == b"mended"
-    subprocess.run(str(refused.value).split("allow it: ")[1], shell=True, check=True)
+    subprocess.run(str(refused.value).split("resume again: ")[1], shell=True, check=True)
     there, _ = left.go_on()
     assert bytes(there["data"][:6]) == b"\0\0\0\0\0\7" == data.read_bytes()[:6]
 

@@ -84,7 +84,7 @@ def test_that_it_will_stand_still_is_said_beforehand_and_once(keeps: Told) -> No
     keeps.look(patient=False)
     (said,) = keeps.notes
     assert "too little free memory to copy the training's 1024.0 KiB aside" in said
-    assert "stands still for about 0.0 s each time" in said
+    assert "pauses for about 0.0 s each time" in said
 
 
 def test_by_itself_it_stands_still_for_a_small_part_of_the_time(keeps: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_by_itself_it_stands_still_for_a_small_part_of_the_time(keeps: Told, mon
 
     writer.save = saved
     monkeypatch.setattr(keeper, "MOST_OF_TIME", 1e-9)
-    with pytest.raises(NotSaved, match="would stop the training for about .* too long for an automatic one now"):
+    with pytest.raises(NotSaved, match="would pause the training for about .* too long for an automatic one now"):
         keeps.save("automatic")
     assert keeps.save("asked")[2].done() and len(keeps.notes) == 1  # whoever asks has decided
     monkeypatch.setattr(keeper, "MOST_OF_TIME", 1e9)

@@ -223,7 +223,7 @@ class Library:
         if uid not in self._sources:
             module, qualname, *_ = uid.removeprefix(PREFIX).split(":")
             why = f"{qualname}() of {module} is not what it was when the checkpoint was taken."
-            raise CannotArrive("", f"{why} Put back the version that was there, or begin anew.")
+            raise CannotArrive("", f"{why} Put back the version that was there, or run the cell again.")
         return self._sources[uid]
 
     def home_of(self, uid: str) -> dict[str, Any] | None:

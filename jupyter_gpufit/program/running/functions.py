@@ -133,14 +133,15 @@ class Functions:
             with enter_again(frame.cms[k]):
                 return self.enter(_under_torch_context(callee)[1], frame, k)
         if found is None:
-            raise CannotArrive("", f"{callee.__qualname__}() is not what it was when the checkpoint was taken.")
+            why = f"{callee.__qualname__}() is not what it was when the checkpoint was taken."
+            raise CannotArrive("", f"{why} Put back the version that was there, or run the cell again.")
         return self._entered(callee, found.source, found.definition, frame.rest)
 
     def _entered(self, callee: FunctionType, source: Source, one: Definition, records: list[FrameRecord] | None) -> Any:
         assert records, f"{callee} was not left midway"
         if records[0].uid != source.uid(one):
             why = f"{callee.__qualname__}() of {callee.__module__} is not what it was when the checkpoint was taken."
-            raise CannotArrive("", f"{why} Put back the version that was there, or begin anew.")
+            raise CannotArrive("", f"{why} Put back the version that was there, or run the cell again.")
         around = dict(zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True))
         made = entered(self.entering_code(source, one), callee.__globals__, around | records[0].cells)
         made.__name__, made.__qualname__ = callee.__name__, callee.__qualname__

@@ -365,7 +365,8 @@ class Program:
             filename, name, _ = uid.rsplit(":", 2)
             if self._own(filename, flags) is None:
                 if not uid.startswith(PREFIX):
-                    raise CannotArrive("", f"The text of {name}(), a generator in use, is not known here.")
+                    why = f"The text of {name}(), a generator in use, is not known here. Run the cell again."
+                    raise CannotArrive("", why)
                 self.library.source_of(uid)
         return self._units[uid]
 

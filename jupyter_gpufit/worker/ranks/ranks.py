@@ -269,7 +269,7 @@ class Ranks:
         if ended == 0 or said == ENDED:
             return RanksDisagree(rank, device, "a computation of all", "the end of its cell")
         if ended is None:
-            return RankLost(rank, device, "failed" if said else "has left, and how is not known", said)
+            return RankLost(rank, device, "failed" if said else "ended unexpectedly", said)
         if ended < 0:
             return RankLost(rank, device, f"was ended by {name_of(-ended)}", said)
         self._ran_out = ended == RAN_OUT

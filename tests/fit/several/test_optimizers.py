@@ -163,7 +163,7 @@ def test_who_is_interrupted_needs_no_room_on_the_device() -> None:
 
 def test_what_a_lost_rank_did_not_have_alone_is_kept_and_the_rest_is_told() -> None:
     with running(Lost()) as (cell, said):
-        with pytest.raises(PartGone, match="on rank 1 alone"):
+        with pytest.raises(PartGone, match="on device 2 of the job alone"):
             cell.optimizer.state_dict()
     assert [*cell.optimizer.state] == [cell.small] and cell.steps == [0, 1]
     assert len(said) == 1 and "kept for 1 parameters is gone" in said[0]

@@ -35,7 +35,7 @@ def test_what_fails_where_it_lies_is_told_and_the_next_is_answered() -> None:
     out = torch.empty(3)
     with two(20.0) as (mine, theirs):
         theirs.offer(lambda number, name: {0: torch.arange(3.0)}[number])
-        with pytest.raises(PartGone, match="rank 1"):
+        with pytest.raises(PartGone, match="device 2 of the job"):
             mine.read(1, 5, "sum", out)
         mine.read(1, 0, "sum", out)
     assert out.tolist() == [0.0, 1.0, 2.0]
