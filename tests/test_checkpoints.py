@@ -81,7 +81,7 @@ def test_names_that_were_defined_anew_beside_a_detached_job_are_said_and_can_be_
     kernel.check("first = net; net = losses = None")
     hold.touch()
     ran = kernel.check("%gpufit attach beside")
-    assert "net, losses were defined anew while beside ran" in ran.shown, ran.shown
+    assert "You defined net, losses again while beside ran, so they were left as you" in ran.shown, ran.shown
     kernel.check("assert net is None")
     ran = kernel.check("%gpufit attach --again beside")
     assert "These are now the trained ones of beside: net, losses." in ran.shown, ran.shown

@@ -77,5 +77,5 @@ def test_one_that_uses_a_gpu_after_all_goes_on_with_one(kernel: Kernel) -> None:
     ran = kernel.run(LATE)
 
     assert "this cell uses no GPU" in ran.shown
-    assert "late used no GPU in its trial run, and uses one now. It goes on from its start, with a GPU" in ran.shown
+    assert "late used no GPU in its trial run, and uses one now. It has no checkpoint, so it starts again" in ran.shown
     assert not ran.ok, "there is none but for show"

@@ -247,10 +247,10 @@ class JobVariables:
             trained, those = ("the trained one", "that") if one else ("the trained ones", "those")
             self._show(Note(f"{names}: {trained} of job {job} replaced {those} that you had defined since."))
             return
-        stay, trained = ("was", "the trained one") if one else ("were", "the trained ones")
+        stay, them, trained = ("it was", "it", "the trained one") if one else ("they were", "them", "the trained ones")
         self._show(
             Note(
-                f"{names} {stay} defined anew while {job} ran, and not changed now. To have {trained} of {job} instead:"
+                f"You defined {names} again while {job} ran, so {stay} left as you defined {them}. For {trained}:"
                 f" %gpufit attach --again {job}"
             )
         )

@@ -26,9 +26,12 @@ from ..graph.wire import split
 from ..jobs.handover import Handover, note_start, noted_start
 from ..jobs.job import Job
 from ..train import Outgrown
-from ..units import format_bytes
+from ..units import device_words, format_bytes
 from . import no_device
 from .training import Training
+
+AGAIN = "it starts again from the beginning"
+REPEATS = "What follows may repeat lines from above."
 
 
 @dataclass
@@ -72,8 +75,8 @@ class Growth:
         return self.outcome is not None
 
     def _onto_a_gpu(self, where: str) -> Outgrown:
-        words = f"{self.job.name} used no GPU in its trial run, and uses one now. It goes on {where}, with a GPU:"
-        return Outgrown(Needed(None, WHOLE), f"{words} what follows may repeat lines from above.")
+        words = f"{self.job.name} used no GPU in its trial run, and uses one now."
+        return Outgrown(Needed(None, WHOLE), f"{words} {_goes_on(where)}, with a GPU. {REPEATS}")
 
     def _larger(self, needed: Needed, where: str) -> Outgrown:
         assert self.claimed is not None
@@ -81,7 +84,7 @@ class Growth:
         return Outgrown(
             needed,
             f"{self.job.name} needs more than the {format_bytes(self.claimed)} that were claimed for it, by an estimate"
-            f" or by what it had taken. It goes on {where}, with {more}: what follows may repeat lines from above.",
+            f" or by what it had taken. {_goes_on(where)}, with {more}. {REPEATS}",
         )
 
     def _lower(self, where: str) -> Outgrown | None:
@@ -89,21 +92,21 @@ class Growth:
         training, fit = self.training, self.training.fit
         if not fit.lower:
             return None
-        plan, device = fit.lower[0], training.granted.devices[0].label
+        plan, device = fit.lower[0], device_words([training.granted.devices[0].label])
         had = format_bytes(training.granted.bytes)
-        result = "the same result to the bit" if plan.exact else "not the same bits"
+        result = "the result is the same to the bit" if plan.exact else "the result is not the same to the bit"
         return Outgrown(
-            Needed(None, f"needs a whole device, by {plan.words}: {had} were too little {_as(fit.said)}"),
-            f"{self.job.name} ran out of memory on all of {device} ({had}). It goes on {where}, by {plan.words}:"
-            f" slower, {result}. What follows may repeat lines from above.",
+            Needed(None, f"needs a whole device and {plan.words}, since {had} were too little{_for(fit.said)}"),
+            f"{self.job.name} ran out of memory on all of {device} ({had}). {_goes_on(where)}, by {plan.words}."
+            f" That is slower, and {result}. {REPEATS}",
             lowered=True,
         )
 
     def goes_on_from(self) -> str:
-        """In words; empty where it could not."""
+        """What it does then, as a part of a sentence; empty where it could not go on."""
         if (newest := newest_listed(self.training.paths.checkpoints)) is not None:
-            return f"from its checkpoint at step {newest.about.step:,}"
-        return "from its start" if self._given and self._given == _digest(self.training.memory) else ""
+            return f"it goes on from its checkpoint at step {newest.about.step:,}"
+        return AGAIN if self._given and self._given == _digest(self.training.memory) else ""
 
 
 def larger_start(training: Training, handover: Handover, left: Outgrown) -> Handover:
@@ -124,8 +127,12 @@ def larger_start(training: Training, handover: Handover, left: Outgrown) -> Hand
     return replace(start, path=list(sys.path), resumes=True, repeats=True, alive_until=alive)
 
 
-def _as(said: str) -> str:
-    return f"by {said}" if said else "as it is"
+def _goes_on(where: str) -> str:
+    return f"It has no checkpoint, so {where}" if where == AGAIN else f"{where[0].upper()}{where[1:]}"
+
+
+def _for(said: str) -> str:
+    return f" for {said}" if said else ""
 
 
 def _digest(memory: GraphMemory) -> str:

@@ -17,7 +17,7 @@ from ..errors import DeviceError
 from ..estimate.reckoning.share import Intake, less, more
 from ..jobs.handover import note_start, noted_start
 from ..lab import resize
-from ..units import format_bytes
+from ..units import device_words, format_bytes
 from . import no_device
 from .growth import Growth
 from .training import Training
@@ -67,8 +67,8 @@ class Share:
             self._shrunk = True
             training.note(
                 f"{training.name} had a peak of {format_bytes(intake.peak)}. It holds {format_bytes(wanted)} of"
-                f" {granted.devices[0].label} from now on instead of {held}. Others may use the rest; if it needs more,"
-                " it takes more again."
+                f" {self._device} from now on instead of {held}. Others may use the rest. If it needs more, it takes"
+                " more again."
             )
 
     async def _grow(self, used: int) -> None:
@@ -80,15 +80,12 @@ class Share:
         if await self._hold(wanted) or await self._hold(None):
             self._said_full = False
             holds = "all" if granted.alone else format_bytes(granted.bytes)
-            self._training.note(
-                f"{self._training.name} needs more, and holds {holds} of {granted.devices[0].label} again."
-            )
+            self._training.note(f"{self._training.name} needs more, and holds {holds} of {self._device} again.")
         elif not self._said_full:
             self._said_full = True
             self._training.note(
                 f"{self._training.name} may need more than the {format_bytes(granted.bytes)} that it holds, and others"
-                f" have the rest of {granted.devices[0].label}. If it runs out, it goes on with more by itself,"
-                f" {self._growth.goes_on_from()}."
+                f" have the rest of {self._device}. If it runs out, {self._growth.goes_on_from()} by itself, with more."
             )
 
     async def _hold(self, needed: int | None) -> bool:
@@ -103,6 +100,10 @@ class Share:
         with suppress(OSError):  # on a full disk, a resume guesses again
             note_start(training.paths, replace(noted_start(training.paths), needed=needed))
         return True
+
+    @property
+    def _device(self) -> str:
+        return device_words([self._training.granted.devices[0].label])
 
     @property
     def _on_slot(self) -> bool:

@@ -108,7 +108,9 @@ def test_variables_that_cannot_be_opened_are_told_by_their_error() -> None:
 def test_a_crash_is_told_by_its_signal() -> None:
     answer = estimated("import os", "import torch\nos.abort()")
 
-    assert answer.estimate.reasons[0].startswith("the trial run could not be made: SIGABRT ended it")
+    assert answer.estimate.reasons[0].startswith(
+        "the trial run could not be made: its process ended unexpectedly (SIGABRT)"
+    )
     assert "os.abort()" in answer.estimate.reasons[0]
 
 

@@ -53,7 +53,7 @@ def test_shows_a_line_a_table_and_a_figure(kernel: Kernel) -> None:
 
     ran = kernel.check('%%gpufit estimate --on "NVIDIA L4"' + CELL)
 
-    assert ran.shown.startswith("peak ") and "on NVIDIA L4 (22.5 GiB); fits such a card" in ran.shown
+    assert ran.shown.startswith("peak ") and "on NVIDIA L4 (22.5 GiB); fits on such a card" in ran.shown
     assert "optimizer state" in ran.shown and "Confidence" in ran.shown
     assert any("<svg" in display.get("image/svg+xml", "") for display in ran.displays)
 
@@ -63,7 +63,7 @@ def test_estimates_for_the_slot_that_is_here(kernel: Kernel) -> None:
 
     shown = kernel.check("%%gpufit estimate" + CELL).shown
 
-    assert "CPU slot" in shown and "fits cpu:0 and cpu:1 now" in shown
+    assert "CPU slot" in shown and "fits on cpu:0 and cpu:1 now" in shown
 
 
 def test_sweeps_a_variable_of_the_notebook(kernel: Kernel) -> None:

@@ -53,7 +53,7 @@ def test_from_its_start_where_it_has_no_checkpoint(notebook: Kernel, env: dict[s
     assert ran.ok, ran
     assert "claims 512.0 MiB" in ran.shown
     assert "grows needs more than the 512.0 MiB that were claimed for it" in ran.shown
-    assert "It goes on from its start, with 1.0 GiB" in ran.shown
+    assert "It has no checkpoint, so it starts again from the beginning, with 1.0 GiB. What follows" in ran.shown
     assert "OutOfMemoryError" not in ran.stderr and jobs(env)["grows"]["state"] == "done"
     _as_one_cell(notebook)
 

@@ -65,8 +65,8 @@ def remark_on_plan(error: BaseException, fit: Fit) -> str:
     if checkpointing is None or not isinstance(error, checkpointing.CheckpointError):
         return ""
     return (
-        f"The cell ran by {fit.said}, and a part of its model came out otherwise the second time: it does more than"
-        " compute, which its trial run did not show. Run it with --fit no and a smaller batch, or on a larger device."
+        "To save memory a part of the model was computed twice, and the second result differed. Something besides its"
+        " inputs changes it. Run the cell with --fit no and a smaller batch, or on a larger device."
     )
 
 

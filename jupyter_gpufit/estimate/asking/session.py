@@ -167,7 +167,7 @@ def fit_words(told: Told) -> str:
     if told.found:
         return where_it_fits(told.found)
     return {
-        "fits when idle": "fits such a card",
+        "fits when idle": "fits on such a card",
         "tight": "tight on such a card",
-        "does not fit": "does not fit such a card",
+        "does not fit": "does not fit on such a card",
     }.get(verdict_on(told.answer.estimate), "cannot tell whether it fits")

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from ...fit.plan import Plan
-from ...units import format_duration
+from ...units import device_words, format_duration
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class TwoWays:
     def words(self) -> str:
         """ "now on GPU 1 by recomputing 9 of 12 blocks, done in about 50 min; on GPU 0 from 12:40, ..." """
         clock = time.strftime("%H:%M", time.localtime(self.later)) if self.later is not None else "nobody knows when"
-        by_plan = f"on {self.here} by {self.plan.words}, done in about {_about(self._by_plan)}"
-        plain = f"on {self.there} from {clock} as it is, done in about {_about(self._as_it_is)}"
+        by_plan = f"on {device_words([self.here])} by {self.plan.words}, done in about {_about(self._by_plan)}"
+        plain = f"on {device_words([self.there])} from {clock} as it is, done in about {_about(self._as_it_is)}"
         return f"now {by_plan}; {plain}" if self.begins_now else f"{plain}; now {by_plan}"
 
 

@@ -15,7 +15,7 @@ Bundle = dict[str, Any]  # MIME types and their data
 
 
 def one_line(told: Told) -> str:
-    """ "batch = 16: peak 3.1 GiB (2.9–3.6) on …; fits 0 now" """
+    """ "batch = 16: peak 3.1 GiB (2.9–3.6) on …; fits on GPU 0 now" """
     values = ", ".join(f"{name} = {value:,}" for name, value in told.values)
     said = text.line(told.answer.estimate)
     if told.answer.estimate.need is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...fit.plan import Climbed
 from ...fit.sharing import Sharing
-from ...units import GiB, MiB, format_bytes, format_duration
+from ...units import GiB, MiB, device_words, format_bytes, format_duration
 from ..reckoning.report import Estimate
 from ..reckoning.verdict import Verdict
 
@@ -44,23 +44,20 @@ def _card(estimate: Estimate) -> str:
 
 
 def where_it_fits(found: Sequence[Verdict]) -> str:
-    """ "fits 0 and 2 now, 1 when idle" in the order of how good the news is."""
+    """ "fits on GPU 0 and 2 now, on GPU 1 when it is idle" in the order of how good the news is."""
     parts = []
     for fit, form in (
-        ("fits now", "fits {} now"),
-        ("fits when idle", "fits {} when idle"),
+        ("fits now", "fits on {} now"),
+        ("fits when idle", "fits on {} when {} idle"),
         ("tight", "tight on {}"),
-        ("does not fit", "does not fit {}"),
+        ("does not fit", "does not fit on {}"),
         ("cannot tell", "cannot tell for {}"),
     ):
         labels = [verdict.device for verdict in found if verdict.fit == fit]
         if labels:
-            parts.append(form.format(_and(labels)))
+            part = form.format(device_words(labels), "it is" if len(labels) == 1 else "they are")
+            parts.append(part.removeprefix("fits ") if parts and part.startswith("fits") else part)
     return ", ".join(parts)
-
-
-def _and(labels: Sequence[str]) -> str:
-    return " and ".join([", ".join(labels[:-1]), labels[-1]]) if len(labels) > 1 else labels[0]
 
 
 def table(estimate: Estimate) -> str:
@@ -146,7 +143,8 @@ def _facts(estimate: Estimate) -> list[str]:
     if estimate.need is not None:
         found.append(f"A job would claim {format_bytes(estimate.need)}. Confidence: {estimate.confidence}.")
     took = format_duration(estimate.seconds)
-    found.append(f"From {estimate.steps} optimizer steps on fake tensors in {took}; no device was touched.")
+    steps = f"{estimate.steps} optimizer step{'' if estimate.steps == 1 else 's'}"
+    found.append(f"From a trial run of {steps} without a device, in {took}.")
     return found
 
 

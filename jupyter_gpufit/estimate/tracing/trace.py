@@ -213,9 +213,10 @@ def _how(status: int, log: str) -> str:
     """How a child ended that could tell nothing: the reason in the first line, all that is known behind it."""
     words = log.split("\nExtension modules:")[0].strip()
     if os.WIFSIGNALED(status):
-        reason = f"{name_of(os.WTERMSIG(status))} ended it"
+        how = name_of(os.WTERMSIG(status))
     else:
-        reason = f"its process ended with status {os.waitstatus_to_exitcode(status)}"
+        how = f"status {os.waitstatus_to_exitcode(status)}"
+    reason = f"its process ended unexpectedly ({how})"
     # Of Python's own report of a crash only the cell's line matters, which is found in it elsewhere.
     said = " ".join(line for part in words.split("Fatal Python error")[0].splitlines() if (line := part.strip()))
     return f"{reason}{f': {said[-_MOST_WORDS:]}' if said else ''}\n{words[-_MOST_LOG:]}".strip()
