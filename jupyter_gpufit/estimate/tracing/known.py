@@ -1,4 +1,5 @@
-"""Values that are known although they are on the stand-in: what came from the host, and what is computed of that alone.
+"""Values that are known although they are on the stand-in: what came from the host, whole numbers that were made there
+(zeros, a range), and what is computed of those alone.
 
 How many graphs a batch has, how long its longest sequence is, which rows a mask takes: shapes follow from these, and a
 guess would make the cell fail where it does not; so it is with labels, of which a metric wants more than one. Numbers
@@ -82,9 +83,10 @@ class KnownValues:
             out.__dict__[_KINDS] = kinds
         if isinstance(out, FakeTensor) and (further := self._further_after(func, args, kwargs, tensors)):
             out.__dict__[_FURTHER] = further
-        if tensors and on_stand_in(out) and out.numel() <= MOST and all(map(self._is_known, tensors)):
-            if torch.Tag.nondeterministic_seeded not in func.tags:
-                self._compute(func, args, kwargs, out)
+        if not on_stand_in(out) or out.numel() > MOST or torch.Tag.nondeterministic_seeded in func.tags:
+            return
+        if all(map(self._is_known, tensors)) if tensors else _says_all(func, out):
+            self._compute(func, args, kwargs, out)
 
     def _kinds_after(self, func: Any, args: Any, tensors: list[torch.Tensor]) -> int | float:
         first = tensors[0] if tensors else None
@@ -125,6 +127,11 @@ class KnownValues:
 
     def keep(self, out: Any, value: torch.Tensor) -> None:
         out.__dict__[_NAME] = value
+
+
+def _says_all(func: Any, out: torch.Tensor) -> bool:
+    """Whether this makes whole numbers of nothing but what it is told: zeros, a range, and not what lies in memory."""
+    return not out.is_floating_point() and not out.is_complex() and not func._opname.startswith("empty")
 
 
 def _storage(t: torch.Tensor) -> StorageWeakRef:

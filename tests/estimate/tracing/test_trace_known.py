@@ -49,6 +49,28 @@ def test_the_rows_that_a_mask_takes() -> None:
     assert peak_by_kind(trace)["activation"] < 4096 * 1024
 
 
+COUNTER = """
+import torch
+net = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(2):
+    at, tour = torch.zeros(1, dtype=torch.int64, device="cuda"), []
+    while at.item() < 10:
+        tour.append(net(torch.randn(3, 4, device="cuda")))
+        at = at + 1
+    positions = torch.arange(10, device="cuda")
+    assert len(tour) == int(positions.max()) + 1 == 10, len(tour)
+    torch.stack(tour).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_whole_numbers_that_are_made_on_the_device_of_nothing() -> None:
+    trace = traced(COUNTER)
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+
+
 def test_what_is_written_to_on_the_device_is_known_no_more() -> None:
     trace = traced(MASK.format(change="mask.view(-1)[:8] = torch.rand(8, device='cuda') > 0.5", rows=4096))
 
