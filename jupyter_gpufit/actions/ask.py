@@ -22,6 +22,7 @@ from ..jobs.store import all_jobs, find_job
 from ..jobs.watch import changes
 from ..jobs.words import saved
 from ..settings import Settings
+from ..units import where_words
 
 STARTING = 30.0  # seconds that a worker may take to import torch on a busy machine
 
@@ -89,15 +90,16 @@ async def _outcome(job: Job, paths: JobPaths, verb: Wish, asked: dict[str, int])
                         case StateChange(state) if state in LEFT and ended_first:
                             raise EndedFirst(job.name, in_words(state))
                         case StateChange(state, reason) if state in LEFT:
-                            yield f"{job.name} is {reason if state == 'released' else f'{state}: {reason}'}"
+                            end = f"is {reason}" if state == "released" else f"{in_words(state)}: {reason}"
+                            yield f"{job.name} {end}"
                             return
                         case StateChange("running", _, device, epoch) if epoch > asked.get("epoch", epoch):
-                            yield f"{job.name} runs on {device}."
+                            yield f"{job.name} runs on {where_words(device)}."
                             return
                         case StateChange("saving" | "moving", reason) if reason.startswith(WAITING):
                             yield f"{job.name}: {reason}"
                 if record.state == "lost":
-                    raise WorkerDied(job.name, "is gone.")
+                    raise WorkerDied(job.name, "ended unexpectedly.")
                 if said_all:
                     raise HasEnded(job.name, in_words(record.state), record.resumable)  # its journal lacks the end
     finally:

@@ -132,7 +132,7 @@ def test_another_users_job_is_asked_for_and_goes_on(shared_town: Town) -> None:
     job.hear(f"uid {BOB} asks you to release cpu:0 (gpufit release hers). Your job runs on until you release it.")
     assert f"Please: uid {BOB} would like you to release hers" in shared_town.asks("status", uid=ADA)
     assert "Please" not in shared_town.asks("status", uid=BOB)
-    assert "asked uid 61001 to release hers already" in shared_town.asks("release", "hers", uid=BOB)
+    assert "already asked uid 61001 to release hers" in shared_town.asks("release", "hers", uid=BOB)
     assert [claim["asked_by"] for claim in claims(shared_town)] == [[f"uid {BOB}"]]
 
 

@@ -169,7 +169,7 @@ def test_all_users_see_the_same_and_each_their_own(shared_town: Town) -> None:
     assert [seen[uid]["claims"][0]["mine"] for uid in (ADA, BOB)] == [True, False]
     assert seen[BOB]["queue"][0]["mine"]
     shown = shared_town.asks("queue", uid=ADA)
-    assert f"1.  uid {BOB}" in shown and "your hers (bash" in shown and "holds cpu:0 and cpu:1" in shown
+    assert f"1.  uid {BOB}" in shown and "your hers (bash" in shown and "has held cpu:0 and cpu:1" in shown
 
 
 @pytest.mark.slow

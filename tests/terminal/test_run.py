@@ -195,7 +195,7 @@ def test_what_was_ignored_stays_ignored(town: Town, gate: Path) -> None:
         (("--", "no-such-command"), 127, "no command 'no-such-command'"),
         (("--", "/dev"), 126, "it is a directory"),
         (("--memory", "5GiB", "--", "true"), 2, "asks for 5.0 GiB and the largest device here"),
-        (("--gpus", "3", "--", "true"), 2, "asks for 3 devices, and only cpu:0, cpu:1"),
+        (("--gpus", "3", "--", "true"), 2, "asks for 3 devices, and only cpu:0 and cpu:1"),
         (("--gpu", "7", "--", "true"), 2, "no device '7'; here are cpu:0, cpu:1"),
         (("python", "train.py"), 2, "Put -- before the command: gpufit run [options] -- python train.py"),
         ((), 2, "There is no command"),
