@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import gpufit
 from tests.kernels import Kernel, Ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_test")]
 pytest.importorskip("matplotlib")
+pytest.importorskip("pandas")
+
+VIEW = "application/vnd.jupyter.widget-view+json"
 
 SET_UP = """
 %load_ext jupyter_gpufit
@@ -74,6 +78,71 @@ def test_a_module_that_arrives_asks_at_its_import_whether_it_is_in_a_notebook(ke
     kernel.check(f"%load_ext jupyter_gpufit\nimport sys; sys.path.insert(0, {str(tmp_path)!r}); import drawn")
 
     assert kernel.check("%%gpufit train\nprint(drawn.in_notebook)").stdout == "True\n"
+
+
+KINDS = (
+    SET_UP
+    + """
+%precision %r
+InteractiveShell.ast_node_interactivity = "last_expr"
+import pandas as pd
+from IPython.display import HTML
+class Own:
+    def __init__(self, step): self.step = step
+    def _repr_html_(self): return f"<i>own {self.step}</i>"
+figure, axes = plt.subplots(figsize=(2, 1)); plt.close()
+"""
+)
+OF_EVERY_KIND = """
+handle = display(figure, display_id=True)
+for step in range(4):
+    axes.plot([step, 1])
+    handle.update(figure)
+    plt.figure(figsize=(2, 1)); plt.plot([step, 2]); plt.show()
+    display(pd.DataFrame({"step": [step]}), HTML(f"<b>html {step}</b>"), Own(step))
+    print("step", step)
+    while step in (1, 2) and not (here / f"{step}").exists():
+        time.sleep(0.01)
+"""
+
+
+def test_what_is_shown_is_of_its_kind_after_a_resume_and_after_a_move(
+    env: dict[str, str], kernel: Kernel, second_kernel: Kernel, tmp_path: Path
+) -> None:
+    """In the cell, and where somebody attaches."""
+    for name in ("1", "2"):
+        (tmp_path / name).touch()
+    plain = drawn(kernel.check(KINDS + f"here = pathlib.Path({str(tmp_path)!r})\n" + OF_EVERY_KIND))
+    assert len(plain) == 1 + 4 * 5
+    for name in ("1", "2"):
+        (tmp_path / name).unlink()
+
+    kernel.check(KINDS)
+    begins = kernel.send("%%gpufit train --name kinds\n" + OF_EVERY_KIND)
+    before = drawn(kernel.until(begins, "step 1"))
+    gpufit(env, "release", "kinds")
+    kernel.finish(begins)
+    goes_on = kernel.send("%gpufit resume kinds")
+    (tmp_path / "1").touch()
+    kernel.until(goes_on, "step 2")
+    attached = second_kernel.send("%gpufit attach kinds")
+    second_kernel.until(attached, "step 2")
+    moved = gpufit(env, "move", "kinds", "--to", "cpu:1")
+    assert moved.returncode == 0, moved.stderr
+    (tmp_path / "2").touch()
+
+    after = drawn(kernel.until(goes_on, "kinds: done"))
+    ended = kernel.finish(goes_on)
+    assert ended.ok, ended
+    assert before + after == plain
+    assert drawn(second_kernel.until(attached, "kinds: done")) == plain
+
+
+def drawn(ran: Ran) -> list[str]:
+    """Each picture and each piece of HTML that a cell shows, less our own."""
+    theirs = [one for one in ran.displays if VIEW not in one]  # that is the job's card
+    found = [one.get("image/png") or one.get("text/html", "") for one in theirs]
+    return [one for one in found if one and "opacity:.7" not in one]
 
 
 def test_after_a_resume_a_figure_is_a_picture_its_handle_comes_back_and_bars_go_on(
