@@ -45,7 +45,7 @@ def _card(estimate: Estimate) -> str:
 
 def where_it_fits(found: Sequence[Verdict]) -> str:
     """ "fits on GPU 0 and 2 now, on GPU 1 when it is idle" in the order of how good the news is."""
-    parts = []
+    parts: list[str] = []
     for fit, form in (
         ("fits now", "fits on {} now"),
         ("fits when idle", "fits on {} when {} idle"),
