@@ -17,6 +17,7 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from html import escape
 from typing import Any
 
 import anyio
@@ -32,6 +33,7 @@ from ..jobs.record import Record, read_record
 from ..jobs.state import LEFT, OVER
 from .own_widgets import Hear, OwnWidget, with_buffers
 from .saved import WIDGET_VIEW
+from .widget_words import within, words_of
 
 LONGEST = 700 << 10  # bytes of what a browser may send; a request has to hold it as text
 AGAIN, TRIES = 0.25, 80  # seconds and times, while a job goes from one process to the next
@@ -125,7 +127,16 @@ class Mirrors:
         id = display.transient.get("gpufit_widget", "")
         if id not in self._mirrors:
             return display.data
-        return {**display.data, WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": id}}
+        view = {WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": id}}
+        return {**display.data, **self._readable(id), **view}
+
+    def _readable(self, id: str) -> dict[str, Any]:
+        """What stands in a saved notebook for a box, whose own text would be the names of classes."""
+        words = "" if within(self._mirrors[id].state) is None else words_of(id, self._state_of)
+        return {"text/plain": words, "text/html": f"<pre>{escape(words)}</pre>"} if words else {}
+
+    def _state_of(self, id: str) -> Mapping[str, Any] | None:
+        return self._mirrors[id].state if id in self._mirrors else None
 
     def caught(self, event: Event) -> bool:
         """Whether an Output takes what was written, and has it now."""

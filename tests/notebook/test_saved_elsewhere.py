@@ -18,10 +18,22 @@ CELL = """%%gpufit train --name saved --memory 1GiB --widget
 from tqdm.notebook import tqdm
 import ipywidgets as W
 display(W.IntProgress(value=3, max=4, description="own"))
+seen = W.Output()
+with seen:
+    print("kept <aside>")
+choice = W.Dropdown(options=["sgd", "adam"], value="adam", description="optimizer")
+rows = W.HBox([W.Button(description="go"), W.Checkbox(value=True, description="shuffle")]), W.HTML("<b>bold</b>")
+display(W.VBox([W.IntProgress(value=1, max=4, description="epochs"), choice, *rows, W.Password(value="secret"), seen]))
 for step in tqdm(range(60), desc="steps"):
     loss = 1 / (1 + step)
 print("the end")
 """
+BOX = """epochs 1 of 4
+optimizer adam
+[go] ☑ shuffle
+bold
+••••
+kept <aside>"""
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +55,18 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_what_stands_there_for_widgets_can_be_read_anywhere(saved: Any) -> None:
     nbformat.validate(saved)
     outputs = saved.cells[1].outputs
-    card, own = (output for output in outputs if WIDGET_VIEW in output.get("data", {}))
+    card, own, box = (output for output in outputs if WIDGET_VIEW in output.get("data", {}))
     # VS Code takes what is richest of the rest where a widget has no kernel.
     assert "saved: done" in card.data["text/html"] and "saved: done" in card.data["text/plain"]
     assert own.data["text/plain"] == "IntProgress(value=3, description='own', max=4)"  # as of an ordinary kernel
+
+    assert box.data["text/plain"] == BOX
+    assert "kept &lt;aside&gt;" in box.data["text/html"]
 
     exporters: list[Any] = [HTMLExporter, MarkdownExporter]
     for exporter in exporters:
         page, _ = exporter().from_notebook_node(saved)
         assert "the end" in page and "saved: done" in page
         assert "60/60" in page and "loss" in page
+        assert "optimizer adam" in page
         assert "(children=" not in page and "running on" not in page
