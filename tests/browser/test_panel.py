@@ -42,7 +42,8 @@ def test_shows_what_a_gpu_tells(stage: Stage) -> None:
     ]
     history = [[NOW - 2, 90, 0], [NOW - 1, 37, 0]]
     room = ROOM | {"strangers": [a_process(4242, "bob", 5, "python serve.py --port 80")]}
-    busy = a_gpu(0, utilisation=37, temperature=61, parts=[*parts, a_part("free", 37)], history=history, room=room)
+    heat = {"utilisation": 37, "temperature": 61, "power": 311.6}
+    busy = a_gpu(0, **heat, parts=[*parts, a_part("free", 37)], history=history, room=room)
     lost = a_gpu(1, free=0, utilisation=None, temperature=None, problem="GPU is lost: it has fallen off the bus.")
     claims = [a_claim("ada", "gnn", "0", bytes=20 * GIB, label="/home/ada/graphs/molecules.ipynb")]
     stage.show(devices=[busy, lost | {"parts": []}], claims=claims)
@@ -56,11 +57,31 @@ def test_shows_what_a_gpu_tells(stage: Stage) -> None:
     expect(panel).to_contain_text("37.0 GiB free37 %")
     expect(panel).not_to_contain_text("61 °C")
     unfold(stage, "GPU 0")
-    for text in ("61 °C", "ada gnn", "molecules.ipynb, for 2 h 4 min", "bob, outside the lab", "pid 4242 python serve"):
+    for text in (
+        "61 °C, 312 W",
+        "ada gnn",
+        "molecules.ipynb, for 2 h 4 min",
+        "bob, outside the lab",
+        "pid 4242 python serve",
+    ):
         expect(panel).to_contain_text(text)
     expect(panel.get_by_role("img", name="Peak 90 % busy in the last minute")).to_be_visible()
     expect(panel).to_contain_text("it has fallen off the bus")
     expect(panel.get_by_role("meter", name="Memory of GPU 1")).to_have_count(0)
+
+
+def test_shows_what_the_machine_itself_has_left(stage: Stage) -> None:
+    panel = panel_of(stage.page)
+    stage.show(devices=[a_gpu(0)])
+    expect(panel.get_by_role("meter")).to_have_count(1)
+
+    stage.show(host={"total": 503 * GIB, "free": 371 * GIB, "busy": 23.4, "processors": 64})
+
+    meter = panel.get_by_role("meter", name="Memory of the host")
+    expect(meter).to_have_attribute("aria-valuenow", str(132 * GIB))
+    expect(meter).to_have_attribute("aria-valuetext", "132.0 GiB of 503.0 GiB are used")
+    expect(panel).to_contain_text("Host371.0 GiB free23 %")
+    expect(panel.get_by_title("64 processors", exact=True)).to_have_text("Host")
 
 
 def test_of_a_remark_the_rest_is_told_when_it_is_asked_for(stage: Stage) -> None:

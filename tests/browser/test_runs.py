@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from .drawn import Drawn
+from .drawn import LAST, Drawn
 from .screen import button, command
 from .stage import NOW, Stage, a_job
 from .test_log import WATCH_TASKS
@@ -54,6 +54,47 @@ def test_the_page_of_a_run(stage: Stage, drawn: Drawn) -> None:
     run.get_by_label(re.compile("^Over")).select_option("time")
     loss.hover(position={"x": 300, "y": 90})
     expect(loss.locator(".u-legend")).to_contain_text(re.compile(r"^at.* min"))
+
+
+def test_a_picture_shows_where_its_run_had_no_device_and_may_be_logarithmic(stage: Stage, drawn: Drawn) -> None:
+    drawn.breaks = [{"step": 16 * LAST / 2, "left": NOW - 3720, "back": NOW - 3600}]
+    stage.show(**{**a_lab(), "time": stage.status["time"] + 0.01})
+    page = stage.page
+    page.evaluate(NOTE_STROKES)
+
+    button(page, "bert-run").click()
+    run = page.locator(".jp-gpufit-run")
+    expect(run.get_by_role("img", name=re.compile("^loss: ")).locator("canvas")).to_be_visible()
+    page.wait_for_function("() => gpufitGaps.loss")
+    assert page.evaluate("gpufitGaps.loss") == pytest.approx(0.5, abs=0.01)  # of its width
+    run.get_by_label("Logarithmic").check()
+    page.wait_for_function("() => gpufitTicks.loss['0.5']")
+    at = page.evaluate("gpufitTicks.loss")
+    assert at["0.5"] - at["1"] == pytest.approx(at["1"] - at["2"], abs=2)  # px: twice as much is equally far
+    run.get_by_label("Logarithmic").uncheck()
+    page.wait_for_function("was => gpufitTicks.loss['1'] !== was", arg=at["1"])
+
+
+NOTE_STROKES = """() => {
+  [window.gpufitGaps, window.gpufitTicks] = [{}, {}];
+  const { moveTo, fillText } = CanvasRenderingContext2D.prototype;
+  const titleOf = canvas => canvas.closest('figure')?.querySelector('figcaption').textContent;
+  CanvasRenderingContext2D.prototype.moveTo = function (x, y) {
+    if (this.getLineDash().join() === '2,3') {
+      const [all, inside] = [this.canvas, this.canvas.parentNode.querySelector('.u-over')].map(
+        node => node.getBoundingClientRect()
+      );
+      gpufitGaps[titleOf(this.canvas)] = (x / devicePixelRatio - (inside.left - all.left)) / inside.width;
+    }
+    return moveTo.call(this, x, y);
+  };
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    if (this.textAlign === 'right') {
+      (gpufitTicks[titleOf(this.canvas)] ??= {})[text] = y; // at the side
+    }
+    return fillText.call(this, text, x, y);
+  };
+}"""
 
 
 def test_the_table_of_runs(stage: Stage, drawn: Drawn, tmp_path: Path) -> None:
