@@ -366,6 +366,19 @@ def test_threads_of_pools_are_waited_for_while_they_work_and_no_longer(kernel: K
     kernel.check("assert own.submit(len, 'a').result() == 1 == pool.submit(len, 'a').result()")
 
 
+def test_a_module_that_reads_the_command_line_as_it_is_imported(kernel: Kernel) -> None:
+    kernel.check(
+        "import sys\nfrom pathlib import Path\n"
+        "Path('reads_options.py').write_text('import argparse\\nparser = argparse.ArgumentParser()\\n'\n"
+        "    'parser.add_argument(\"--lr\", required=True)\\nargs = parser.parse_args()\\n'\n"
+        "    'def rate(): return args.lr\\n')\n"
+        "sys.path.insert(0, ''); line, sys.argv = sys.argv, ['main.py', '--lr', '3']\n"
+        "import reads_options\nfrom reads_options import args, rate\n"
+    )
+    kernel.check("%%gpufit train\nfound = args.lr, rate(), sys.argv[1:]")
+    kernel.check("sys.argv = line\nassert found == ('3', '3', ['--lr', '3']), found")
+
+
 def test_a_pool_of_processes_that_rests_is_not_waited_for(kernel: Kernel) -> None:
     kernel.check("from concurrent.futures import ProcessPoolExecutor, wait\nimport multiprocessing, time")
 

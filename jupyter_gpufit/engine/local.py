@@ -96,6 +96,7 @@ class WaitingWorker:
             job_root=str(paths.root),
             cwd=job.cwd,
             path=sys.path,
+            argv=[one for one in sys.argv if isinstance(one, str)],
             env=dict(os.environ),
             package=processes.PACKAGE,
             cell_number=cell_number,

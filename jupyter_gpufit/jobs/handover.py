@@ -44,6 +44,7 @@ class Handover:
     path: list[str]  # sys.path of the kernel, so that the notebook's modules are found
     env: Mapping[str, str]  # os.environ of the kernel, which may have changed since a spare was started
     cell_number: int  # the kernel's execution count, for tracebacks
+    argv: list[str] | None = None  # sys.argv of the kernel: modules read it as they are imported
     python: str = sys.executable
     package: str = ""  # the folder from which that Python has jupyter_gpufit: of its own environment, and no other's
     gpu: str = ""  # of a resume: another device than the job was started for

@@ -292,7 +292,7 @@ def import_quietly(names: Iterable[str]) -> None:
     """What cannot be imported is missing where it is used, and said there."""
     for name in names:
         if name not in sys.modules and name.rpartition(".")[0] in sys.modules:
-            with suppress(Exception):
+            with suppress(Exception, SystemExit):
                 import_module(name)
 
 
@@ -310,7 +310,7 @@ def import_causes(causes: dict[str, list[str]], remarks: list[str]) -> None:
             tried.add(name)
             try:
                 import_module(name)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # which reads a command line, and does not like it
                 remarks.append(
                     f"{name}, which an earlier cell imported, cannot be imported in this process"
                     f" ({type(error).__name__}: {error}). What it does to {causes[name][0]} is missing."

@@ -126,7 +126,7 @@ def _estimates() -> bool:
 
 
 def _take_place(handover: Handover) -> None:
-    """Stand where the notebook stands: its directory, import path and environment."""
+    """Stand where the notebook stands: its directory, import path, command line and environment."""
     log = os.open(JobPaths(Path(handover.job_root)).log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for standard in (1, 2):
         os.dup2(log, standard)
@@ -134,6 +134,7 @@ def _take_place(handover: Handover) -> None:
     os.environ.clear()
     os.environ.update(reproducible(handover.env))
     sys.path[:] = handover.path
+    sys.argv[:] = handover.argv or sys.argv
     os.chdir(handover.cwd)
 
 

@@ -26,7 +26,7 @@ def flows_nowhere(t: torch.Tensor) -> bool:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if isinstance(node, torch.autograd.function.BackwardCFunction) or any(map(_is_saved, _saved(node))):
+        if isinstance(node, torch.autograd.function.BackwardCFunction) or saves(node):
             return False
         if hasattr(node, "variable") and _references(node) > _of_nobody():
             return False
@@ -34,8 +34,9 @@ def flows_nowhere(t: torch.Tensor) -> bool:
     return True
 
 
-def _saved(node: Any) -> list[Any]:
-    return [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+def saves(node: Any) -> bool:
+    """Whether it keeps values for its backward, which uses them up."""
+    return any(_is_saved(getattr(node, name)) for name in dir(node) if name.startswith("_saved_"))
 
 
 def _is_saved(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 Loaded only where torch is. Autograd graphs do not travel: a variable that is a tensor with a live one is refused on the
 way in, one inside of an object refuses a gradient, and all else arrives as a leaf, but for tensors whose graph nobody
-can tell from another one (see flowing).
+can tell from another one (see flowing, slopes).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..refusals import why_not
 from .flowing import flowing, flows_nowhere
 from .generic import reduce_generic
 from .instances import INSTANCE, attributes, fill_instance, instance_state, make
+from .slopes import Slope, sloped, slopes_of
 from .standing_workers import BEGIN_ANEW, seed_of, that_stands
 
 _OF_TORCH = (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
@@ -72,6 +73,9 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         to_come = id(t) in pickler.made_anew
         flows = not pickler.back and not to_come and t.grad_fn is not None and has_live_graph(t)
         stays = flows and not (is_plain(t) and flows_nowhere(t))
+        if stays and type(t) is torch.Tensor and is_plain(t) and (found := slopes_of(t)) is not None:
+            state = tensor_state(t)
+            return make_sloped, (state[1], state[2], *found, sides.on_device(state[1])), state, None, None, fill_tensor
         if stays and t.grad_fn is not None:
             why = (
                 f"a tensor that is part of a live autograd graph ({t.grad_fn.name()}), which cannot be copied."
@@ -111,19 +115,29 @@ def make_device_tensor(cls: type, storage: torch.UntypedStorage, looks: tuple[An
         return made if cls is torch.Tensor else sides.here.as_class(cls, made)
 
 
+def _placed(storage: torch.UntypedStorage, looks: tuple[Any, ...], on_device: bool) -> torch.Tensor:
+    dtype, *look = looks
+    if on_device:
+        return sides.here.tensor(storage, *looks)
+    return torch.empty(0, dtype=dtype, device="cpu").set_(storage, *look)
+
+
 def make_flowing(
     cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...], stays: bool = False, on_device: bool = True
 ) -> torch.Tensor:
     """Of its size at once, since a gradient has that of what was made."""
-    dtype, *look = looks
     with _untouched():
-        if on_device:
-            made = sides.here.tensor(storage, *looks)
-        else:
-            made = torch.empty(0, dtype=dtype, device="cpu").set_(storage, *look)
+        made = _placed(storage, looks, on_device)
         t = flowing(made, stays=stays)
         t.data = made
         return t if cls is torch.Tensor else sides.here.as_class(cls, t)
+
+
+def make_sloped(
+    storage: torch.UntypedStorage, looks: tuple[Any, ...], slopes: list[Slope], once: bool, on_device: bool = True
+) -> torch.Tensor:
+    with _untouched():
+        return sloped(_placed(storage, looks, on_device), slopes, once)
 
 
 def make_meta(

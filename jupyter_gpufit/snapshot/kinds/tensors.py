@@ -20,7 +20,8 @@ from ...graph.kind import Kind, Pickler, Reduced
 from ...graph.kinds.flowing import flows_nowhere, graph_stayed
 from ...graph.kinds.generic import reduce_generic
 from ...graph.kinds.instances import make_instance, reduce_instance
-from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta
+from ...graph.kinds.slopes import slopes_of
+from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta, make_sloped
 from ...graph.opening import Opener
 from ...graph.refusals import why_not
 from ...program import Program
@@ -68,6 +69,10 @@ def reduce_tensor(t: torch.Tensor, pickler: SnapshotPickler) -> Reduced:
                 look = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
                 made = type(t), t.untyped_storage(), look, stayed
                 return make_flowing, made, dict(t.__dict__) or None, None, None, fill_attributes
+            if type(t) is torch.Tensor and is_plain(t) and (found := slopes_of(t)) is not None:
+                look = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
+                again = t.untyped_storage(), look, *found
+                return make_sloped, again, dict(t.__dict__) or None, None, None, fill_attributes
             if not (isinstance(pickler.program, Program) and pickler.program.is_unread(t)):
                 raise _live(t, computed_by)
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
