@@ -339,7 +339,7 @@ def test_each_verb_on_a_job_that_does_not_run(nursery: Nursery, state: State, ve
             assert kind == "NotResumable"  # there is no start.json; without a checkpoint, it says so first
             assert ("no checkpoint" in said or "has ended well" in said) == (not saved or state == "done")
         case _:
-            assert kind == "HasEnded" and f"is {state}" in said
+            assert kind == "HasEnded" and in_words(state) in said
     assert life.record.state == state
     if verb != "resume":
         assert not is_meant(verb, state, saved=saved)
