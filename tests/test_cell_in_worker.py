@@ -377,6 +377,9 @@ def test_a_module_that_reads_the_command_line_as_it_is_imported(kernel: Kernel) 
     )
     kernel.check("%%gpufit train\nfound = args.lr, rate(), sys.argv[1:]")
     kernel.check("sys.argv = line\nassert found == ('3', '3', ['--lr', '3']), found")
+    ran = kernel.run("%%gpufit train\nargs, rate()")
+    assert "a module that it needs ends the process as it is imported (SystemExit(2))" in ran.evalue
+    kernel.check("del args, rate, reads_options, line")
 
 
 def test_a_pool_of_processes_that_rests_is_not_waited_for(kernel: Kernel) -> None:

@@ -66,6 +66,12 @@ def open_graph(
             values[name] = unpickler.load()
     except CannotArrive as error:
         raise CannotArrive(name, error.why) from error
+    except SystemExit as error:
+        raise CannotArrive(
+            name,
+            f"a module that it needs ends the process as it is imported ({error!r}). If it reads the command line: that"
+            f" is {sys.argv!r} now, as in the notebook.",
+        ) from error
     except Exception as error:
         raise CannotArrive(name, f"{type(error).__name__}: {error}.") from error
     objects = unpickler.objects()  # what could not be opened keeps its numbers: the reply's come after them
@@ -81,7 +87,7 @@ def _open_around(names: Sequence[str], first: str, unpickler: GraphUnpickler, va
     try:
         for name in names[names.index(first) :]:
             values[name] = unpickler.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         values[first] = {"failed": f"What earlier cells set in libraries could not be opened in the worker: {error}"}
 
 
