@@ -105,7 +105,7 @@ def tell(page: Page, lab: Lab, holders: list[Typed], taken: Callable[[str], None
 
     run_last_cell(page, "%%gpufit train --name digits --widget\n" + TRAINS, wait=False)
     expect(job_card(page, "digits")).to_contain_text("queued")
-    expect(job_card(page, "digits")).to_contain_text("holds")
+    expect(job_card(page, "digits")).to_contain_text("has held")
     taken("2-queue")
 
     holders[0].signal(signal.SIGTERM)
