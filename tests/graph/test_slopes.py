@@ -60,3 +60,12 @@ def test_what_was_made_can_be_made_again(compute: object) -> None:
     again = slopes_of(sloped(compute(leaf).detach(), *first))  # type: ignore[operator]
     assert again is not None and again[1] == first[1]
     assert [(one.at, one.factors) for one in again[0]] == [(one.at, one.factors) for one in first[0]]
+
+
+def test_what_is_used_up_has_no_way_back() -> None:
+    leaf = torch.randn(3, requires_grad=True)
+    first = slopes_of(leaf.exp())
+    assert first is not None
+    for t in (leaf.exp(), sloped(leaf.exp().detach(), *first)):
+        t.sum().backward()
+        assert slopes_of(t) is None

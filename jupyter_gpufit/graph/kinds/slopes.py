@@ -38,10 +38,10 @@ def slopes_of(t: torch.Tensor) -> tuple[list[Slope], bool] | None:
     """Of all leaves, and whether one backward uses it up; None where that is not all that there is to its graph."""
     if t.numel() > MOST or not t.is_floating_point() or t.retains_grad or t._backward_hooks:
         return None
-    leaves, once = _leaves(t)
-    if not leaves or sum(leaf.numel() for leaf in leaves) > MOST_OF_LEAVES:
-        return None
     try:
+        leaves, once = _leaves(t)  # fails where a node on the way is used up
+        if not leaves or sum(leaf.numel() for leaf in leaves) > MOST_OF_LEAVES:
+            return None
         found = _asked(t, leaves)
         return (found, once) if found is not None and all(_is_so(t, found) for _ in range(TRIES)) else None
     except (RuntimeError, NotImplementedError):
