@@ -100,7 +100,7 @@ for step in range(4):
     handle.update(figure)
     plt.figure(figsize=(2, 1)); plt.plot([step, 2]); plt.show()
     display(pd.DataFrame({"step": [step]}), HTML(f"<b>html {step}</b>"), Own(step))
-    print("step", step)
+    print("drew", step)  # and no word that the card says, too, which may come before a picture does
     while step in (1, 2) and not (here / f"{step}").exists():
         time.sleep(0.01)
 """
@@ -119,14 +119,14 @@ def test_what_is_shown_is_of_its_kind_after_a_resume_and_after_a_move(
 
     kernel.check(KINDS)
     begins = kernel.send("%%gpufit train --name kinds\n" + OF_EVERY_KIND)
-    before = drawn(kernel.until(begins, "step 1"))
+    before = drawn(kernel.until(begins, "drew 1"))
     gpufit(env, "release", "kinds")
     kernel.finish(begins)
     goes_on = kernel.send("%gpufit resume kinds")
     (tmp_path / "1").touch()
-    kernel.until(goes_on, "step 2")
+    kernel.until(goes_on, "drew 2")
     attached = second_kernel.send("%gpufit attach kinds")
-    second_kernel.until(attached, "step 2")
+    second_kernel.until(attached, "drew 2")
     moved = gpufit(env, "move", "kinds", "--to", "cpu:1")
     assert moved.returncode == 0, moved.stderr
     (tmp_path / "2").touch()
