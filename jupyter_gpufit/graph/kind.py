@@ -99,6 +99,7 @@ _FAMILIES = (
     "kinds.iterations",
     "kinds.loggers",
     "kinds.opened_files",
+    "kinds.weak",
     "kinds.odd",
     "kinds.opened_archives",
     "kinds.file_locks",

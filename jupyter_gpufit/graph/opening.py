@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_right, insort
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .memory import Buffer, GraphMemory
@@ -17,20 +18,60 @@ class ByteSource(Protocol):
         """A buffer that holds these bytes, and where in it they start."""
 
 
+@dataclass(frozen=True)
+class _Moved:
+    """Bytes that have memory of their own."""
+
+    address: int
+    offset: int  # where in the mapping they came
+    storage: Any
+
+    @property
+    def still_there(self) -> bool:
+        return bool(self.storage.data_ptr() == self.address)
+
+
 class Whole:
-    """All of a Memory in one mapping: for a worker, and for a kernel that opens the input again."""
+    """All of a Memory in one mapping: for a worker, and for a kernel that opens the input again.
+
+    A storage that may change its size cannot stand on a mapping: its bytes are moved out, and count as if they were in.
+    """
 
     def __init__(self, memory: GraphMemory, *, private: bool = False) -> None:
         self.buffer = memory.map(0, memory.size, private=private)
         self.address = ctypes.addressof(self.buffer)
         self.size = memory.size
+        self._moved: list[_Moved] = []  # by address
+        self._by_offset: dict[int, _Moved] = {}
 
     def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
         return self.buffer, offset
 
     def offset_of(self, address: int) -> int | None:
         inside = address - self.address
-        return inside if 0 <= inside < self.size else None
+        if 0 <= inside < self.size:
+            return inside
+        index = bisect_right(self._moved, address, key=lambda one: one.address) - 1
+        if index < 0 or not (one := self._moved[index]).still_there:
+            return None
+        inside = address - one.address
+        return one.offset + inside if inside < one.storage.nbytes() else None
+
+    def address_of(self, offset: int) -> int:
+        """Where the bytes are that came at the beginning of an extent."""
+        one = self._by_offset.get(offset)
+        return one.address if one is not None and one.still_there else self.address + offset
+
+    def has_moved(self, offset: int, storage: Any) -> None:
+        one = _Moved(storage.data_ptr(), offset, storage)
+        insort(self._moved, one, key=lambda one: one.address)
+        self._by_offset[offset] = one
+
+    def put_back(self) -> None:
+        """Into the mapping, what has moved: for whoever reads it from outside."""
+        for one in self._moved:
+            if one.still_there:
+                ctypes.memmove(self.address + one.offset, one.address, one.storage.nbytes())
 
 
 class Adopted:
@@ -86,6 +127,7 @@ class Opener:
 
     def __init__(self) -> None:
         self._table: list[Place] = []
+        self._alone: set[int] = set()
         self._sources: list[ByteSource] = []
         self._bases: list[int] = []
 
@@ -98,8 +140,11 @@ class Opener:
         files: Sequence[tuple[str, bool]],
         memory: ByteSource,
         came_in: ByteSource | None = None,
+        *,
+        alone: Collection[int] = (),
     ) -> None:
         """Add a crossing's table; `came_in` is where the bytes of its INPUT are."""
+        self._alone |= {len(self._table) + index for index in alone}
         sources = {MEMORY: memory, INPUT: came_in}
         sources |= {FILES + number: File(*file) for number, file in enumerate(files)}
         keys = {}
@@ -115,6 +160,20 @@ class Opener:
         if not nbytes:
             return bytearray(1), 0, 0
         return *self._sources[source].locate(offset, nbytes), nbytes
+
+    def stands_alone(self, number: int) -> bool:
+        """Whether nothing else stands on these bytes."""
+        return number in self._alone
+
+    def has_moved(self, number: int, storage: Any) -> None:
+        """These bytes, of those that came in, are a storage's own now."""
+        source, offset, _ = self._table[number]
+        if isinstance(whole := self._sources[source], Whole):
+            whole.has_moved(offset, storage)
+
+    def came_in(self, number: int) -> bool:
+        """Whether these bytes are in the memory that came to a worker."""
+        return isinstance(self._sources[self._table[number][0]], Whole)
 
     def view(self, number: int) -> Any:
         buffer, offset, nbytes = self.place(number)

@@ -102,8 +102,9 @@ def why_not(cls: type) -> str | None:
     return None
 
 
-def has_callback(reference: Any) -> bool:
-    return reference.__callback__ is not None or type(reference) is not weakref.ref
+def is_of_its_own_kind(reference: Any) -> bool:
+    """Whether nobody but its class knows how a weak reference is made."""
+    return type(reference) not in (weakref.ref, weakref.WeakMethod)
 
 
 def is_held(lock: Any) -> bool:
@@ -155,7 +156,7 @@ def stays(obj: Any) -> bool:
     if type(obj) is Future:
         return not obj.done()
     if isinstance(obj, weakref.ref):
-        return has_callback(obj)
+        return is_of_its_own_kind(obj)
     return why_not(type(obj)) is not None and HOW_MADE not in getattr(obj, "__dict__", ())
 
 

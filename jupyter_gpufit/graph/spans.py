@@ -50,6 +50,7 @@ class SpanLayout:
     files: list[tuple[str, bool]]  # path, and whether it may be written
     size: int
     mapped: list[tuple[str, Region]] = field(default_factory=list)  # what is in files that may be written
+    alone: list[int] = field(default_factory=list)  # places in the table: copied, and nothing else stands on the bytes
 
     @property
     def pieces(self) -> list[Piece]:
@@ -81,6 +82,7 @@ class Recorder:
         self._first, self._known = first, known
         self._numbers: dict[tuple[int, int], int] = {}
         self._spans: list[_Span] = []
+        self._again: set[int] = set()
         self._foreign: dict[int, tuple[int, Callable[[Any], None]]] = {}
         self._next = first
         self.nbytes = 0  # so far, each run once; overlaps are counted twice
@@ -94,6 +96,8 @@ class Recorder:
         if found is None:
             found = self._numbers[address, nbytes] = self._take()
             self.nbytes += nbytes
+        else:
+            self._again.add(found)
         return found
 
     def foreign(self, nbytes: int, write: Callable[[Any], None]) -> int:
@@ -112,6 +116,7 @@ class Recorder:
         regions: list[Region] = []
         files: list[tuple[str, bool]] = []
         in_files: list[tuple[str, Region]] = []
+        alone = [number - self._first for number in self._foreign]
         mappings = _mapped_files() if self._spans else []
         end = 0
         for group in _overlapping(self._spans):
@@ -131,6 +136,8 @@ class Recorder:
                 end = offset + nbytes
                 writable = any(span.writable for span in group)
                 regions.append(Region(address, nbytes, offset, writable, _keepers(group)))
+                if len(group) == 1 and group[0].number not in self._again:
+                    alone.append(group[0].number - self._first)
             for span in group:
                 table[span.number - self._first] = (source, offset + span.address - address, span.nbytes)
         foreign = []
@@ -139,7 +146,7 @@ class Recorder:
             end = offset + nbytes
             foreign.append(Foreign(nbytes, offset, write))
             table[number - self._first] = (MEMORY, offset, nbytes)
-        return SpanLayout(table, regions, foreign, files, end, in_files)
+        return SpanLayout(table, regions, foreign, files, end, in_files, alone)
 
 
 def _keepers(group: list[_Span]) -> tuple[Any, ...]:

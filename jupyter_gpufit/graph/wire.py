@@ -61,8 +61,8 @@ _HOMES: dict[
     "odd": (
         "graph.kinds.odd",
         (
-            "fill_namespace fill_weak find_match find_nth_match find_stream make_closed_file make_dict_view make_flat"
-            " make_namespace make_reference make_weak"
+            "fill_namespace find_match find_nth_match find_stream make_closed_file make_dict_view make_flat"
+            " make_namespace"
         ),
     ),
     "standing": ("graph.kinds.standing_workers", "StandingElsewhere"),
@@ -85,6 +85,7 @@ _HOMES: dict[
     "surfaces": ("graph.kinds.surfaces", "fill_surface make_clock make_surface"),
     "simulators": ("graph.kinds.simulators", "Simulated arrive"),
     "simulated": ("system.simulators", "CallSeen Stood"),
+    "weak": ("graph.kinds.weak", "fill_reference make_weak_method"),
     "widgets": ("graph.kinds.widgets", "fill_line fill_widget make_line"),
     "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
@@ -126,6 +127,7 @@ NAMES |= {
 NAMES["generators.expressed"] = ("graph.midway", "make_expression")  # of the program
 NAMES["functions.fill_class"] = ("graph.kinds.classes", "fill_class")
 NAMES["saved.figures.fill_transform"] = ("graph.kinds.figures", "fill_transform")
+NAMES |= {f"odd.{name}": ("graph.kinds.weak", name) for name in "fill_weak make_reference make_weak".split()}
 NAMES |= {f"saved.files.{name}": ("graph.kinds.opened_files", name) for name in _MOVED.split()}
 _KNOWN = {place: name for name, place in NAMES.items()}
 

@@ -106,7 +106,7 @@ def gather(
             key = (str(storage.device), storage.data_ptr(), storage.nbytes())
             blobs.add(None, run.nbytes, named.get(key), storage, run.write)
     for offset, nbytes in inputs:
-        address = whole.address + offset
+        address = whole.address_of(offset)
         known = named.get(("cpu", address, nbytes))
         blobs.add(address, nbytes, known, whole, changes="often" if known and known.trained else "seldom")
     changed = {path for path in {path for path, _ in layout.mapped} if may_have_changed(path, since)}

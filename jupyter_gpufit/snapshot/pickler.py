@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import NotHere
 from ..graph.kind import Kind, Reduced, kind_of
-from ..graph.refusals import LOCKS, REFUSED, has_callback, is_held
+from ..graph.refusals import LOCKS, REFUSED, is_held, is_of_its_own_kind
 from ..graph.spans import Recorder
 from ..graph.stream import GraphPickler, Namespace
 
@@ -72,7 +72,7 @@ class SnapshotPickler(GraphPickler):
 
     def stays(self, obj: Any) -> bool:
         if isinstance(obj, weakref.ref):
-            return has_callback(obj)
+            return is_of_its_own_kind(obj)
         return is_held(obj) if type(obj) in LOCKS else self.kind(type(obj)) is REFUSED
 
     def refuse(self, obj: Any, why: str) -> Reduced:

@@ -71,10 +71,10 @@ CASES = {
     "a process": ("import subprocess\nx = subprocess.Popen(['true'])", "x", "a process that this one started"),
     "a pool": ("from concurrent.futures import *\nx = ProcessPoolExecutor(1)", "x", "a pool or future"),
     "a view of memory": ("x = memoryview(b'abc')", "x", "bytes(view)"),
-    "a weak reference with a callback": (
-        "import weakref\nclass A: pass\na = A(); x = weakref.ref(a, print)",
+    "a weak reference of its own kind": (
+        "import weakref\nclass A: pass\nclass R(weakref.ref): pass\na = A(); x = R(a)",
         "x",
-        "with a callback",
+        "a R, a weak reference of its own kind",
     ),
     "what refuses by itself": (
         "class A:\n    def __reduce__(self): raise TypeError('not me')\nx = (1, A())",
@@ -323,8 +323,8 @@ def test_a_module_that_is_not_here_does_not_cost_the_others(monkeypatch: pytest.
 
 def test_a_class_with_a_way_of_its_own_takes_it_however_deep_the_hindrance() -> None:
     namespace = notebook(
-        "import weakref\nclass Link: pass\n"
-        "class A:\n    def __init__(self): self.n, link = 1, Link(); link.deep = {'x': [weakref.ref(self, print)]};"
+        "import weakref\nclass Link: pass\nclass R(weakref.ref): pass\n"
+        "class A:\n    def __init__(self): self.n, link = 1, Link(); link.deep = {'x': [R(self)]};"
         " self.link = link\n    def __getstate__(self): return {'n': self.n}\na = A()"
     )
     link = namespace["a"].link

@@ -121,6 +121,35 @@ def test_a_generator_of_an_earlier_cell_goes_on_where_it_stood(
     assert trainings.run(cell, shipment=shipment, of=tmp_path / "once more").digests == whole.digests
 
 
+def test_tensors_that_grow_before_and_after_it_was_left(trainings: Trainings, tmp_path: Path) -> None:
+    def kernel() -> dict[str, Any]:
+        return notebook("import torch\nearly, late, still, twin = (torch.zeros(3) for _ in range(4)); part = late[:2]")
+
+    cell = (
+        "import random\nrandom.seed(1)\nfor i in range(6):\n    still += random.random()\n    part += 1\n"
+        "    if i == 1:\n        early.resize_(5).fill_(1)\n        seen = twin.numpy()\n"
+        "    if i == 4:\n        late.resize_(7)[3:] = 4\n        twin += 1\n"
+    )
+    seen = []
+    for leaves in (False, True):
+        namespace, reply = kernel(), tmp_path / str(leaves)
+        shipment = ship(defined(namespace), namespace)
+        if leaves:
+            left = trainings.run(cell, shipment=shipment, at=3, save=tmp_path / "saved")
+            assert not left.error
+            trainings.run(cell, shipment=shipment, of=tmp_path / "saved", reply=reply)
+        else:
+            trainings.run(cell, shipment=shipment, reply=reply)
+        mine = {name: namespace[name] for name in ("early", "late", "still", "twin", "part")}
+        shipment.bring_back(Reply.open(reply), namespace)
+        assert all(namespace[name] is value for name, value in mine.items())
+        namespace["twin"][0] = 9
+        seen.append({name: namespace[name].tolist() for name in (*mine, "seen")})
+
+    assert seen[0] == seen[1]
+    assert seen[0]["late"] == [6, 6, 0, 4, 4, 4, 4] and seen[0]["seen"] == [9, 1, 1] and len(seen[0]["early"]) == 5
+
+
 def test_a_generator_that_was_made_where_nothing_is_rewritten_goes_on_where_it_stood(
     trainings: Trainings, tmp_path: Path
 ) -> None:

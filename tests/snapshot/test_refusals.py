@@ -103,7 +103,7 @@ def problems(cell: str) -> dict[str, str]:
             "a lock",
         ),
         ("import os; r = os.fdopen(os.pipe()[0])", "r", "a pipe"),
-        ("import weakref\nclass D: pass\nd = D(); w = weakref.ref(d, print)", "w", "callback"),
+        ("import weakref\nclass D: pass\nclass W(weakref.ref): pass\nd = D(); w = W(d)", "w", "weak reference"),
         ("import gzip, io; z = gzip.GzipFile(fileobj=io.BytesIO(), mode='wb')", "z", "an open file"),
         ("import threading; t = threading.Thread(target=print)", "t", "a thread"),
         ("import math; was, math.ulp = math.ulp, print", "was", "the ulp() of Python's own"),

@@ -16,6 +16,7 @@ from .books import Books
 
 _YES_OR_NO = re.compile(r"\by(es)?\b\W*(or\W*)?\bn(o)?\b|\?", re.IGNORECASE)
 _RUN_THEIR_CODE = ("time", "timeit", "prun", "capture")
+_ASSIGNED = re.compile(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*\S)")  # %env NAME=value, or with a space between
 
 
 def silence(notes: Counter[str]) -> None:
@@ -42,7 +43,7 @@ def _answering(notes: Counter[str]) -> Callable[..., str]:
 
 
 class Ipython:
-    """A shell whose magics do nothing, but for those that only run code, and the notebook's own."""
+    """A shell whose magics do nothing, but for those that only run code or change this process, and the notebook's."""
 
     def __init__(self, books: Books, run: Callable[[str], None]) -> None:
         self._books, self._run = books, run
@@ -52,6 +53,11 @@ class Ipython:
             self._run(_as_python(_without_options(line)))
         elif own := magics.functions.get(("line", name)):
             own(line)
+        elif name in ("env", "set_env"):
+            if found := _ASSIGNED.fullmatch(line):
+                os.environ[found[1]] = found[2]
+        elif name == "cd":
+            os.chdir(os.path.expanduser(_without_options(line).strip("\"'") or "~"))
         else:
             self._books.notes[f"%{name} left out"] += 1
 

@@ -1,4 +1,4 @@
-"""Smaller things: weak references, iterators at a position, views of dicts, files, and the standard streams."""
+"""Smaller things: iterators at a position, views of dicts, files, and the standard streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from types import MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
-from ..refusals import has_callback
 from .generic import GENERIC, reduce_generic
 from .instances import INSTANCE
 from .streams import STREAMS, find_method, method_of
@@ -39,10 +38,6 @@ _of_notes: dict[int, weakref.ref[type]] = {}  # by its id(): the class
 _ITERATORS = {*(type(iter(one)) for one in _ITERABLES), type(reversed([])), enumerate, zip, map, filter, reversed}
 
 
-class _Gone:
-    pass
-
-
 def find(cls: type) -> Kind | None:
     if (cls.__module__, cls.__name__) == ("numpy", "flatiter"):
         return Kind(reduce=reduce_flat, replaced=True)
@@ -55,8 +50,6 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_file)
     if issubclass(cls, _AROUND_A_STREAM):
         return INSTANCE  # they refuse to be pickled, for the sake of those around an open file
-    if issubclass(cls, weakref.ref):
-        return Kind(reduce=reduce_reference)
     if issubclass(cls, SimpleNamespace):
         return Kind(reduce=reduce_namespace, state=lambda obj: dict(vars(obj)), fill=fill_namespace)
     return _KINDS.get(cls)
@@ -94,38 +87,6 @@ def _all_classes() -> set[type]:
         found |= below
         todo += below
     return found
-
-
-def reduce_reference(obj: Any, pickler: Pickler) -> Reduced:
-    if has_callback(obj):
-        return pickler.refuse(obj, "a weak reference with a callback, which would be lost. Make it inside the cell.")
-    return make_reference, (obj(),)
-
-
-def make_reference(target: Any) -> Any:
-    return weakref.ref(_Gone() if target is None else target)
-
-
-def reduce_proxy(obj: Any, pickler: Pickler) -> Reduced:
-    return weakref.proxy, (obj.__repr__.__self__,)  # the one thing a proxy has that leads to its object
-
-
-def reduce_weak(obj: Any, pickler: Pickler) -> Reduced:
-    """Weak dicts and sets: what is alive now."""
-    return make_weak, (type(obj),), weak_state(obj), None, None, fill_weak
-
-
-def make_weak(cls: type) -> Any:
-    return cls()
-
-
-def weak_state(obj: Any) -> Any:
-    return list(obj) if isinstance(obj, weakref.WeakSet) else dict(obj)
-
-
-def fill_weak(obj: Any, state: Any) -> None:
-    obj.clear()
-    obj.update(state)
 
 
 def reduce_view(obj: MappingProxyType[Any, Any], pickler: Pickler) -> Reduced:
@@ -258,11 +219,6 @@ _DICT_VIEWS: dict[type, str] = {
 }
 _KINDS: dict[type, Kind] = {
     **dict.fromkeys(_DICT_VIEWS, Kind(reduce=reduce_dict_view)),
-    weakref.ProxyType: Kind(reduce=reduce_proxy),
-    weakref.CallableProxyType: Kind(reduce=reduce_proxy),
-    weakref.WeakKeyDictionary: Kind(reduce=reduce_weak, state=weak_state, fill=fill_weak, hashes=True),
-    weakref.WeakValueDictionary: Kind(reduce=reduce_weak, state=weak_state, fill=fill_weak, hashes=True),
-    weakref.WeakSet: Kind(reduce=reduce_weak, state=weak_state, fill=fill_weak, hashes=True),
     MappingProxyType: Kind(reduce=reduce_view),
     MethodType: Kind(reduce=reduce_method),
     re.Match: Kind(reduce=reduce_match),

@@ -7,6 +7,7 @@ can tell from another one (see flowing, slopes).
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from ...devices import sides
 from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
 from ..refusals import why_not
+from ..spans import LARGE
 from .flowing import flowing, flows_nowhere
 from .generic import reduce_generic
 from .instances import INSTANCE, attributes, fill_instance, instance_state, make
@@ -252,8 +254,8 @@ def reduce_storage(storage: torch.UntypedStorage, pickler: Pickler) -> Reduced:
         number = pickler.recorder.number(where.data_ptr(), nbytes, where)
     else:
         number = pickler.recorder.foreign(nbytes, lambda buffer: _copy_to(buffer, where))
-    is_ours = sides.on_device(storage)
-    return make_storage, (pickler.recorder, number, *([True] if is_ours else []))
+    is_ours, may_change = sides.on_device(storage), 0 < nbytes < LARGE and where.resizable()
+    return make_storage, (pickler.recorder, number, *([is_ours, may_change] if is_ours or may_change else []))
 
 
 def _copy_to(buffer: Any, storage: torch.UntypedStorage) -> None:
@@ -262,16 +264,29 @@ def _copy_to(buffer: Any, storage: torch.UntypedStorage) -> None:
     torch.frombuffer(buffer, dtype=torch.uint8).copy_(source)
 
 
-def make_storage(opener: Opener, number: int, on_device: bool = False) -> torch.UntypedStorage:
+def make_storage(
+    opener: Opener, number: int, on_device: bool = False, may_change: bool = False
+) -> torch.UntypedStorage:
+    """`may_change`: its size, as that of an observer's or of an `out=`: torch must have made it."""
     buffer, offset, nbytes = opener.place(number)
     made = torch.UntypedStorage(0)
-    if nbytes:
+    if may_change and opener.stands_alone(number):
+        made = own_storage(opener.view(number))
+        opener.has_moved(number, made)
+    elif nbytes:
         made = torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage()
     if not on_device:
         return made
     there = sides.here.storage(made)
     sides.has_arrived(there)
     return there
+
+
+def own_storage(found: memoryview) -> torch.UntypedStorage:
+    """With a copy of these bytes."""
+    made = torch.UntypedStorage(found.nbytes)
+    memoryview((ctypes.c_char * found.nbytes).from_address(made.data_ptr())).cast("B")[:] = found
+    return made
 
 
 def storage_mark(storage: torch.UntypedStorage) -> tuple[int, int]:

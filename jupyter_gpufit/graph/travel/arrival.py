@@ -55,7 +55,7 @@ def open_graph(
     name, opener = "", Opener()
     try:
         files = [(path, writable and not private) for path, writable in header["files"]]
-        opener.extend(header["table"], files, source)
+        opener.extend(header["table"], files, source, alone=header.get("alone", ()))
         unpickler = GraphUnpickler(stream, [namespace, opener], opener, header["buffers"])
         if header.get("anchored"):
             unpickler.load()
@@ -163,6 +163,7 @@ class Arrival:
             broken += broke
             bound = {name: value for name, value in bound.items() if all(value is not one.obj for one in broken)}
             changed = [(obj, kind) for obj, kind in changed if all(obj is not one.obj for one in broken)]
+        self.whole.put_back()
         layout = pickler.recorder.lay_out()
         memory = GraphMemory.create(layout.size)
         memory.write(layout.pieces)
@@ -178,6 +179,7 @@ class Arrival:
             "around": None if around is None else around.name,
             "left_behind": [place for place in places if around is None or place[0] != around.name],
             "table": layout.table,
+            "alone": layout.alone,
             "files": layout.files,
             "extents": layout.extents,
             "buffers": pickler.buffers,

@@ -85,7 +85,8 @@ def apply_reply(
     header, stream = split(reply.graph)
     left_behind = [LeftBehind(*found) for found in header["left_behind"]]
     private = reply.input_memory is not None  # it was saved: the file is not ours alone
-    opener.extend(header["table"], header["files"], Adopted(reply.memory, header["extents"], private=private), came_in)
+    adopted = Adopted(reply.memory, header["extents"], private=private)
+    opener.extend(header["table"], header["files"], adopted, came_in, alone=header.get("alone", ()))
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
     make_known(header.get("sources", {}))
     with without_collecting():
@@ -138,8 +139,17 @@ def restore_bytes(memory: GraphMemory, regions: Sequence[Region]) -> list[Region
     return [
         region
         for region in regions
-        if region.writable and copy_differences(region.address, start + region.offset, region.nbytes)
+        if region.writable
+        and _is_in_place(region)
+        and copy_differences(region.address, start + region.offset, region.nbytes)
     ]
+
+
+def _is_in_place(region: Region) -> bool:
+    """Whether its bytes are still where they were: not those of a tensor that was given another size meanwhile."""
+    end = region.address + region.nbytes
+    ours = (one.data_ptr() for one in region.keepers if hasattr(one, "data_ptr"))
+    return all(region.address <= address < end for address in ours)
 
 
 def parted(shipped: Namespace, now: Namespace, changed: Sequence[Any], regions: Sequence[Region]) -> Namespace:

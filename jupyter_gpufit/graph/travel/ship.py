@@ -121,6 +121,7 @@ def _ship(
         "anchored": pickler.anchored,
         "objects": len(known),
         "table": layout.table,
+        "alone": layout.alone,
         "files": layout.files,
         "extents": layout.extents,
         "buffers": pickler.buffers,

@@ -21,7 +21,7 @@ from ...graph.kinds.flowing import flows_nowhere, graph_stayed
 from ...graph.kinds.generic import reduce_generic
 from ...graph.kinds.instances import make_instance, reduce_instance
 from ...graph.kinds.slopes import slopes_of
-from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta, make_sloped
+from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta, make_sloped, own_storage
 from ...graph.opening import Opener
 from ...graph.refusals import why_not
 from ...program import Program
@@ -151,6 +151,10 @@ def make_storage(opener: Opener, number: int, resizable: bool, shared: bool) -> 
         return made
     if resizable and whole is not None and not offset and nbytes == whole.nbytes():
         return whole
+    if resizable and opener.came_in(number):
+        made = own_storage(opener.view(number))
+        opener.has_moved(number, made)
+        return made
     return torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage()
 
 

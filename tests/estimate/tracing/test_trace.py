@@ -258,6 +258,24 @@ def test_magics_and_await_and_output() -> None:
     assert trace.notes == {"%matplotlib left out": 1, "shell commands left out": 1}
 
 
+def test_a_variable_of_the_environment_and_a_folder_that_magics_set_are_there(tmp_path: Path) -> None:
+    (tmp_path / "some data").mkdir()
+    trace = traced(
+        f"""
+        import os
+        shell = get_ipython().run_line_magic
+        shell("env", "ONE=1")
+        shell("env", "TWO  2 and 3")
+        shell("set_env", "ONE_MORE = a=b")
+        shell("cd", "-q '{tmp_path}/some data'")
+        assert [os.environ[name] for name in ("ONE", "TWO", "ONE_MORE")] == ["1", "2 and 3", "a=b"]
+        assert os.path.basename(os.getcwd()) == "some data"
+        """
+    )
+
+    assert (trace.status, trace.error, trace.notes) == ("completed", "", {})
+
+
 def test_a_cell_magic_of_the_notebooks_own_runs_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     namespace: dict[str, Any] = {}
     exec("def only(line, cell): get_ipython().run_cell(cell)", namespace)
