@@ -42,14 +42,18 @@ HISTORY = re.compile(
     r"_+|_\d+|_i+|_i\d+|_[iod]h|__(?!\w+__$).*"
     r"|__(name|doc|package|loader|spec|builtins?|annotations|annotate|conditional_annotations|warningregistry|gf\w*)__"
 )
-_OF_THE_SHELL = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
+_OF_THE_SHELL = frozenset({"get_ipython", "exit", "quit", "open"})
+_MAKES_THEM = {"IPython", "ipykernel", "io", "_io", __name__.partition(".")[0]}
 _BY_TEXT = frozenset({"eval", "exec", "globals"})  # with these, a function reads names that only running tells
 
 
 def is_the_shells(name: str, value: Any) -> bool:
-    """Whether a name is the shell's own; after `from IPython import display` that one is the notebook's."""
-    is_theirs = isinstance(value, ModuleType) or getattr(value, "__module__", "") == "__main__"
-    return name in _OF_THE_SHELL and not is_theirs
+    """Whether a name is the shell's own; what a cell has given that name (`In = 784`) is the notebook's."""
+    if name in _OF_THE_SHELL:
+        return str(getattr(value, "__module__", "")).partition(".")[0] in _MAKES_THEM
+    if name == "In":
+        return type(value) is list and value[:1] == [""]
+    return name == "Out" and type(value) is dict and all(type(number) is int for number in value)
 
 
 class Around(Protocol):

@@ -42,32 +42,6 @@ def test_binds_what_was_assigned_and_removes_what_was_deleted() -> None:
     assert namespace["d"] is namespace["c"] is namespace["e"][0]
 
 
-def test_names_between_underscores_are_the_notebooks_unless_python_keeps_them() -> None:
-    namespace = notebook("__file__ = 'a.py'\ndef where(): return __file__")
-
-    returned = cross_here(namespace, "seen = where(); __file__ = 'b.py'; __version__ = 1; __doc__ = 2; __gf__ = 3")
-
-    assert set(returned.returned.names) == {"seen", "__file__", "__version__"} and namespace["seen"] == "a.py"
-    assert namespace["where"]() == "b.py"
-
-
-def test_names_that_functions_use_travel_with_them() -> None:
-    namespace = notebook(
-        "K = [1]; unused = 2\ndef g(): return [K for _ in '1']\nclass A:\n    def f(self): return g()\na = A()"
-    )
-
-    shipment = ship(["a"], namespace)
-
-    assert shipment.names == ("a", "A", "g", "K")
-    assert set(shipment.sizes) == {"a", "A", "g", "K"} and all(shipment.sizes.values())
-
-
-def test_attributes_are_not_taken_for_globals() -> None:
-    namespace = notebook("data = [0] * 1000\ndef f(x): return x.data")
-
-    assert ship(["f"], namespace).names == ("f",)
-
-
 def test_unchanged_objects_cost_nothing_on_the_way_back() -> None:
     namespace = notebook("words = [str(i) for i in range(10_000)]; d = {w: [w] for w in words}")
 
