@@ -42,6 +42,8 @@ class Pickler(Protocol):
     def want_class(self, cls: type) -> None: ...
     def take_source(self, filename: str) -> None: ...
     def name_in_module(self, obj: Any, module: str) -> str | None: ...
+    def home_of(self, obj: Any) -> str | None: ...
+    def reduce_by_value(self, fn: Any) -> Reduced: ...
     def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced: ...
 
 
@@ -55,6 +57,10 @@ def nothing_to_fill(obj: Any, state: Any) -> None:
 
 def no_state(obj: Any) -> Any:
     return None
+
+
+class TookTooLong(Exception):
+    """What is tried out leads to more than it is worth."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ _FAMILIES = (
     "kinds.contexts",
     "kinds.futures",
     "kinds.widgets",
+    "kinds.ended",
     "refusals",
     "kinds.containers",
     "kinds.classes",

@@ -25,6 +25,22 @@ def dictionaries() -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, vars(module)
 
 
+class Homes:
+    """Which modules hold an object under its own name; all are looked through once, when first somebody asks."""
+
+    def __init__(self) -> None:
+        self._holding: dict[str, list[tuple[str, dict[str, Any]]]] | None = None
+
+    def of(self, obj: Any) -> str | None:
+        if self._holding is None:
+            self._holding = {}
+            for module, held in dictionaries():
+                for name in list(held):
+                    self._holding.setdefault(name, []).append((module, held))
+        name = obj.__name__
+        return min((module for module, held in self._holding.get(name, ()) if held.get(name) is obj), default=None)
+
+
 def may_hold_one(stream: memoryview) -> bool:
     """Whether a pickle stream has a name in it that each module has."""
     return re.search(rb"__spec__", stream) is not None

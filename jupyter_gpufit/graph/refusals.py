@@ -14,7 +14,7 @@ from types import GeneratorType
 from typing import Any
 
 from ..system.objects import module_of
-from . import midway
+from . import endings, midway
 from .kind import Kind, Pickler, Reduced
 from .unavailable import Unavailable
 
@@ -157,6 +157,8 @@ def stays(obj: Any) -> bool:
         return not obj.done()
     if isinstance(obj, weakref.ref):
         return is_of_its_own_kind(obj)
+    if endings.kind_of(type(obj)):
+        return not endings.has_ended(obj)
     return why_not(type(obj)) is not None and HOW_MADE not in getattr(obj, "__dict__", ())
 
 

@@ -12,10 +12,11 @@ import io
 import pickle
 import re
 import sys
+import time
 from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
 
 import cloudpickle
@@ -25,8 +26,8 @@ from ..system.objects import module_of
 from .code import names_used, reduce_code
 from .deep import InPython, is_deep
 from .ids import id_of, in_place_of, stored_ids
-from .kind import Kind, Reduced, kind_of
-from .modules import Here, dictionaries, may_hold_one, met
+from .kind import Kind, Reduced, TookTooLong, kind_of
+from .modules import Here, Homes, dictionaries, may_hold_one, met
 from .opening import Opener
 from .put_back import Lost
 from .refusals import stays
@@ -105,9 +106,11 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel
         self.not_by_name: dict[int, str] = {}  # why what went as a part of something cannot as a variable, by id
         self.made_anew: set[int] = set()  # ids of tensors that a module computes again before each forward
+        self.until: float | None = None  # of time.monotonic(): when whoever tries something out gives up
         self._globals: dict[str, dict[int, str]] = {}
+        self.homes = Homes()
 
-    passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError)  # not an object's fault
+    passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError, TookTooLong)  # not an object's fault
 
     def stored_ids(self) -> dict[int, Any]:
         """The objects whose id() is a number in what was written, by that number."""
@@ -126,6 +129,8 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         return stays(obj)
 
     def reducer_override(self, obj: Any) -> Reduced:
+        if self.until is not None and time.monotonic() > self.until:
+            raise TookTooLong
         try:
             return self.kind(type(obj)).reduce(obj, self)
         except self.passed_on:
@@ -179,6 +184,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         """One that knows what this one has written, to try out what can be: a stream cannot take anything back."""
         trial = GraphPickler(self.namespace, Recorder(), self.memo.copy(), back=self.back)
         trial.only_tries()
+        trial.until, trial.homes = self.until, self.homes
         return trial
 
     def only_tries(self, known: Iterable[Any] = ()) -> None:
@@ -190,6 +196,11 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced:
         return super().reducer_override(obj)
+
+    def reduce_by_value(self, fn: FunctionType) -> Reduced:
+        """A function of which it is known that no module has it; cloudpickle would ask each of them."""
+        reduced: Reduced = self._dynamic_function_reduce(fn)
+        return reduced
 
     def refuse(self, obj: Any, why: str) -> Reduced:
         self.refusals.append(Refusal(self.name, obj, why))
@@ -223,6 +234,10 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
             contents = vars(found) if isinstance(found, ModuleType) and module != "__main__" else {}
             self._globals[module] = {id(value): name for name, value in list(contents.items())}
         return self._globals[module].get(id(obj))
+
+    def home_of(self, obj: Any) -> str | None:
+        """A module that has it under its name, where the one that it names has not."""
+        return self.homes.of(obj)
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()

@@ -35,6 +35,7 @@ _HOMES: dict[
         "connect_again fill_database make_closed open_environment",
     ),
     "directories": ("graph.kinds.directories", "DirectoryEntry make_read"),
+    "ended": ("graph.kinds.ended", "EndedChild fill make make_executor make_pool make_process make_queue make_thread"),
     "enums": ("graph.kinds.enums", "fill_member find_member"),
     "exceptions": ("graph.kinds.exceptions", "fill_error fill_own_way make_error"),
     "figures": ("graph.kinds.figures", "fill_figure"),

@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import NotHere
-from ..graph.kind import Kind, Reduced, kind_of
+from ..graph import endings
+from ..graph.kind import Kind, Reduced, TookTooLong, kind_of
 from ..graph.refusals import LOCKS, REFUSED, is_held, is_of_its_own_kind
 from ..graph.spans import Recorder
 from ..graph.stream import GraphPickler, Namespace
@@ -48,7 +49,7 @@ class SnapshotPickler(GraphPickler):
     """A GraphPickler whose stream begins with the namespace, the bytes' table, what restores, and the program."""
 
     is_snapshot = True
-    passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError, NotHere, Unready)
+    passed_on: tuple[type[BaseException], ...] = (RecursionError, MemoryError, TookTooLong, NotHere, Unready)
 
     def __init__(self, program: Any, namespace: Namespace, known: Callable[[int], int | None]) -> None:
         recorder = Recorder(known=known)
@@ -73,6 +74,8 @@ class SnapshotPickler(GraphPickler):
     def stays(self, obj: Any) -> bool:
         if isinstance(obj, weakref.ref):
             return is_of_its_own_kind(obj)
+        if endings.kind_of(type(obj)):
+            return not endings.has_ended(obj)
         return is_held(obj) if type(obj) in LOCKS else self.kind(type(obj)) is REFUSED
 
     def refuse(self, obj: Any, why: str) -> Reduced:

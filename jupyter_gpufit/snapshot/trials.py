@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..graph.kind import Reduced
+from ..graph.kind import Reduced, TookTooLong
+from ..graph.modules import Homes
 from ..graph.stream import Namespace
 from .pickler import SnapshotPickler
 
@@ -17,7 +18,7 @@ _PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})  # most 
 
 
 @contextmanager
-def trials(program: Any, namespace: Namespace) -> Iterator[Callable[[Any], bool]]:
+def trials(program: Any, namespace: Namespace) -> Iterator[Callable[..., bool]]:
     """What says whether a snapshot can hold a value, with all that it leads to."""
     tried = _Trials(program, namespace)
     try:
@@ -47,16 +48,23 @@ class _Trials:
     def __init__(self, program: Any, namespace: Namespace) -> None:
         self._given = program, namespace
         self._pickler: SnapshotPickler | None = None
+        self._homes = Homes()
         self.known: list[Any] = []  # values that can be saved
 
-    def can_be_saved(self, value: Any) -> bool:
+    def can_be_saved(self, value: Any, until: float | None = None) -> bool:
+        """`until`: of time.monotonic(); then TookTooLong."""
         if type(value) in _PLAIN:
             return True
         if self._pickler is None:
             self._pickler = _TrialPickler(*self._given, lambda address: None)
             self._pickler.only_tries(self.known)
+            self._pickler.homes = self._homes
+        self._pickler.until = until
         try:
             self._pickler.dump(value)
+        except TookTooLong:
+            self.begin_anew()
+            raise
         except Exception:
             self.begin_anew()  # also of what it knows now, there is some that leads to what cannot be saved
             return False

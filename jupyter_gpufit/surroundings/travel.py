@@ -23,12 +23,14 @@ from threading import Thread, local
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..graph.kind import TookTooLong
 from . import magics, own_generators, process, start, twins
 from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, put, put_object, same, values_of, without
 from .holders import Place, at, here_or_new, in_words, keeps_more, root
 from .imports import Watch, import_causes, import_quietly, reached_by
 from .magics import Told
+from .trials import Trial
 
 if TYPE_CHECKING:
     from ..graph.put_back import Lost
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 NAME = "_gpufit_surroundings"  # among the variables that travel, and never among those the user sees
 watch = Watch()  # of this process
 _PATIENCE = 0.5  # seconds to try out what can travel of what libraries keep
+_MORE = 1.0  # seconds more for the one that was begun in time
+_LONGEST = 2.0  # seconds to look whether one holder's changes can be saved
+_TOO_LARGE: set[str] = set()  # packages of which one took longer: a library that compiles, as numba
 _WIDE = 200  # entries of a list that is looked through
 _MOST = 2000  # changes; whoever has more keeps books in a module, not settings
 
@@ -93,7 +98,7 @@ class SurroundingsOut:
 
     def _signals(self, pickler: GraphPickler) -> dict[int, Any]:
         then = {} if self.came is None else self.came.signals
-        trial, found = _Trial(pickler), {}
+        trial, found = Trial(pickler), {}
         for number, handler in process.signals().items():
             if then.get(number) == handler:
                 continue
@@ -106,7 +111,7 @@ class SurroundingsOut:
     def _magics(self, pickler: GraphPickler) -> list[Told]:
         if self.magics is None or not self.whole:
             return []
-        trial, found = _Trial(pickler), []
+        trial, found = Trial(pickler), []
         for told in magics.read(self.magics):
             if why := trial.why_not(told):
                 self.left.append(f"The magic %{told[1]} of an earlier cell does not travel: it needs {why}")
@@ -115,7 +120,7 @@ class SurroundingsOut:
         return found
 
     def _taken_over(self, pickler: GraphPickler) -> Iterator[Change]:
-        trial = _Trial(pickler)
+        trial = Trial(pickler)
         for change in taken_over(self.texts, pickler.namespace):
             if why := trial.why_not(change):
                 self.left.append(f"{in_words(change[0])} has what an earlier cell had replaced, {why}")
@@ -149,21 +154,26 @@ class SurroundingsOut:
             change: Change = place, ("names", ({name: value}, []))
             if mentioned(root(place[0])) or root(place[0]) in needed:
                 candidates.append((change, True))
-            elif not _Trial(pickler).why_not(change):  # for a module that another one imports there
+            elif not Trial(pickler).why_not(change):  # for a module that another one imports there
                 self.found["taken"].append(change)
-        trial, until, late = _Trial(pickler), time.monotonic() + _PATIENCE, 0
+        trial, until, late = Trial(pickler), time.monotonic() + _PATIENCE, 0
         for (place, difference), by_cell in candidates[:_MOST]:
             if time.monotonic() > until and not by_cell:
                 late += 1
                 continue
-            kept = self._that_travels(place, _less_lazy(place, difference), trial, by_cell)
+            trial.until = None if by_cell else until + _MORE
+            try:
+                kept = self._that_travels(place, _less_lazy(place, difference), trial, by_cell)
+            except TookTooLong:
+                late += 1
+                continue
             if kept is not None:
                 yield place, kept
         if late:
             self.left.append(f"{late} changes inside of libraries do not travel: looking through them took too long.")
 
     def _that_travels(
-        self, place: Place, difference: Difference | None, trial: _Trial, by_cell: bool
+        self, place: Place, difference: Difference | None, trial: Trial, by_cell: bool
     ) -> Difference | None:
         if difference is None:
             return None
@@ -178,9 +188,11 @@ class SurroundingsOut:
                         (place[0], (*place[1], *([(".", name)] if isinstance(name, str) and name else [])))
                     )
                     self.left.append(f"{where} was set in an earlier cell, and does not travel: it is {why}")
+        if refused and not by_cell and difference[0] == "names" and place[1] and not isinstance(at(place), type):
+            return None  # half an object is none
         kept = without(difference, refused)
         if refused and kept is not None and kept[0] == "names" and not place[1]:
-            # Of a module that keeps a handle beside the mark that it has one, neither goes.
+            # Of what keeps a handle beside the mark that it has one, neither goes.
             anew = {name: value for name, value in kept[1][0].items() if not str(name).startswith("_")}
             kept = ("names", (anew, [])) if anew else None
         return kept
@@ -214,27 +226,6 @@ def _of_the_notebook(difference: Difference) -> bool:
 def _private(place: Place, name: Any) -> bool:
     names = [*place[0].split("."), *(key for _, key in place[1]), name]
     return any(isinstance(one, str) and one.startswith("_") for one in names)
-
-
-class _Trial:
-    """Tries out what can be written, beside the stream: a stream cannot take back what is in it."""
-
-    def __init__(self, pickler: GraphPickler) -> None:
-        self._pickler = pickler
-        self._begin()
-
-    def _begin(self) -> None:
-        self._trial = self._pickler.beside()
-
-    def why_not(self, value: Any) -> str:
-        try:
-            self._trial.dump(value)
-            why = self._trial.refusals[0].why if self._trial.refusals else ""
-        except Exception as error:
-            why = f"what cannot be copied ({error})."
-        if why:
-            self._begin()  # what is refused once is known in the stream, and would pass the next time
-        return why
 
 
 @dataclass(frozen=True)
@@ -317,19 +308,31 @@ def _put_taken(change: Change) -> str:
 # A training that is saved, and goes on in another process ------------------------------------------------------------
 
 
-def saved(came: Came, can_be_saved: Callable[[Any], bool]) -> dict[str, Any]:
+def saved(came: Came, can_be_saved: Callable[..., bool], say: Callable[[str], None]) -> dict[str, Any]:
     """What a checkpoint holds of them: what has changed in the packages of which something came."""
     changed: list[tuple[Any, ...]] = []
     for number, difference in watch.differences().items():
         holder = watch.holder(number)
-        if holder is None or difference is None or root(holder.place[0]) not in came.packages:
+        if holder is None or difference is None:
             continue
-        values = {id(value) for _, value in values_of(difference) if not can_be_saved(value)}
-        kept = without(difference, values)
-        if isinstance(holder.obj, (type, ModuleType, local)):
-            changed.append((holder.place, kept))
-        elif can_be_saved(holder.obj):
-            changed.append((holder.place, holder.obj, kept))
+        package = root(holder.place[0])
+        if package not in came.packages or package in _TOO_LARGE:
+            continue
+        until = time.monotonic() + _LONGEST
+        try:
+            values = {id(value) for _, value in values_of(difference) if not can_be_saved(value, until)}
+            kept = without(difference, values)
+            if isinstance(holder.obj, (type, ModuleType, local)):
+                changed.append((holder.place, kept))
+            elif can_be_saved(holder.obj, until):
+                changed.append((holder.place, holder.obj, kept))
+        except TookTooLong:
+            _TOO_LARGE.add(package)
+            changed = [one for one in changed if root(one[0][0]) != package]
+            say(
+                f"What has changed inside of {package} since it was imported is in no checkpoint: to look through it"
+                f" takes too long. After a resume, {package} is as it is imported."
+            )
     changed += _as_set(came.assigned, can_be_saved)
     return {
         "assigned": came.assigned,

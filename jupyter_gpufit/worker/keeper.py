@@ -114,7 +114,7 @@ class Keeper:
         assert training.arrival is not None
         program, namespace = training.program, training.namespace
         with trials(program, namespace) as can_be_saved:
-            around = surroundings.saved(training.came, can_be_saved)
+            around = surroundings.saved(training.came, can_be_saved, self._say)
         extra = {"modes": training.modes, "surroundings": around}
         snapshot = take(program, training.arrival, namespace, skip=training.is_ours, extra=extra)
         for remark in snapshot.remarks:

@@ -68,7 +68,7 @@ CASES = {
         "readonly=True",
     ),
     "a C library": ("import ctypes\nx = ctypes.CDLL(None)", "x", "a handle of a C library"),
-    "a process": ("import subprocess\nx = subprocess.Popen(['true'])", "x", "a process that this one started"),
+    "a process": ("import subprocess\nx = subprocess.Popen(['cat'], stdin=-1)", "x", "a process that this one started"),
     "a pool": ("from concurrent.futures import *\nx = ProcessPoolExecutor(1)", "x", "a pool or future"),
     "a view of memory": ("x = memoryview(b'abc')", "x", "bytes(view)"),
     "a weak reference of its own kind": (
@@ -370,7 +370,7 @@ def _close(namespace: dict[str, Any]) -> None:
     if isinstance(x, io.IOBase | socket.socket | sqlite3.Connection | CoroutineType):
         x.close()
     elif isinstance(x, subprocess.Popen):
-        x.wait()
+        x.communicate()
 
 
 def test_a_queue_that_a_thread_of_the_notebook_fills_is_told() -> None:

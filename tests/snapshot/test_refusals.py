@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -94,7 +96,6 @@ def problems(cell: str) -> dict[str, str]:
             "in the midst",
         ),
         ("import queue; q = queue.SimpleQueue()", "q", "a queue"),
-        ("import subprocess; p = subprocess.Popen(['true']); p.wait()", "p", "a process"),
         ("import ctypes; h = [ctypes.CDLL(None)]", "h[0]", "a handle of a C library"),
         ("it = (n for n in 'ab' for m in 'c'); next(it)", "it", "a generator (<genexpr>, line 1)"),
         (
@@ -115,6 +116,13 @@ def test_is_named_by_its_place(cell: str, path: str, what: str) -> None:
 
     assert path in found and what in found[path], found
     assert len(found[path].split(". ")) > 1, "and there is no word of what to do"
+
+
+def test_a_process_is_named_for_as_long_as_it_runs() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        namespace: dict[str, Any] = {"child": child}
+        assert "a process" in dict(preflight(Program(namespace), namespace))["child"]
+    assert not preflight(Program(namespace), namespace)
 
 
 def test_all_are_named_at_once() -> None:

@@ -83,6 +83,16 @@ PACKAGES = {
         "        return [f() for f in self.table.known]\n"
         "numbers = Dispatch()\n"
     ),
+    "runtime_of.py": (
+        "import ctypes\n"
+        "class Runtime:\n"
+        "    ready = False\n"
+        "    def __init__(self): self.ready = False\n"
+        "    def use(self):\n"
+        "        if not self.ready: self.library = ctypes.CDLL(None); self.ready = True\n"
+        "        return self.library.getpid()\n"
+        "runtime = Runtime()\n"
+    ),
     "settings_of.py": (
         "import threading\nLEVEL = 1\nlock = watcher = None\n"
         "def watch():\n    global watcher\n    watcher = threading.Thread(target=print)\n"
@@ -238,6 +248,9 @@ def test_no_half_of_an_objects_state_goes(kernel: Kernel) -> None:
     kernel.check("import table_of\nassert table_of.numbers() == [1]")
     kernel.check("%%gpufit train\nassert table_of.numbers() == [1]; once = table_of.numbers()\n")
     kernel.check("assert table_of.numbers() == once == [1]")
+    # As numba's runtime: what it has compiled cannot go along, so that the mark that it has must not.
+    kernel.check("import os, runtime_of\nassert runtime_of.runtime.use() == os.getpid()")
+    kernel.check("%%gpufit train\nassert runtime_of.runtime.use() == os.getpid()")
 
 
 def test_what_cannot_travel_is_named_and_the_cell_runs(kernel: Kernel) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_gpufit.program import Program
+from jupyter_gpufit.snapshot.trials import trials
 from jupyter_gpufit.surroundings import magics, travel
 from jupyter_gpufit.surroundings.imports import Watch
 from jupyter_gpufit.surroundings.travel import Came, restored, saved
@@ -29,6 +31,10 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Any:
 def _restore(found: dict[str, int]) -> None:
     entry: tuple[Any, ...] = (("a_registry", ((".", "_known"),)), found, ("names", ({"two": 2}, [])))
     restored({"changed": [entry], "causes": {}, "argv": list(sys.argv), "process": {}, "packages": []})
+
+
+def anything(value: Any, until: float | None = None) -> bool:
+    return True
 
 
 def test_what_only_the_module_has_stays_the_object_that_others_saw(registry: Any) -> None:
@@ -56,11 +62,41 @@ def test_what_a_module_keeps_for_the_main_thread_goes_along(tmp_path: Path, monk
     watch.end()
     names.state.made, names.state.lock = 3, threading.local()
 
-    taken = saved(Came({}, {}, frozenset({"layer_names"})), lambda value: type(value) is not threading.local)
+    came = Came({}, {}, frozenset({"layer_names"}))
+    taken = saved(came, lambda value, until=None: type(value) is not threading.local, pytest.fail)
     names.state.made = 1
     restored(taken)
 
     assert names.state.made == 3
+
+
+def test_a_package_that_takes_too_long_is_said_once_and_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As numba, whose registries lead to all that it has compiled."""
+    (tmp_path / "keeps_much.py").write_text("class Kept: ...\nfirst = second = None\n")
+    (tmp_path / "keeps_less.py").write_text("from keeps_much import Kept\nfirst = None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(travel, "watch", watch := Watch())
+    monkeypatch.setattr(travel, "_TOO_LARGE", set())
+    watch.begin()
+    much: Any = import_module("keeps_much")
+    less: Any = import_module("keeps_less")
+    watch.end()
+    much.first, much.second, less.first = 1, much.Kept(), much.Kept()
+    came, said = Came({}, {}, frozenset({"keeps_much", "keeps_less"})), list[str]()
+
+    with trials(Program({}), {}) as can_be_saved:
+        whole = saved(came, can_be_saved, said.append)["changed"]
+        assert sorted(place[0] for place, _ in whole) == ["keeps_less", "keeps_much"] and not said
+    with trials(Program({}), {}) as can_be_saved:
+
+        def patient(value: Any, until: float | None = None) -> bool:
+            return can_be_saved(value, -1 if value is much.second else until)
+
+        for _ in range(2):
+            assert [place[0] for place, _ in saved(came, patient, said.append)["changed"]] == ["keeps_less"]
+    assert len(said) == 1 and said[0].startswith("What has changed inside of keeps_much since it was imported is in no")
 
 
 def test_a_librarys_own_generator_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +108,7 @@ def test_a_librarys_own_generator_goes_on_where_it_was(tmp_path: Path, monkeypat
     watch.end()
     own.rng.seed(3)
 
-    taken = saved(Came({}, {}, frozenset({"draws_own"})), lambda value: True)
+    taken = saved(Came({}, {}, frozenset({"draws_own"})), anything, pytest.fail)
     drawn = own.rng.random()
     restored(taken)
 
@@ -90,7 +126,9 @@ def test_what_modules_took_of_earlier_cells_and_their_magics_hold_after_a_resume
         (("a_registry", ((".", "Kept"),)), ("names", ({"__bases__": (Mine,)}, []))),
         (("not_imported_here", ()), ("names", ({"make": Mine}, []))),
     )
-    came = restored(saved(Came({}, {}, magics=(("line", "twice", "function", Mine),), taken=taken), lambda value: True))
+    came = restored(
+        saved(Came({}, {}, magics=(("line", "twice", "function", Mine),), taken=taken), anything, pytest.fail)
+    )
 
     assert registry.make is Mine and issubclass(registry.Kept, Mine) and came.taken == taken
     assert magics.functions.pop(("line", "twice")) is Mine and came.magics and not came.remarks
@@ -105,7 +143,7 @@ def test_a_name_that_a_library_gave_to_numpy_is_there_after_a_resume(monkeypatch
     monkeypatch.setattr(numpy, "old_float", numpy.float64, raising=False)
     monkeypatch.setattr(numpy, "_looked_up", 1, raising=False)
 
-    taken = saved(Came({}, {}), lambda value: True)
+    taken = saved(Came({}, {}), anything, pytest.fail)
     del numpy.old_float
     restored(taken)
 
@@ -124,7 +162,7 @@ def test_what_a_cell_set_in_torch_is_there_after_each_resume(monkeypatch: pytest
     for _ in range(2):
         with monkeypatch.context() as patched:
             patched.setattr(linear, "forward", mine)
-            taken = saved(came, lambda value: True)
+            taken = saved(came, anything, pytest.fail)
         assert linear.forward is not mine
         with monkeypatch.context() as patched:
             patched.setattr(linear, "forward", linear.forward)  # and back at the end

@@ -26,7 +26,6 @@ from cloudpickle.cloudpickle import (
 from ...system.objects import module_of
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
-from ..modules import dictionaries
 from . import enums
 from .generic import MADE_WHEN_IMPORTED, find_in_module, is_own
 
@@ -52,7 +51,7 @@ def reduce_class(cls: type, pickler: Pickler) -> Reduced:
             return type, (_OF_NOWHERE[cls],)
         if not cls.__flags__ & MADE_WHEN_IMPORTED and (place := _place_elsewhere(cls)) is not None:
             return find_in_module, place  # as what {}.keys() is of
-        if "<locals>" not in cls.__qualname__ and not _is_outlived(cls) and (home := _home_of(cls)) is not None:
+        if "<locals>" not in cls.__qualname__ and not _is_outlived(cls) and (home := pickler.home_of(cls)) is not None:
             return find_in_module, (home, cls.__name__)  # as safetensors' safe_open, of Rust, which says "builtins"
     pickler.want_class(cls)
     found = pickler.reduce_as_cloudpickle_does(cls)
@@ -170,11 +169,6 @@ def _set_in_class(cls: type, name: str, value: Any) -> None:
         type.__setattr__(cls, name, value)
     finally:
         type.__setattr__(cls, "__class__", own)
-
-
-def _home_of(cls: type) -> str | None:
-    """A module that has it under its name, where the one that it names has not."""
-    return min((name for name, held in dictionaries() if held.get(cls.__name__) is cls), default=None)
 
 
 def _is_outlived(cls: type) -> bool:

@@ -16,6 +16,7 @@ from cloudpickle.cloudpickle import _should_pickle_by_reference
 
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
+from .generic import find_in_module
 from .streams import find_method, method_of
 
 
@@ -32,6 +33,11 @@ def reduce_function(fn: FunctionType, pickler: Pickler) -> Reduced:
     if home is pickler.namespace:
         pickler.want(fn.__code__, fn.__qualname__)
         pickler.take_source(fn.__code__.co_filename)
+    elif fn.__module__ is None:  # of a code that was made from a text: who has it must be looked for
+        if (place := pickler.home_of(fn)) is not None:
+            return find_in_module, (place, fn.__name__)
+        if (home := _module_of(fn)) is None:
+            return pickler.reduce_by_value(fn)
     elif _should_pickle_by_reference(fn):
         return NotImplemented
     elif (home := _module_of(fn)) is None:
