@@ -6,13 +6,17 @@ torch. It ends when nobody asks any more, and with whoever does.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from ..system.collecting import for_good
 from ..system.processes import die_with_parent
 from .asking.ask import Ask, EstimatedProgram
+from .tracing.trace import import_what_traces
 
 
 def main() -> None:
@@ -21,8 +25,13 @@ def main() -> None:
     os.dup2(2, 1)  # nothing that a library prints may come among the answers
     program = EstimatedProgram.decode(questions.readline())
     _take_place(program)
-    from .asking.look import look  # imports torch, in the user's environment
+    with for_good():
+        from .asking.look import look  # imports torch, in the user's environment
 
+        with suppress(ImportError, AttributeError, TypeError):  # the first trace says what is wrong with this torch
+            import_what_traces()
+    # None of this is the user's: no trace need look for optimizers there, and copy the pages that it looks at.
+    gc.freeze()
     open_namespace = _opener(program)
     for line in questions:
         answers.write(look(program.source, open_namespace, Ask.decode(line), was=program.was).encode())

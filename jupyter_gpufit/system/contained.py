@@ -30,12 +30,17 @@ from types import ModuleType
 from typing import Any
 
 from ..units import MiB
-from .names import replace_everywhere
+from .names import Holders, holders_of, replace_everywhere
 
 _HARMLESS = ("/dev/", "/proc/self/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _COPIED = 64 * MiB  # a file up to this size is copied before it is changed; of a larger one the copy is empty
 _COPIES = ("copy", "copy2", "copyfile", "copytree")  # of shutil, some of which are made of others
+_CHANGING = {
+    os: ("mkdir", "makedirs", "remove", "unlink", "rmdir", "rename", "replace", "chmod", "utime", "symlink"),
+    shutil: (*_COPIES, "move", "rmtree"),
+}
+_LOOKING = ("stat", "lstat", "listdir", "scandir", "statvfs", "access", "chdir")  # of os
 
 # Audit events that change the file system, and where in their arguments the paths stand.
 _CHANGES = {
@@ -57,6 +62,27 @@ _LEAVES = ("socket.connect", "socket.sendto", "socket.sendmsg", "urllib.Request"
 _STARTS = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen", "pty.spawn")
 
 
+def _sqlite3() -> ModuleType | None:
+    try:
+        import sqlite3
+    except ImportError:  # a Python built without it
+        return None
+    return sqlite3
+
+
+_known = Holders()
+
+
+def who_opens_and_changes() -> Holders:
+    """Who holds the functions that are replaced in a contained process, for one that is about to fork it."""
+    global _known
+    changing = [getattr(module, name) for module, names in _CHANGING.items() for name in names]
+    databases = [] if (sqlite3 := _sqlite3()) is None else [sqlite3.connect]
+    looking = [getattr(os, name) for name in _LOOKING]
+    _known = holders_of([io.open, os.open, *changing, *looking, *databases], _known)
+    return _known
+
+
 @dataclass
 class Contained:
     """Of this process, for good."""
@@ -64,6 +90,7 @@ class Contained:
     scratch: Path
     who: str  # in errors: "an estimate"
     note: Callable[[str], None]  # what was left out, in words
+    known: Holders | None = None  # before it was forked
     is_trial: bool = True  # whose other processes run in this one: it needs no semaphores, and nobody to speak to
     copies: dict[str, str] = field(default_factory=dict)  # by the path of a file, or of a folder that was made
     _places: int = 0
@@ -85,7 +112,7 @@ class Contained:
         self._redirect_changes()
         self._redirect_looking()
         self._redirect_databases()
-        replace_everywhere(self._replaced)
+        replace_everywhere(self._replaced, self.known)
         sys.addaudithook(self._audit)
 
     def place_of(self, path: str | bytes | os.PathLike[Any], mode: str) -> str:
@@ -165,10 +192,9 @@ class Contained:
 
     def _redirect_changes(self) -> None:
         """Changes of what the cell made are made, in the scratch directory; others seem to succeed: it goes on."""
-        for name in "mkdir makedirs remove unlink rmdir rename replace chmod utime symlink".split():
-            self._replace(os, name, self._unless_mine(getattr(os, name)))
-        for name in (*_COPIES, "move", "rmtree"):
-            self._replace(shutil, name, self._unless_mine(getattr(shutil, name)))
+        for module, names in _CHANGING.items():
+            for name in names:
+                self._replace(module, name, self._unless_mine(getattr(module, name)))
 
     def _unless_mine(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def change(*args: Any, **kwargs: Any) -> Any:
@@ -237,7 +263,7 @@ class Contained:
 
     def _redirect_looking(self) -> None:
         """A folder that the cell made, and a file that it wrote, are there when it looks."""
-        for name in "stat lstat listdir scandir statvfs access chdir".split():
+        for name in _LOOKING:
             self._replace(os, name, self._where_it_is(getattr(os, name)))
 
     def _where_it_is(self, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -250,9 +276,7 @@ class Contained:
         return look
 
     def _redirect_databases(self) -> None:
-        try:
-            import sqlite3
-        except ImportError:  # a Python built without it
+        if (sqlite3 := _sqlite3()) is None:
             return
         real = sqlite3.connect
 

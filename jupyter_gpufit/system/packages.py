@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import site
 from contextlib import suppress
-from pathlib import Path
 
 _FOLDERS = frozenset(("site-packages", "dist-packages"))
 
 
 def is_installed(file: str) -> bool:
     """Whether a module's file is in a folder of packages."""
-    return not _FOLDERS.isdisjoint(Path(file).parts)
+    return not _FOLDERS.isdisjoint(file.split(os.sep))
 
 
 def stamp() -> list[tuple[str, int]]:

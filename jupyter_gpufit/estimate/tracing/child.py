@@ -33,6 +33,7 @@ from ...fit.several.group import ShapesOnly
 from ...fit.sharing import Sharing
 from ...surroundings import midway
 from ...system.contained import Contained
+from ...system.names import Holders
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
 from . import arrived, groups, loading, processes, recurrent, sparse, subclasses, surface, types_told, whole
@@ -68,6 +69,7 @@ class Child:
     speed: DeviceSpeed
     sharing: Sharing
     left_out: Collection[Place] = ()
+    holders: Holders | None = None
     namespace: dict[str, Any] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
     reads: Reads = field(init=False)
@@ -122,7 +124,7 @@ class Child:
 
     def _open(self) -> None:
         linecache.cache[CELL] = (len(self.source), None, self.source.splitlines(keepends=True), CELL)
-        contained = Contained(self.scratch, "an estimate", lambda what: self.books.notes.update([what]))
+        contained = Contained(self.scratch, "an estimate", lambda what: self.books.notes.update([what]), self.holders)
         contained.begin()
         self.reads.begin()
         on_device = arrived.begin(self.books)

@@ -14,6 +14,7 @@ import re
 import select
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -27,6 +28,7 @@ from ...devices.speeds import TYPICAL, DeviceSpeed
 from ...fit.plan import Plan
 from ...fit.sharing import Sharing
 from ...system.collecting import for_good
+from ...system.contained import who_opens_and_changes
 from ...system.processes import die_with_parent
 from ...system.signals import name_of
 from ..reckoning.record import Change, RanModule, Status, Trace, TracedStorage
@@ -67,9 +69,10 @@ def trace_cell(
     left_out: list[Place] = []
 
     def run(out: int, scratch: Path) -> None:
-        child_type(*given, out, scratch, *around, left_out).run()
+        child_type(*given, out, scratch, *around, left_out, holders).run()
 
     while True:
+        holders = who_opens_and_changes()
         trace = _traced(run, source, began, limit, stop)
         refused = None if trace.trained else trace.refused
         if refused is None or refused in left_out or len(left_out) == _MOST_LEFT_OUT:
@@ -101,7 +104,8 @@ def import_what_traces() -> None:
 
 
 def _child_type() -> type:
-    with for_good():
+    is_here = f"{__package__}.child" in sys.modules
+    with contextlib.nullcontext() if is_here else for_good():  # which costs a look at each object
         child: type = importlib.import_module(".child", __package__).Child
         _import_what_every_child_needs()
     return child
@@ -109,7 +113,7 @@ def _child_type() -> type:
 
 def _import_what_every_child_needs() -> None:
     """Torch imports these at the first fake tensor; here it happens once, and not in each child (0.4 s)."""
-    for name in ("torch.fx.experimental.symbolic_shapes", "torch.distributed.tensor"):
+    for name in ("torch.fx.experimental.symbolic_shapes", "torch.distributed.tensor", "torch._functorch.config"):
         with contextlib.suppress(ImportError):  # builds without torch.distributed do without it
             importlib.import_module(name)
 
