@@ -18,6 +18,7 @@ import pytest
 from jupyter_core.paths import jupyter_path
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
+from tests import warm
 from tests.browser.stage import Stage
 from tests.browser.users import as_user, lab_directory
 from tests.kernels import environment
@@ -31,6 +32,9 @@ HANGS = 180_000  # milliseconds: for what must come; never a measure of speed
 STAYS = 30.0  # seconds after which a server that was asked to end is asked again
 
 expect.set_options(timeout=HANGS)
+
+# Its kernels, and their workers, begin with torch imported: see tests/warm.py.
+_START = f"{warm.SERVER}\nfrom jupyterlab.labapp import main\nmain()"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,17 +72,8 @@ def running_lab(
         port = free.getsockname()[1]
     command = [
         *([] if user is None else as_user(user)),
-        *(
-            sys.executable,
-            "-X",
-            "faulthandler",
-            "-m",
-            "jupyterlab",
-            "--no-browser",
-            "--allow-root",
-            "--ip=127.0.0.1",
-            f"--port={port}",
-        ),
+        *(sys.executable, "-X", "faulthandler", "-c", _START, "--no-browser", "--allow-root", "--ip=127.0.0.1"),
+        f"--port={port}",
         *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={home}", f"--IdentityProvider.token={TOKEN}"),
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
         *("--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"),
