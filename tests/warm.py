@@ -73,7 +73,7 @@ def workers(env: Mapping[str, str]) -> Workers:
 @cache
 def _kernels(read: frozenset[tuple[str, str]]) -> socket.socket:
     # ipykernel reads the pid as it is imported: where it is one, a kernel ends once whoever forked it has gone.
-    return forking(_KERNEL, ["torch"], _others() | dict(read) | {"JPY_PARENT_PID": str(os.getpid())})
+    return forking(_KERNEL, ["torch", "torch._dynamo"], _others() | dict(read) | {"JPY_PARENT_PID": str(os.getpid())})
 
 
 @cache

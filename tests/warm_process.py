@@ -49,16 +49,25 @@ class Hidden:
 
     modules: dict[str, ModuleType]
     last: str
+    packages: dict[str, ModuleType]  # that were there before and hold one, by its name
 
     @classmethod
     def importing(cls, name: str) -> Hidden:
         before = set(sys.modules)
         import_module(name)
-        return cls({key: module for key, module in sys.modules.items() if key not in before}, name)
+        found = {key: module for key, module in sys.modules.items() if key not in before}
+        packages: dict[str, ModuleType] = {}
+        for key, module in found.items():
+            package, _, inner = key.rpartition(".")
+            if package in before and getattr(sys.modules[package], "__dict__", {}).get(inner) is module:
+                packages[key] = sys.modules[package]
+        return cls(found, name, packages)
 
     def begin(self) -> None:
         for name in self.modules:
             del sys.modules[name]
+        for name, package in self.packages.items():
+            del vars(package)[name.rpartition(".")[2]]  # a package that has it as its own would import it no more
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -73,10 +82,19 @@ class Hidden:
         return spec
 
     def show(self, name: str) -> None:
-        """Put a package back."""
+        """Put a package back; with what is hidden of one, only what is asked for of it."""
         package = name.partition(".")[0]
-        for key in [key for key in self.modules if package in (self.last, key.partition(".")[0])]:
-            sys.modules[key] = self.modules.pop(key)
+        wanted = [key for key in self.modules if package in (self.last, key.partition(".")[0])]
+        if package != self.last and not _is_of(name, self.last):
+            wanted = [key for key in wanted if not _is_of(key, self.last)]
+        for key in wanted:
+            sys.modules[key] = module = self.modules.pop(key)
+            if key in self.packages:
+                setattr(self.packages[key], key.rpartition(".")[2], module)
+
+
+def _is_of(name: str, package: str) -> bool:
+    return f"{name}.".startswith(f"{package}.")
 
 
 class _Again:
