@@ -60,6 +60,12 @@ def named(second: Named, by_path: Named) -> Named:
     return second
 
 
+def loaded_from(name: str, path: str) -> ModuleType:
+    """A compiled module that nobody put into `sys.modules`; here its name leads to it."""
+    named({}, {name: path})
+    return import_module(name)
+
+
 def registered(name: str) -> Any:
     return sys.modules.setdefault(name, ModuleType(name))
 

@@ -78,7 +78,7 @@ _HOMES: dict[
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
     "locks": ("graph.kinds.locks", "make_lock"),
-    "made": ("graph.made_modules", "filled named registered"),
+    "made": ("graph.made_modules", "filled loaded_from named registered"),
     "loggers": ("graph.kinds.loggers", "Elsewhere fill_logger"),
     "opened": ("graph.kinds.opened_files", "fill_file make_opened"),
     "texts": ("graph.texts", "interned"),

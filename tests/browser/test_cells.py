@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,7 @@ def test_of_a_worker_that_was_killed_a_cell_does_not_say_that_it_runs(
         kill(page, lab, training)
     readings: list[str] = []
     page.on("request", lambda request: readings.append(request.url) if "/api/status" in request.url else None)
+    began = time.monotonic()
 
     page.goto(lab.address(f"/tree/{training}.ipynb"))
     if when == "before the page's eyes":
@@ -123,7 +125,8 @@ def test_of_a_worker_that_was_killed_a_cell_does_not_say_that_it_runs(
     expect(output(page)).not_to_contain_text("running on")
     expect(output(page)).to_contain_text("step 50\n")
     if when == "while nobody looks":
-        assert len(readings) <= 2, "with no panel open the next one is half a minute away"
+        most = 2 + (time.monotonic() - began) // 30
+        assert len(readings) <= most, "with no panel open the next one is half a minute away"
 
 
 def kill(page: Page, lab: Lab, name: str) -> None:

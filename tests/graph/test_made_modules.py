@@ -106,3 +106,19 @@ def test_what_installed_code_loads_by_a_path_it_loads_there_itself(tmp_path: Pat
     sys.path.remove(there)
 
     assert "of_a_debugger" not in str(beyond_imports(lambda value: True))
+
+
+def test_a_compiled_one_that_nobody_registered(worker: Worker) -> None:
+    """As torch.utils.cpp_extension.load_inline gives one."""
+    markupsafe = pytest.importorskip("markupsafe._speedups")
+    namespace = notebook(
+        "import importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('_speedups', {markupsafe.__file__!r})\n"
+        "speedups = importlib.util.module_from_spec(spec); spec.loader.exec_module(speedups)\n"
+        "sys.modules.pop('_speedups', None)"
+    )
+    mine = namespace["speedups"]
+
+    worker.cross(namespace, "found = speedups._escape_inner('<')", "speedups")
+
+    assert namespace["found"] == "&lt;" and namespace["speedups"] is mine

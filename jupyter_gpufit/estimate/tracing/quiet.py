@@ -16,6 +16,7 @@ from .books import Books
 
 _YES_OR_NO = re.compile(r"\by(es)?\b\W*(or\W*)?\bn(o)?\b|\?", re.IGNORECASE)
 _RUN_THEIR_CODE = ("time", "timeit", "prun", "capture")
+_WITH_A_VALUE = {"timeit": "nrp", "prun": "lsTD"}  # the letters of their options that have one
 _ASSIGNED = re.compile(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*\S)")  # %env NAME=value, or with a space between
 
 
@@ -50,7 +51,7 @@ class Ipython:
 
     def run_line_magic(self, name: str, line: str, *args: object, **kwargs: object) -> None:
         if name in _RUN_THEIR_CODE:
-            self._run(_as_python(_without_options(line)))
+            self._run(_as_python(_without_options(line, _WITH_A_VALUE.get(name, ""))))
         elif own := magics.functions.get(("line", name)):
             own(line)
         elif name in ("env", "set_env"):
@@ -96,11 +97,14 @@ def _as_python(text: str) -> str:
     return TransformerManager().transform_cell(text)
 
 
-def _without_options(line: str) -> str:
+def _without_options(line: str, with_a_value: str = "") -> str:
     try:
         words = shlex.split(line, posix=False)
     except ValueError:
         return line
     while words and words[0].startswith("-"):
-        line = line.split(words.pop(0), 1)[1]
+        option = words.pop(0)
+        taken = [option, words.pop(0)] if words and len(option) == 2 and option[1] in with_a_value else [option]
+        for word in taken:
+            line = line.split(word, 1)[1]
     return line.strip()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import pickle
 import sys
+from importlib.machinery import ExtensionFileLoader
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ from cloudpickle.cloudpickle import _should_pickle_by_reference
 
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
+from ..made_modules import loaded_from
 from .generic import find_in_module
 from .streams import find_method, method_of
 
@@ -125,6 +127,9 @@ def make_cached_property(fn: Any, name: str | None) -> Any:
 
 
 def reduce_module(module: ModuleType, pickler: Pickler) -> Reduced:
+    spec: Any = getattr(module, "__spec__", None)
+    if isinstance(getattr(spec, "loader", None), ExtensionFileLoader) and module.__name__ not in sys.modules:
+        return loaded_from, (spec.name, str(spec.origin))  # as those that torch.utils.cpp_extension has compiled
     return pickler.dispatch_table[ModuleType](module)
 
 

@@ -247,10 +247,11 @@ def test_magics_and_await_and_output() -> None:
         import asyncio, sys, os
         get_ipython().run_line_magic("matplotlib", "inline")
         get_ipython().run_line_magic("time", "x = 3")
+        get_ipython().run_line_magic("timeit", "-n 1 -r1 -q globals().update(y = -1)")
         get_ipython().system("rm -rf /")
         await asyncio.sleep(0)
         print("hello"); print("hello", file=sys.stderr); os.write(1, b"hello"); os.write(2, b"hello")
-        assert x == 3
+        assert (x, y) == (3, -1)
         """
     )
 
