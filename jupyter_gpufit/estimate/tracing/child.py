@@ -44,8 +44,8 @@ from .entries import BookEntry
 from .example import by_example
 from .failures import CELL, as_the_user_sees_it, in_a_line, limit_of_ours, line_of
 from .hidden import in_place
-from .left_out import Place, in_words, refused_at
-from .loops import CUT, Loops, cut_cell, cut_functions
+from .left_out import Place, check_at, in_words, refused_at
+from .loops import CUT, Loops, cut_cell, cut_functions, leave_out_of_libraries
 from .modules import Moves
 from .paths import Paths
 from .quiet import Ipython, silence
@@ -142,6 +142,7 @@ class Child:
         Moves(self.books, self.counted.optimizers).begin()
         loading.begin(self.books, self.counted)
         self.books.notes.update(in_words(place, CELL) for place in self.left_out)
+        leave_out_of_libraries(opened, self.left_out)
         for name in cut_functions(opened, self.left_out):
             self.books.notes[f"loops of {name}() not cut: its source is not known"] += 1
         opened[CUT] = self.loops.cut
@@ -167,9 +168,10 @@ class Child:
     def _failed(self, error: BaseException) -> NoReturn:
         if why := limit_of_ours(error):
             self._finish("died", why, line_of(error))
+        refused = refused_at(error, self.namespace)
         if any("guessed" in note for note in self.books.notes):
             self.counted.end_in_step()  # a line search has divided by what is no difference between guessed losses
-        refused = refused_at(error, self.namespace)
+            refused = refused or check_at(error)
         self._finish("failed", as_the_user_sees_it(error) + self._sides(error), line_of(error), refused)
 
     def _sides(self, error: BaseException) -> str:

@@ -1,15 +1,18 @@
 """Statements without which a cell is traced once more: one of them ended the first trace, which lets nobody out.
 
 What Python writes goes to a scratch directory, and what it asks of servers can be answered. Compiled code is refused by
-the system. Where a statement's value is used by nobody, the cell can do without it: it saves, or reports.
+the system. Where a statement's value is used by nobody, the cell can do without it: it saves, or reports. And without
+an `assert`, wherever it stands, that failed after values had to be guessed: nobody knows whether it would.
 """
 
 from __future__ import annotations
 
 import ast
 import errno
+import linecache
 import os
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Any
 
 Place = tuple[str, int]  # a file, as tracebacks call it, and a line
@@ -29,6 +32,29 @@ def refused_at(error: BaseException, namespace: dict[str, Any]) -> Place | None:
     return found
 
 
+def check_at(error: BaseException) -> Place | None:
+    """Where an `assert` failed; None: it is another error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or not isinstance(error, AssertionError):
+        return None
+    place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+    return place if _is_check(place) else None
+
+
+def _is_check(place: Place) -> bool:
+    file, line = place
+    with suppress(SyntaxError, ValueError):
+        nodes = ast.walk(ast.parse("".join(linecache.getlines(file))))
+        return any(isinstance(node, ast.Assert) and line in _lines_of(node) for node in nodes)
+    return False
+
+
+def _lines_of(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
 def without(tree: ast.AST, filename: str, places: Collection[Place]) -> ast.AST:
     """The tree without the statements at these places, if their values are not used."""
     lines = {line for file, line in places if file == filename}
@@ -37,6 +63,9 @@ def without(tree: ast.AST, filename: str, places: Collection[Place]) -> ast.AST:
 
 def in_words(place: Place, cell: str) -> str:
     file, line = place
+    if _is_check(place):
+        where = "" if file == cell else f" of {os.path.basename(file)}"
+        return f"the check in line {line}{where} left out: its values are guessed"
     where = "" if file == cell else " of an earlier cell"
     return f"line {line}{where} left out: it writes a file, or asks a server"
 
@@ -61,7 +90,11 @@ class _LeaveOut(ast.NodeTransformer):
         self._lines = lines
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        covered = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        if isinstance(node.value, ast.Call) and not self._lines.isdisjoint(covered):
-            return ast.copy_location(ast.Pass(), node)
-        return node
+        is_call = isinstance(node.value, ast.Call)
+        return ast.copy_location(ast.Pass(), node) if is_call and self._is_left_out(node) else node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        return ast.copy_location(ast.Pass(), node) if self._is_left_out(node) else node
+
+    def _is_left_out(self, node: ast.stmt) -> bool:
+        return not self._lines.isdisjoint(_lines_of(node))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 import dis
+import gc
 import inspect
 import textwrap
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib.machinery import SourceFileLoader
 from itertools import pairwise, repeat
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -196,13 +198,45 @@ def cut_functions(namespace: dict[str, Any], left_out: Collection[Place] = ()) -
     unknown = []
     for fn in _functions_of(namespace):
         try:
-            code = _cut_code(fn, left_out)
-        except (OSError, TypeError, SyntaxError, IndentationError, ValueError):
+            code = _cut_code(fn, left_out, CutLoops().visit)
+        except _NO_SOURCE:
             unknown.append(fn.__qualname__)
             continue
         if code is not None:
             fn.__code__ = code
     return unknown
+
+
+def leave_out_of_libraries(namespace: dict[str, Any], left_out: Collection[Place]) -> None:
+    """In a process of one trace: nobody else sees it."""
+    if not left_out:
+        return
+    gc.unfreeze()  # what is frozen is not listed
+    files = {file for file, _ in left_out}
+    _leave_out_of_what_is_imported(left_out, files)
+    functions = [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__.co_filename in files]
+    for fn in functions:
+        lines = {line for file, line in left_out if file == fn.__code__.co_filename}
+        if fn.__globals__ is not namespace and not lines.isdisjoint(line for *_, line in fn.__code__.co_lines()):
+            with suppress(*_NO_SOURCE):
+                fn.__code__ = _cut_code(fn, left_out) or fn.__code__
+
+
+def _leave_out_of_what_is_imported(left_out: Collection[Place], files: Collection[str]) -> None:
+    code_of = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        if path not in files:
+            return code_of(self, fullname)
+        tree: Any = without(ast.parse(self.get_data(path)), path, left_out)
+        code: CodeType = compile(tree, path, "exec", dont_inherit=True)
+        return code
+
+    SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]
+
+
+_NO_SOURCE = (OSError, TypeError, SyntaxError, IndentationError, ValueError)
 
 
 def _functions_of(namespace: dict[str, Any]) -> Iterator[FunctionType]:
@@ -216,7 +250,9 @@ def _functions_of(namespace: dict[str, Any]) -> Iterator[FunctionType]:
                 yield fn
 
 
-def _cut_code(fn: FunctionType, left_out: Collection[Place]) -> CodeType | None:
+def _cut_code(
+    fn: FunctionType, left_out: Collection[Place], cut: Callable[[ast.AST], Any] = lambda tree: tree
+) -> CodeType | None:
     old = fn.__code__
     if old.co_name == "<lambda>":
         return None
@@ -225,7 +261,7 @@ def _cut_code(fn: FunctionType, left_out: Collection[Place]) -> CodeType | None:
     lines, first = inspect.getsourcelines(old)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     ast.increment_lineno(tree, first - 1)
-    body = CutLoops().visit(without(tree, old.co_filename, left_out))
+    body = cut(without(tree, old.co_filename, left_out))
     # Its closure's names must be some enclosing function's, or they would be compiled as globals; its private ones are
     # compiled by the name of its class.
     name = _class_of(old)

@@ -24,6 +24,40 @@ def test_the_users_own_error_with_its_line() -> None:
     assert "gpufit/" not in trace.error and "_subclasses" not in trace.error
 
 
+def test_a_check_of_guessed_values_is_passed_over_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checks_masks.py").write_text(
+        "def check(mask):\n    ones = (mask == 1).sum().cpu().numpy()\n"
+        "    assert (\n        ones == mask.numel()\n    ), 'no mask'\n    return mask\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    trace = traced(
+        """
+        import checks_masks, torch
+        model = torch.nn.Linear(3, 1).cuda()
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(5):
+            loss = model(checks_masks.check(torch.rand(4, 3).cuda().round())).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            assert loss.item() < -1e9
+        """
+    )
+
+    assert trace.status == "completed" and trace.trained, trace.error
+    left = {note for note in trace.notes if "left out" in note}
+    assert len(left) == 2 and any("line 4 of checks_masks.py left out" in note for note in left)
+    assert any("the check in line 10 left out" in note for note in left)
+
+
+def test_a_check_of_what_is_known_is_the_users_own_error() -> None:
+    trace = traced("import torch\nx = torch.ones(4, 3).cuda()\nassert x.shape == (3, 4)")
+
+    assert trace.status == "failed" and "AssertionError" in trace.error
+
+
 def test_an_error_in_backward() -> None:
     trace = traced(
         IMPORTS
