@@ -234,7 +234,8 @@ class Arrival:
         return pickler, []
 
     def _place(self, refusal: Refusal) -> tuple[str, str, str]:
-        roots = {name: value for name, value in self.namespace.items() if not HISTORY.fullmatch(name)}
+        named = self.namespace.items()
+        roots = {one: value for one, value in named if not (HISTORY.fullmatch(one) or is_the_shells(one, value))}
         if refusal.name:
             roots = {refusal.name: self.namespace[refusal.name]}
         name, path = where(roots, refusal.obj) or (refusal.name, refusal.name or a_thing(refusal.obj))
