@@ -14,6 +14,8 @@ from ...cuda.stand_in.device import STAND_IN
 from ...devices import sides
 from .books import Books
 
+_CAME = "_gpufit_came"  # a fake storage's: the bytes in its place
+
 
 class OnStandIn:
     """See devices/sides.py: `here`, in a traced child."""
@@ -27,11 +29,16 @@ class OnStandIn:
             fake = torch.empty(made.nbytes(), dtype=torch.uint8, device=torch.device(STAND_IN, 0))
         self.found.append(fake)
         self._books.enter(fake, "arrived", "input")
-        return fake.untyped_storage()
+        there = fake.untyped_storage()
+        setattr(there, _CAME, made)
+        return there
 
     def tensor(self, storage: torch.UntypedStorage, dtype: torch.dtype, *look: Any) -> torch.Tensor:
         with self._books.fake:
-            return torch.empty(0, dtype=dtype, device=torch.device(STAND_IN, 0)).set_(storage, *look)
+            there = torch.empty(0, dtype=dtype, device=torch.device(STAND_IN, 0)).set_(storage, *look)
+        if (came := getattr(storage, _CAME, None)) is not None:  # a length that a module keeps in a buffer, say
+            self._books.known.arrived(torch.empty(0, dtype=dtype).set_(came, *look), there)
+        return there
 
     def as_class(self, cls: type, made: torch.Tensor) -> Any:
         if not issubclass(cls, nn.Parameter):

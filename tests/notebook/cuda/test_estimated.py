@@ -68,6 +68,23 @@ def test_a_type_of_an_earlier_cell_makes_what_is_on_the_device(kernel: Kernel) -
     assert found["how"] == "trace" and isinstance(found["need"], int)
 
 
+def test_a_length_that_a_module_keeps_on_the_device_is_known(kernel: Kernel) -> None:
+    """As a synthesizer's block size: the lengths of all that it makes follow from it."""
+    kernel.check(
+        SETUP + "model.register_buffer('block', torch.tensor(20)); model.to(device); mask = (Y > 0).float()\n"
+        "rest = int((1 - mask).sum())"
+    )
+    found = told(
+        kernel,
+        CELL.replace(
+            "loss = ", "long = X.to(device).repeat(model.block, 1); assert len(long) == 20 * 512; loss = "
+        ).replace("Y + noise", "Y * mask")
+        + "assert int((1 - mask).sum()) == rest",
+    )
+
+    assert found["how"] == "trace" and found["confidence"] == "high", found
+
+
 def test_both_sides_in_one_operation_are_an_error_as_on_a_gpu(kernel: Kernel) -> None:
     kernel.check(SETUP)
 
