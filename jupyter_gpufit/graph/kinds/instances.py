@@ -198,12 +198,21 @@ def holds_refused(obj: Any, pickler: Pickler | None = None, *, stored: bool = Tr
     """Whether what cannot travel is near in its attributes.
 
     Also a named tuple, where they could be `stored` instead: matplotlib's objects, found by that, are drawn anew from
-    what they store, and not from their attributes.
+    what they store, and not from their attributes. Not where nothing makes up for what is left out (a LightningModule's
+    trainer).
     """
+    stored = stored and _is_made_up_for(type(obj))
     # Those found to hold nothing such in this crossing, so that a chain is not walked from each link.
     if pickler and id(obj) in pickler.clean:
         return False
     return leads_to_refused(inside(obj, STORABLE), pickler, stored=stored, of=obj)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_made_up_for(cls: type) -> bool:
+    """Whether the class that says what is stored, or one made of it, says how it is taken up again."""
+    says = next((base for base in cls.__mro__ if "__getstate__" in vars(base)), object)
+    return any("__setstate__" in vars(base) for base in cls.__mro__[: cls.__mro__.index(says) + 1])
 
 
 def leads_to_refused(
