@@ -35,13 +35,13 @@ def has_ended(obj: Any) -> bool:
         case "child":
             return obj.poll() is not None
         case "process":
-            here = vars(obj)["_parent_pid"] == os.getpid()
-            return bool(vars(obj)["_closed"]) or (here and obj.ident is not None and obj.exitcode is not None)
+            here = vars(obj).get("_parent_pid") == os.getpid()
+            return bool(vars(obj).get("_closed")) or (here and obj.ident is not None and obj.exitcode is not None)
         case "pool":
             return obj._state != "RUN" and not any(one.is_alive() for one in (obj._worker_handler, *(obj._pool or ())))
         case "executor":
             leads = obj._executor_manager_thread
             return obj._shutdown_thread and (leads is None or not leads.is_alive())
         case "queue":  # what is in it is for processes that share it
-            return not multiprocessing.active_children() and obj.empty()
+            return not multiprocessing.active_children() and not obj._buffer and obj.empty()
     return False
