@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import Any
 
+from ..system.objects import module_of
+
 _OF_MODULES = {  # by the module that has them, if anybody has imported it: the classes, and what they are to us
     "multiprocessing.pool": (("Pool", "ThreadPool"), "pool"),
     "concurrent.futures.process": (("ProcessPoolExecutor",), "executor"),
@@ -24,8 +26,9 @@ def kind_of(cls: type) -> str:
         return "child"
     if issubclass(cls, multiprocessing.process.BaseProcess):
         return "process"
-    names, kind = _OF_MODULES.get(cls.__module__, ((), ""))
-    return kind if cls.__name__ in names and getattr(sys.modules[cls.__module__], cls.__name__) is cls else ""
+    module = module_of(cls)
+    names, kind = _OF_MODULES.get(module, ((), ""))
+    return kind if cls.__name__ in names and getattr(sys.modules[module], cls.__name__) is cls else ""
 
 
 def has_ended(obj: Any) -> bool:

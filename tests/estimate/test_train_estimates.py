@@ -144,7 +144,7 @@ def test_a_cell_that_outgrows_its_estimate_gets_more_by_itself_and_a_whole_devic
 def test_a_cell_that_cannot_begin_again_says_what_to_claim_where_its_estimate_was_too_low(
     kernel: Kernel, home: Path
 ) -> None:
-    kernel.check("%load_ext jupyter_gpufit\nimport torch\ncount = torch.zeros(1)")
+    kernel.check("%load_ext jupyter_gpufit\nimport torch\ncount = torch.zeros(100_000)")  # what is small has moved out
 
     ran = kernel.run("%%gpufit train\ncount += 1" + GROWS)
 

@@ -43,6 +43,7 @@ def key_of(source: str, graph: bytes, ask: Ask) -> str:
     if "places" not in header:
         return ""
     header["sources"] = {name: lines for name, (lines, _) in header["sources"].items()}  # not the cell's number
+    del header["alone"]  # of whose bytes there is only one, which is no matter of what is computed
     places, bytes_of = header.pop("places"), list(_bytes_of(header.pop("table"), header.pop("extents")))
     key = hashlib.blake2b(digest_size=16)
     for part in (_text(source), *_given(places, stream), repr((bytes_of, sorted(header.items()))).encode()):
