@@ -201,7 +201,8 @@ def holds_refused(obj: Any, pickler: Pickler | None = None, *, stored: bool = Tr
     what they store, and not from their attributes. Not where nothing makes up for what is left out (a LightningModule's
     trainer).
     """
-    stored = stored and _is_made_up_for(type(obj))
+    cls: type = type(obj)
+    stored = stored and _is_made_up_for(cls)
     # Those found to hold nothing such in this crossing, so that a chain is not walked from each link.
     if pickler and id(obj) in pickler.clean:
         return False
