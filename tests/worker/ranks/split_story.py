@@ -24,7 +24,8 @@ def killed_and_resumed(
     sent = kernel.send(f"%%gpufit train --gpus 2 --name {name}\n{cell.format(stands=True, hold=str(hold))}")
     ran = kernel.until(sent, "step 2\n")
     assert words in ran.shown, ran.shown
-    assert gpufit(env, "checkpoint", name).returncode == 0
+    saved = gpufit(env, "checkpoint", name)
+    assert saved.returncode == 0, saved.stderr
     os.kill(jobs(env)[name]["pid"], signal.SIGKILL)
     kernel.finish(sent)
     until(lambda: not scratch(home))
