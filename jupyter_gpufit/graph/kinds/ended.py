@@ -48,7 +48,7 @@ def find(cls: type) -> Kind | None:
 
 
 def _thread(thread: threading.Thread) -> Reduced:
-    own = set(vars(threading.Thread()))
+    own = set(vars(threading.Thread(name="any")))  # without one it would take the number of the next
     state = {name: value for name, value in vars(thread).items() if name not in own}
     return make_thread, (type(thread), thread.name, thread.daemon), state, None, None, fill
 
