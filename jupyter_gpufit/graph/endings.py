@@ -46,5 +46,6 @@ def has_ended(obj: Any) -> bool:
             leads = obj._executor_manager_thread
             return obj._shutdown_thread and (leads is None or not leads.is_alive())
         case "queue":  # what is in it is for processes that share it
-            return not multiprocessing.active_children() and not obj._buffer and obj.empty()
+            used = obj._closed or obj._buffer or multiprocessing.active_children()  # a closed one cannot be asked more
+            return not used and obj.empty()
     return False

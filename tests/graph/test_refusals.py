@@ -69,6 +69,7 @@ CASES = {
     ),
     "a C library": ("import ctypes\nx = ctypes.CDLL(None)", "x", "a handle of a C library"),
     "a process": ("import subprocess\nx = subprocess.Popen(['cat'], stdin=-1)", "x", "a process that this one started"),
+    "a closed queue": ("import multiprocessing as m\nx = m.Queue(); x.close()", "x", "this process's children"),
     "a pool": ("from concurrent.futures import *\nx = ProcessPoolExecutor(1)", "x", "a pool or future"),
     "a view of memory": ("x = memoryview(b'abc')", "x", "bytes(view)"),
     "a weak reference of its own kind": (
