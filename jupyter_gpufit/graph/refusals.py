@@ -41,10 +41,6 @@ _BY_TYPE = {  # by the full name of a class or of one of its bases
     "socket.socket": f"an open socket. {INSIDE}.",
     "subprocess.Popen": f"a process that this one started. {INSIDE}.",
     "torch.utils.data.dataloader._BaseDataLoaderIter": LOADERS_PLACE,
-    "torch.jit._script.ScriptModule": (
-        "a module of TorchScript, which is compiled for this process. Train the module that it was made of, or call"
-        " torch.jit.script(...), trace or load inside the cell."
-    ),
     # Of trackers those that know no way: see snapshot/libraries/trackers.py for the others.
     "comet_ml.experiment.CometExperiment": f"an experiment of Comet, which one process reports. {INSIDE}.",
     "comet_ml.experiment.BaseExperiment": f"an experiment of Comet, which one process reports. {INSIDE}.",

@@ -13,9 +13,9 @@ from __future__ import annotations
 import gc
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, compress, repeat, tee
-from operator import is_not
+from operator import is_, is_not
 from typing import Any
 
 from .collecting import without_collecting
@@ -33,15 +33,21 @@ def kinds() -> set[type]:
 def but_tuples() -> list[Any]:
     """All objects but tuples; those of a subclass of theirs are among them."""
     with without_collecting():
-        return list(_but_tuples(*tee(_lists(), 3)))
+        return list(_those(*tee(_lists(), 3), is_not, tuple))
 
 
-def _but_tuples(found: Lists, again: Lists, at_last: Lists) -> Iterator[Any]:
+def of_type(cls: type) -> list[Any]:
+    """Those of this very class."""
+    with without_collecting():
+        return list(_those(*tee(_lists(), 3), is_, cls))
+
+
+def _those(found: Lists, again: Lists, at_last: Lists, wanted: Callable[[Any, Any], bool], cls: type) -> Iterator[Any]:
     # The list is tripled and not what is in it: that makes objects on the way.
     # It holds who holds it, so that it stays unless it is emptied before other threads run.
     objects = chain(chain.from_iterable(found), map(list.clear, at_last))
     types = map(type, chain.from_iterable(again))
-    return compress(objects, map(is_not, types, repeat(tuple)))
+    return compress(objects, map(wanted, types, repeat(cls)))
 
 
 def _lists() -> Lists:

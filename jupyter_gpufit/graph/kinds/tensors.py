@@ -50,6 +50,10 @@ def find(cls: type) -> Kind | None:
         from .compiled import SCRIPTED
 
         return SCRIPTED
+    if issubclass(cls, torch.jit.ScriptModule):
+        from . import scripted
+
+        return scripted.find(cls)
     return _KINDS.get(cls)
 
 
