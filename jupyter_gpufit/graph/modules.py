@@ -26,19 +26,35 @@ def dictionaries() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class Homes:
-    """Which modules hold an object under its own name; all are looked through once, when first somebody asks."""
+    """Which modules hold an object under its own name. A notebook has thousands of modules, with a million names: where
+    few are asked for each is looked for by itself, and only a library that asks for all its own has them all noted."""
+
+    _FEW = 200  # names; to look for one costs half a millisecond, to note all of them 200
 
     def __init__(self) -> None:
-        self._holding: dict[str, list[tuple[str, dict[str, Any]]]] | None = None
+        self._asked: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self._all: dict[str, list[tuple[str, dict[str, Any]]]] | None = None
 
     def of(self, obj: Any) -> str | None:
-        if self._holding is None:
-            self._holding = {}
-            for module, held in dictionaries():
-                for name in list(held):
-                    self._holding.setdefault(name, []).append((module, held))
         name = obj.__name__
-        return min((module for module, held in self._holding.get(name, ()) if held.get(name) is obj), default=None)
+        return min((module for module, held in self._holding(name) if held.get(name) is obj), default=None)
+
+    def _holding(self, name: str) -> list[tuple[str, dict[str, Any]]]:
+        if self._all is not None:
+            return self._all.get(name, [])
+        if name not in self._asked:
+            self._asked[name] = [(module, held) for module, held in dictionaries() if name in held]
+            if len(self._asked) > self._FEW:
+                self._all = _noted()
+        return self._asked[name]
+
+
+def _noted() -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for module, held in dictionaries():
+        for name in list(held):
+            found.setdefault(name, []).append((module, held))
+    return found
 
 
 def may_hold_one(stream: memoryview) -> bool:
