@@ -6,7 +6,6 @@ hundreds of processes that do. Whoever tests how a process begins, or what it im
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_gpufit.system import processes
 from jupyter_gpufit.system.processes import of_a_worker
 from tests import warm_process
-from tests.warm_process import WORKERS, Forked, Wanted, Workers, ask, read_at_import
+from tests.warm_process import Forked, Forks, Wanted, ask, read_at_import
 
 _KERNEL = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "jupyter_gpufit.notebook.magics")
 _WORKER = (
@@ -35,12 +34,20 @@ _WORKER = (
     "jupyter_gpufit.worker.machine",
     "jupyter_gpufit.worker.shell",
 )
+_ESTIMATE = (
+    "torch",
+    "jupyter_gpufit.estimate.asking.look",
+    "jupyter_gpufit.estimate.tracing.child",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.distributed.tensor",
+    "torch._functorch.config",
+)
 _COMMAND = ("jupyter_gpufit.terminal.cli", "anyio._backends._asyncio")
 WARM = EntryPoint("warm", f"{__name__}:WarmKernel", KernelProvisionerFactory.GROUP_NAME)
 # What a process runs first that is to be such a server; it finds the tests, and the kernels that it starts do not.
 SERVER = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r}); from tests import warm; "
 SERVER += "del sys.path[0]; warm.begin_in_a_server()"
-cold_start = processes.start
+cold_start, cold_asking = processes.start, processes.start_asking
 _forking: list[subprocess.Popen[bytes]] = []
 
 
@@ -65,9 +72,9 @@ def kernels(env: Mapping[str, str]) -> socket.socket:
     return _kernels(frozenset(read_at_import(env).items()))
 
 
-def workers(env: Mapping[str, str]) -> Workers:
-    """Who has the workers of a kernel with this environment forked."""
-    return _workers(frozenset(read_at_import(of_a_worker(env)).items()))
+def forks(env: Mapping[str, str]) -> Forks:
+    """Who has the workers and the estimates of a kernel with this environment forked."""
+    return _forks(frozenset(read_at_import(of_a_worker(env)).items()))
 
 
 @cache
@@ -77,8 +84,10 @@ def _kernels(read: frozenset[tuple[str, str]]) -> socket.socket:
 
 
 @cache
-def _workers(read: frozenset[tuple[str, str]]) -> Workers:
-    return Workers(forking(_WORKER, ["torch._dynamo"], _others() | dict(read)), dict(read), cold_start)
+def _forks(read: frozenset[tuple[str, str]]) -> Forks:
+    env = _others() | dict(read)
+    channels = {"worker": forking(_WORKER, ["torch._dynamo"], env), "estimate": forking(_ESTIMATE, [], env)}
+    return Forks(channels, dict(read), cold_start, cold_asking)
 
 
 @cache
@@ -101,12 +110,17 @@ def _others() -> dict[str, str]:
 
 def start(module: str, *arguments: str, **more: Any) -> Any:
     """In the place of `jupyter_gpufit.system.processes.start`."""
-    return (workers(os.environ) if module == "worker" else cold_start)(module, *arguments, **more)
+    return (forks(os.environ).start if module == "worker" else cold_start)(module, *arguments, **more)
+
+
+async def start_asking(module: str, **more: Any) -> Any:
+    """In the place of `jupyter_gpufit.system.processes.start_asking`."""
+    return await (forks(os.environ).start_asking if module == "estimate" else cold_asking)(module, **more)
 
 
 def begin() -> None:
     """In the tests, and not where somebody measures how long a kernel takes to begin."""
-    processes.start = start
+    processes.start, processes.start_asking = start, start_asking
 
 
 def begin_warm(manager: KernelManager) -> None:
@@ -139,10 +153,9 @@ class WarmKernel(LocalProvisioner):
 
 
 def _forked_kernel(command: Sequence[str], env: Mapping[str, str], directory: str) -> Forked:
-    at, forks = command.index("-m"), workers(env)
-    channel = forks.channel.fileno()
+    at = command.index("-m")
+    given, told = forks(env).as_given()
     with open(os.devnull, "rb") as nothing:
-        descriptors = {0: nothing.fileno(), 1: 1, 2: 2, channel: channel}
-        told = {**env, WORKERS: f"{channel} {json.dumps(forks.serves)}"}
-        wanted = Wanted(command[at + 1], command[at + 2 :], told, directory, [*descriptors], True)
+        descriptors = {0: nothing.fileno(), 1: 1, 2: 2, **given}
+        wanted = Wanted(command[at + 1], command[at + 2 :], {**env, **told}, directory, [*descriptors], True)
         return ask(kernels(env), wanted, [*descriptors.values()])

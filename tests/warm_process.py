@@ -36,10 +36,11 @@ from typing import Any, cast
 from jupyter_gpufit.system import processes
 
 MOST = 1 << 20  # bytes of a message
-WORKERS = "TESTS_WARM_WORKERS"  # in a kernel's environment: the descriptor by which to ask for workers
+CHANNELS = "TESTS_WARM_CHANNELS"  # in a process's environment: the descriptors by which to ask for others
 # What a library, or Python itself, reads of the environment as it begins; a forked process comes too late for it. What
 # stands in PYTHONPATH it gets.
 _AT_IMPORT = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "LD_", "TORCH_", "KMP_", "GOMP_", "GLIBC_", "MALLOC_")
+_GIVEN = 450  # the first descriptor of those by which a process asks for others
 HIGH = 500  # descriptors that arrive are moved out of the way of the numbers that they are to have
 
 
@@ -124,6 +125,7 @@ class Wanted:
     directory: str
     numbers: Sequence[int]
     finds_the_directory: bool
+    ends_with: int = 0  # a process that it is to die with, if any
 
 
 class Forked:
@@ -181,14 +183,15 @@ def read_at_import(env: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass
-class Workers:
-    """Stands in the place of `jupyter_gpufit.system.processes.start`, and has workers forked."""
+class Forks:
+    """Stands in the place of `jupyter_gpufit.system.processes.start` and `start_asking`, and has processes forked."""
 
-    channel: socket.socket
+    channels: Mapping[str, socket.socket]  # by module
     serves: Mapping[str, str]  # those whose environment has this
     cold: Any
+    cold_asking: Any
 
-    def __call__(
+    def start(
         self,
         module: str,
         *arguments: str,
@@ -201,17 +204,65 @@ class Workers:
         if module != "worker" or python not in ("", sys.executable) or read_at_import(env) != self.serves:
             return self.cold(module, *arguments, python=python, env=env, descriptors=descriptors, **more)
         numbers = dict(zip(descriptors, descriptors, strict=True))
+        given, told = self.as_given([module])
         with open(os.devnull, "rb") as nothing:
             numbers |= {0: nothing.fileno(), 1: more["stdout"].fileno(), 2: more["stderr"].fileno()}
             wanted = Wanted(
                 f"jupyter_gpufit.{module}",
                 arguments,
-                processes.with_our_package(env),
+                processes.with_our_package(env) | told,
                 os.getcwd(),
-                [*numbers],
+                [*numbers, *given],
                 more["finds_the_notebooks"],
             )
-            return ask(self.channel, wanted, [*numbers.values()])
+            return ask(self.channels[module], wanted, [*numbers.values(), *given.values()])
+
+    async def start_asking(self, module: str, *, descriptors: Sequence[int] = (), stderr: Any = None) -> Any:
+        from anyio.abc import UNIXSocketStream
+
+        serves = read_at_import(processes.of_a_worker(os.environ))
+        if module not in self.channels or serves != self.serves or stderr is None:
+            return await self.cold_asking(module, descriptors=descriptors, stderr=stderr)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            numbers = dict(zip(descriptors, descriptors, strict=True))
+            numbers |= {0: theirs.fileno(), 1: theirs.fileno(), 2: stderr.fileno()}
+            env = processes.with_our_package(os.environ)
+            wanted = Wanted(f"jupyter_gpufit.{module}", [], env, os.getcwd(), [*numbers], False, os.getpid())
+            forked = ask(self.channels[module], wanted, [*numbers.values()])
+        return Asked(forked, await UNIXSocketStream.from_socket(ours))
+
+    def as_given(self, but: Sequence[str] = ()) -> tuple[dict[int, int], dict[str, str]]:
+        """Descriptors and what an environment says of them, for a process that is to have its own forked, too."""
+        given = {one: channel.fileno() for one, channel in self.channels.items() if one not in but}
+        told = json.dumps([{one: _GIVEN + number for number, one in enumerate(given)}, dict(self.serves)])
+        return {_GIVEN + number: fd for number, fd in enumerate(given.values())}, {CHANNELS: told}
+
+
+@dataclass
+class Asked:
+    """One that is asked on its stdin, as anyio.open_process would have it."""
+
+    forked: Forked
+    stdin: Any
+
+    @property
+    def stdout(self) -> Any:
+        return self.stdin
+
+    @property
+    def pid(self) -> int:
+        return self.forked.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self.forked.poll()
+
+    async def aclose(self) -> None:
+        from anyio.to_thread import run_sync
+
+        await self.stdin.aclose()
+        await run_sync(self.forked.wait)
 
 
 class Warm:
@@ -220,6 +271,7 @@ class Warm:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._reports: dict[int, tuple[int, socket.socket]] = {}  # by pidfd
+        self._ends: dict[int, int] = {}  # by that of who is to be outlived by none of its own
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
 
@@ -227,6 +279,9 @@ class Warm:
         """Return in each process that is wanted; in this one None, at its end."""
         while True:
             for fd, _ in self._poll.poll():
+                if fd in self._ends:
+                    self._end_its_own(fd)
+                    continue
                 if fd != self._channel.fileno():
                     self._has_ended(fd)
                     continue
@@ -244,6 +299,8 @@ class Warm:
             pid = os.fork()
         if pid == 0:
             self._channel.close()
+            for fd in self._ends:
+                os.close(fd)
             for fd, (_, report) in self._reports.items():
                 os.close(fd)
                 report.close()
@@ -255,14 +312,38 @@ class Warm:
         fd = os.pidfd_open(pid)
         self._reports[fd] = (pid, report)
         self._poll.register(fd, select.POLLIN)
+        if wanted.ends_with:
+            self._watch(wanted.ends_with, pid)
         with suppress(OSError):
             report.send(str(pid).encode())
         return False
+
+    def _watch(self, whom: int, pid: int) -> None:
+        try:
+            fd = os.pidfd_open(whom)
+        except ProcessLookupError:
+            os.kill(pid, signal.SIGKILL)
+            return
+        self._ends[fd] = pid
+        self._poll.register(fd, select.POLLIN)
+
+    def _end_its_own(self, fd: int) -> None:
+        self._poll.unregister(fd)
+        os.close(fd)
+        self._kill(self._ends.pop(fd))
+
+    def _kill(self, pid: int) -> None:
+        if any(pid == one for one, _ in self._reports.values()):  # else it has been waited for
+            os.kill(pid, signal.SIGKILL)
 
     def _has_ended(self, fd: int) -> None:
         pid, report = self._reports.pop(fd)
         self._poll.unregister(fd)
         os.close(fd)
+        for watched in [watched for watched, its in self._ends.items() if its == pid]:
+            del self._ends[watched]
+            self._poll.unregister(watched)
+            os.close(watched)
         with report, suppress(OSError):
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             report.send(str(code).encode())
@@ -293,10 +374,13 @@ def _begin(wanted: Wanted, descriptors: list[int]) -> None:
         numpy.random.seed()
 
 
-def _have_workers_forked(given: str) -> None:
-    fd, serves = given.split(" ", 1)
-    os.set_inheritable(int(fd), False)
-    processes.start = Workers(socket.socket(fileno=int(fd)), json.loads(serves), processes.start)
+def _have_others_forked(given: str) -> None:
+    fds, serves = json.loads(given)
+    for fd in fds.values():
+        os.set_inheritable(fd, False)
+    channels = {module: socket.socket(fileno=fd) for module, fd in fds.items()}
+    forks = Forks(channels, serves, processes.start, processes.start_asking)
+    processes.start, processes.start_asking = forks.start, forks.start_asking
 
 
 def main() -> None:
@@ -313,8 +397,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for one in hidden:
         one.begin()
-    if WORKERS in os.environ:
-        _have_workers_forked(os.environ.pop(WORKERS))
+    if CHANNELS in os.environ:
+        _have_others_forked(os.environ.pop(CHANNELS))
+    if wanted.module.startswith("ipykernel"):
         gc.unfreeze()  # a kernel's objects are looked through
     ours = sys.modules["__main__"]
     sys.modules["__main__"] = sys.modules["__mp_main__"] = ModuleType("__main__")  # also as multiprocessing knows it

@@ -14,8 +14,8 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ...errors import NoEstimate
+from ...system import processes
 from ...system.files import nameless
-from ...system.processes import start_asking
 from .ask import Ask, EstimatedProgram, TraceAnswer
 
 MOST_ANSWER = 1 << 28  # bytes
@@ -51,7 +51,7 @@ class Tracer:
 async def tracing(program: EstimatedProgram, descriptors: Sequence[int] = ()) -> AsyncIterator[Tracer]:
     """Start a process for a program; `descriptors` are those it names."""
     with nameless() as log:
-        process = await start_asking("estimate", descriptors=descriptors, stderr=log)
+        process = await processes.start_asking("estimate", descriptors=descriptors, stderr=log)
         try:
             assert process.stdin is not None and process.stdout is not None
             with suppress(anyio.BrokenResourceError):  # its last words are read when it is asked
