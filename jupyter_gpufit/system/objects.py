@@ -33,21 +33,26 @@ def kinds() -> set[type]:
 def but_tuples() -> list[Any]:
     """All objects but tuples; those of a subclass of theirs are among them."""
     with without_collecting():
-        return list(_those(*tee(_lists(), 3), is_not, tuple))
+        return list(_those(is_not, tuple, *_thrice()))
 
 
 def of_type(cls: type) -> list[Any]:
     """Those of this very class."""
     with without_collecting():
-        return list(_those(*tee(_lists(), 3), is_, cls))
+        return list(_those(is_, cls, *_thrice()))
 
 
-def _those(found: Lists, again: Lists, at_last: Lists, wanted: Callable[[Any, Any], bool], cls: type) -> Iterator[Any]:
+def _those(wanted: Callable[[Any, Any], bool], cls: type, found: Lists, again: Lists, at_last: Lists) -> Iterator[Any]:
     # The list is tripled and not what is in it: that makes objects on the way.
     # It holds who holds it, so that it stays unless it is emptied before other threads run.
     objects = chain(chain.from_iterable(found), map(list.clear, at_last))
     types = map(type, chain.from_iterable(again))
     return compress(objects, map(wanted, types, repeat(cls)))
+
+
+def _thrice() -> tuple[Lists, Lists, Lists]:
+    one, other, last = tee(_lists(), 3)
+    return one, other, last
 
 
 def _lists() -> Lists:

@@ -1,5 +1,5 @@
-"""Modules of TorchScript: the archive that torch.jit.save makes of one, and its parameters and buffers as tensors of the
-notebook's, for an optimizer may hold them, too.
+"""Modules of TorchScript: the archive that torch.jit.save makes of one, and its parameters and buffers as tensors of
+the notebook's, for an optimizer may hold them, too.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def reduce_around_one(module: torch.jit.ScriptModule, pickler: Pickler) -> Reduc
     return make_around_one, (type(module),), around_state(module), None, None, fill_around_one
 
 
-def make_around_one(cls: type) -> Any:
+def make_around_one(cls: type[torch.jit.ScriptModule]) -> Any:
     return cls.__new__(cls)
 
 

@@ -7,26 +7,46 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..reading.calls import leads_on
 from ..reading.scopes import children, is_yield
 from ..values import FRAME, TEMPORARY
+from .comprehensions import Comprehension, as_loops, at_once, repeats, targets
 from .form import Form
 from .nodes import ask, assign, at, clone, do, frame, invert, load
 
-_OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_OPAQUE = (ast.Lambda, ast.GeneratorExp)
 
 
 class Expressions(Form):
+    def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        raise NotImplementedError
+
     def suspends(self, node: ast.AST | None) -> bool:
         """Whether an expression comes to a place at which the unit can be left."""
         if node is None or isinstance(node, _OPAQUE) or type(node).__name__ in ("TemplateStr", "Await"):
             return False
         found = self._suspending.get(node)
         if found is None:
-            found = self._suspending[node] = self.is_place(node) or any(map(self.suspends, children(node)))
+            found = self._suspending[node] = self._suspends(node)
         return found
+
+    def _suspends(self, node: ast.AST) -> bool:
+        if isinstance(node, Comprehension):
+            return self._opens() and repeats(node, self.is_place)
+        return self.is_place(node) or any(map(self.suspends, children(self._at_once(node))))
+
+    def _opens(self) -> bool:
+        """Whether comprehensions may become loops: a library's many small ones gain nothing by it."""
+        return self.kind != "generator" and not self.is_librarys
+
+    def _at_once(self, node: ast.AST) -> ast.AST:
+        if not (isinstance(node, ast.Call) and self._opens()):
+            return node
+        if node not in self._all_at_once:
+            self._all_at_once[node] = at_once(node, self.plain_names)
+        return self._all_at_once[node]
 
     def is_place(self, node: ast.AST) -> bool:
         if self.kind == "generator":
@@ -37,6 +57,9 @@ class Expressions(Form):
         """The expression without such places; `later` if something that is evaluated after it has one."""
         if not self.suspends(node):
             return self._settled(node, into) if later else node
+        node = cast(ast.expr, self._at_once(node))
+        if isinstance(node, Comprehension):
+            return self._comprehension(node, into)
         if isinstance(node, ast.BoolOp):
             return self._bool(node, into)
         if isinstance(node, ast.IfExp):
@@ -161,9 +184,21 @@ class Expressions(Form):
         into += self.gate([number], at(node, [*start, run]))
         return load(name)
 
+    def _comprehension(self, node: Comprehension, into: list[ast.stmt]) -> ast.expr:
+        was, self.going_over = self.going_over, False
+        name = self.temporary()
+        items = {one: self.temporary() for one in targets(node)}
+        empty, loops = as_loops(node, name, items)
+        self.items |= set(items.values())
+        into += self.plain(at(node, [assign(name, empty)]))
+        into += self.block([loops])
+        self.items -= set(items.values())
+        self.going_over = was
+        return load(name)
+
     def released(self, value: ast.expr, into: list[ast.stmt]) -> ast.expr:
         """What a temporary holds, so that nobody holds it any more: only then it may be exchanged."""
-        if not (isinstance(value, ast.Name) and value.id.startswith(TEMPORARY)):
+        if not (isinstance(value, ast.Name) and value.id.startswith(TEMPORARY)) or value.id in self.items:
             return value
         taken = ast.Attribute(load(FRAME), "v", ast.Store())
         into += self.plain(at(value, [ast.Assign([taken], value), assign(value.id, ast.Constant(None))]))

@@ -17,8 +17,8 @@ from .nodes import assign, frame, invert, load, on_path
 
 
 class Form:
-    def __init__(self, kind: Kind, plain: frozenset[str], *, entering: bool) -> None:
-        self.kind, self.plain_names, self.entering = kind, plain, entering
+    def __init__(self, kind: Kind, plain: frozenset[str], *, entering: bool, is_librarys: bool = False) -> None:
+        self.kind, self.plain_names, self.entering, self.is_librarys = kind, plain, entering, is_librarys
         self.paths: dict[int, Path] = {}
         self.lines: dict[int, int] = {}
         self.spots: dict[int, Spot] = {}
@@ -26,9 +26,11 @@ class Form:
         self.temporaries: list[str] = []
         self.iterated: frozenset[str] = frozenset()  # variables over which there are loops
         self.going_over = False  # just now, in what a loop goes over
+        self.items: set[str] = set()  # temporaries that stand for a comprehension's variables, here
         self.used = 0  # temporaries, in the statement at hand
         self._around: list[int] = []
         self._suspending: dict[ast.AST, bool] = {}  # expressions that have been looked at
+        self._all_at_once: dict[ast.AST, ast.AST] = {}  # calls, and what they are read as
         self._stopping: dict[ast.AST, bool] = {}  # and statements
 
     def number(self, node: ast.AST) -> int:

@@ -17,6 +17,7 @@ from operator import or_
 from types import CodeType
 from typing import Any
 
+from ...system.packages import is_installed
 from ..libraries.versions import digests_of
 from ..reading.scopes import Definition, Loop, definitions, inside
 from ..values import INNER, MAKER, Unit
@@ -60,6 +61,7 @@ class Source:
         self.looping: set[str] = set()  # names of functions with loops
         self.plain: frozenset[str] = frozenset()
         self.origin: Origin | None = None  # of a library's
+        self.is_librarys = is_installed(filename)
         self._uid = uid or (lambda one: f"{filename}:{one.qualname}:{one.key[1]}")
         self._shared: dict[Key, Shared] = {}
 
@@ -80,7 +82,7 @@ class Source:
             self.changed |= {old: new for old, new in zip(codes, rewritten[key], strict=True) if old != new}
         self.generators = {code: unit for key, unit in units.items() for code in rewritten[key]}
         for one in self.definitions:
-            if one.resumable and one.key in written and function_stops(one, plain):
+            if one.resumable and one.key in written and function_stops(one, plain, is_librarys=self.is_librarys):
                 self.functions |= dict.fromkeys([*written[one.key], *rewritten[one.key]], one)
 
     def _rewrite_generators(self) -> dict[Key, Unit]:
@@ -88,7 +90,7 @@ class Source:
         for number, one in reversed(list(enumerate(self.definitions))):  # the inner ones first
             if one.generator and one.key in self._shared:
                 own = clone(one.node)
-                made, unit = running_form(one, self.uid(one), self.filename, self.plain, self._shared_by(one))
+                made, unit = self._form(running_form, one)
                 one.node.body = made.body
                 self.definitions[number] = replace(one, node=own)
                 units[one.key] = unit
@@ -100,14 +102,18 @@ class Source:
         return replace(shared, own=tuple(name for name in shared.own if name in known))
 
     def running(self, one: Definition) -> tuple[CodeType, Unit]:
-        made, unit = running_form(one, self.uid(one), self.filename, self.plain, self._shared_by(one))
+        made, unit = self._form(running_form, one)
         with_it = self._compiled_with(one, made)
         return _by_key(with_it)[one.key], unit
 
     def entering(self, one: Definition) -> tuple[CodeType, Unit]:
-        made, unit = entering_form(one, self.uid(one), self.filename, self.plain, self._shared_by(one))
+        made, unit = self._form(entering_form, one)
         inner = next(code for code in _inside(self._compiled_with(one, made)) if code.co_name == INNER)
         return _own_names(inner, one.node.name), unit
+
+    def _form(self, form: Callable[..., tuple[ast.FunctionDef, Unit]], one: Definition) -> tuple[ast.FunctionDef, Unit]:
+        shared = self._shared_by(one)
+        return form(one, self.uid(one), self.filename, self.plain, shared, is_librarys=self.is_librarys)
 
     def _compiled_with(self, one: Definition, instead: ast.FunctionDef) -> CodeType:
         """The statement that defines it, compiled with another function in its place."""

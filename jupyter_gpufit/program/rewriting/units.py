@@ -58,16 +58,16 @@ def _is_future(node: ast.stmt) -> bool:
 # Functions -----------------------------------------------------------------------------------------------------------
 
 
-def function_stops(one: Definition, plain: frozenset[str]) -> bool:
+def function_stops(one: Definition, plain: frozenset[str], *, is_librarys: bool = False) -> bool:
     """Whether there is any place at which the function could be left."""
-    form = Statements("function", plain, entering=False)
+    form = Statements("function", plain, entering=False, is_librarys=is_librarys)
     return any(map(form.stops, one.node.body))
 
 
 def running_form(
-    one: Definition, uid: str, filename: str, plain: frozenset[str], shared: Shared
+    one: Definition, uid: str, filename: str, plain: frozenset[str], shared: Shared, *, is_librarys: bool = False
 ) -> tuple[ast.FunctionDef, Unit]:
-    form, body = _form(one, plain, shared, entering=False)
+    form, body = _form(one, plain, shared, entering=False, is_librarys=is_librarys)
     begin: list[ast.stmt] = [assign(FRAME, _program("enter", ast.Constant(uid)))]
     # A generator is made anew from the cells around it, too; a function comes with its own.
     if cells := (*shared.own, *(shared.around if one.generator else ())):
@@ -78,14 +78,14 @@ def running_form(
 
 
 def entering_form(
-    one: Definition, uid: str, filename: str, plain: frozenset[str], shared: Shared
+    one: Definition, uid: str, filename: str, plain: frozenset[str], shared: Shared, *, is_librarys: bool = False
 ) -> tuple[ast.FunctionDef, Unit]:
     """The function without its parameters, inside another one whose variables are its cells.
 
     A running activation cannot be given cells, but a function can: so the variables that it shares with closures
     become variables around it, and the closures that were saved with it share them still.
     """
-    form, body = _form(one, plain, shared, entering=True)
+    form, body = _form(one, plain, shared, entering=True, is_librarys=is_librarys)
     unit = _unit(one, uid, filename, form, shared)
     begin: list[ast.stmt] = [ast.Nonlocal(list(shared.own))] if shared.own else []
     begin.append(assign(FRAME, _program("reenter", load(ARRIVED))))
@@ -114,10 +114,10 @@ def _nothing(*names: str) -> ast.arguments:
 
 
 def _form(
-    one: Definition, plain: frozenset[str], shared: Shared, *, entering: bool
+    one: Definition, plain: frozenset[str], shared: Shared, *, entering: bool, is_librarys: bool
 ) -> tuple[Statements, list[ast.stmt]]:
     kind: Kind = "generator" if one.generator else "function"
-    form = Statements(kind, plain, entering=entering)
+    form = Statements(kind, plain, entering=entering, is_librarys=is_librarys)
     body = one.node.body[len(_docstring(one.node)) :]
     changes = _Changes(entering, frozenset(shared.own), one.node.args)
     if any(map(changes.needed, inside(one.node))):
