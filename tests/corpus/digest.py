@@ -96,7 +96,10 @@ def __digest__(space):
     + """" + json.dumps(found) + "\\n")
 """
 )
-CALL = f"{SOURCE}\n__digest__(dict(globals()))\ndel __digest__"
+# Among names of its own: a notebook may have another `id`, or `sorted`.
+CALL = f"""import builtins as __digest__
+__digest__.exec({SOURCE + "__digest__(space)"!r}, {{'space': __digest__.dict(__digest__.globals())}})
+del __digest__"""
 
 
 def read_digest(stdout: str) -> dict[str, object]:

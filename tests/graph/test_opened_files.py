@@ -137,6 +137,27 @@ def test_a_restarted_notebook_gets_it_where_the_cell_left_it(directory: Path) ->
     assert (directory / "log").read_text() == "setup\none\nafter\n"
 
 
+def test_what_swallows_all_is_opened_again_anywhere() -> None:
+    namespace = notebook("import os\nquiet = open(os.devnull, 'w')")
+
+    cross_here(namespace, "quiet.write('nobody reads this')\nwritable = quiet.writable()")
+
+    assert namespace["writable"] and not namespace["quiet"].closed
+    namespace["quiet"].close()
+
+
+def test_the_pipes_of_a_process_that_has_ended_are_closed_ones() -> None:
+    namespace = notebook(
+        "import subprocess\n"
+        "cat = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n"
+        "said, _ = cat.communicate('a')"
+    )
+
+    cross_here(namespace, "seen = said, cat.returncode, cat.stdin.closed, cat.stdout.closed")
+
+    assert namespace["seen"] == ("a", 0, True, True)
+
+
 @pytest.mark.parametrize(
     ("opened", "why"),
     [

@@ -197,7 +197,9 @@ def find_stream(name: str) -> Any:
 
 def make_closed_file(kind: str, text: bool, name: Any, mode: str) -> Any:
     """`kind`: of open()'s classes; empty for another's, of which it is only known that it is closed."""
-    raw: Any = io.FileIO(os.devnull, mode.replace("x", "w").replace("t", "") if kind else "r")
+    # A text around a pipe says no mode. What is closed is known by its class, and opened for no more than that needs.
+    given = mode.replace("x", "w").replace("t", "") if kind == "FileIO" else _MODES.get(kind, "r")
+    raw: Any = io.FileIO(os.devnull, given)
     raw.name = name
     file: Any = getattr(io, kind or "BufferedReader")(raw) if kind != "FileIO" else raw
     if text:
@@ -213,6 +215,7 @@ def reduce_method(obj: MethodType, pickler: Pickler) -> Reduced:
     return MethodType, (obj.__func__, obj.__self__)
 
 
+_MODES = {"BufferedWriter": "w", "BufferedRandom": "r+"}
 _BUFFERS = (io.BufferedRandom, io.BufferedWriter, io.BufferedReader, io.FileIO)
 _DICT_VIEWS: dict[type, str] = {
     type(getattr(one, name)()): name for one in (_NOTHING, OrderedDict()) for name in ("keys", "values", "items")

@@ -215,7 +215,7 @@ def path_of(file: Any) -> str:
 
 def path_behind(fd: int) -> str:
     found, path = os.fstat(fd), os.readlink(f"/proc/self/fd/{fd}")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(found.st_mode) and path != os.devnull:
         raise CannotOpenAgain("it is a pipe, a terminal or a device")
     try:
         there = os.stat(path)
