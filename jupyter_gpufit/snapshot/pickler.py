@@ -19,6 +19,7 @@ from ..graph.stream import GraphPickler, Namespace
 _OF_TORCH = ("kinds.tensors", "kinds.loaders")
 _FAMILIES = (
     "kinds.suspended",
+    "kinds.counted",
     "kinds.caches",
     "kinds.opened_files",
     "libraries.reporters",

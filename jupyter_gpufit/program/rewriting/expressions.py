@@ -9,7 +9,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ..reading.calls import leads_on
+from ..reading.calls import LOOK_AT_THE_FRAME, leads_on
 from ..reading.scopes import children, is_yield
 from ..values import FRAME, TEMPORARY
 from .comprehensions import Comprehension, as_loops, at_once, repeats, targets
@@ -158,7 +158,7 @@ class Expressions(Form):
 
     def _call(self, call: ast.Call, into: list[ast.stmt]) -> ast.expr:
         number, name = self.number(call), self.temporary()
-        found = ast.copy_location(ask("fn", number, call.func), call.func)
+        found = ast.copy_location(ask("fn_over" if self.going_over else "fn", number, call.func), call.func)
         run: list[ast.stmt] = [assign(name, self._new(clone(call, func=found)))]
         if self.entering:
             run = [ast.If(frame("r"), [assign(name, ask("rcall", number))], at(call, run))]
@@ -206,16 +206,24 @@ class Expressions(Form):
 
     def begin(self, number: int, iterable: ast.expr) -> ast.expr:
         """Ask for the iterator, in the user's own code, and note it down."""
-        over = ast.copy_location(ask("over", self.made_inside(iterable)), iterable)
+        over = ast.copy_location(ask("over", self._by(self.made_inside(iterable))), iterable)
         asked = ast.copy_location(ask("iter", over), iterable)
         return ask("it", number, ast.copy_location(ask("made", asked), iterable))
 
     def made(self, value: ast.expr) -> ast.expr:
         """Let a generator that is made here be one that can be saved, and those in a call's arguments."""
-        inner = self.made_inside(value)
+        inner = self._by(self.made_inside(value))
         if isinstance(value, ast.Call | ast.IfExp | ast.BoolOp):
             return ast.copy_location(ask("made", inner), value)
         return inner
+
+    def _by(self, value: ast.expr) -> ast.expr:
+        """A call that is not taken out: of Python's own functions, which are no classes, and in a generator of any."""
+        if not isinstance(value, ast.Call) or (isinstance(value.func, ast.Name) and value.func.id in self.plain_names):
+            return value
+        if isinstance(value.func, ast.Name) and value.func.id in LOOK_AT_THE_FRAME:
+            return value
+        return clone(value, func=ast.copy_location(ask("by", value.func), value.func))
 
     def made_inside(self, value: ast.expr) -> ast.expr:
         """`enumerate(model.parameters())`, `(p.norm() for p in model.parameters())` and their like."""

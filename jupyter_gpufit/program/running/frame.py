@@ -22,6 +22,7 @@ from types import (
 from typing import Any
 
 from .activation import Activation
+from .counted import of, over
 from .delegates import Delegate, delegate_of, on_the_way
 from .iterators import EXCHANGED, FORGETFUL, exchanged, items_of_ranges
 from .managers import enter_again, noted
@@ -61,13 +62,15 @@ class Frame(Activation):
     # Loops -----------------------------------------------------------------------------------------------------------
 
     def it(self, k: int, iterator: Iterator[Any]) -> None:
-        self.its[k] = iterator
+        source, self.v = self.v, None
+        self.its[k] = iterator = of(source, iterator)
         if type(iterator) in FORGETFUL:
             self.wholes[k] = items_of_ranges(iterator)
 
     def over(self, value: Any) -> Any:
         """What a loop is about to go over: what it consists of may make generators where no code of ours is."""
         self.program.library.prepare(value)
+        self.v = None if hasattr(type(value), "__next__") else value  # who holds a generator keeps it from `made`
         return value
 
     def made(self, value: Any) -> Any:
@@ -90,6 +93,10 @@ class Frame(Activation):
         if not (function is zip or function is enumerate) or self.program.unit_of(method.__code__) is not None:
             return value
         return self.program.library.remade(builtins.iter(value))
+
+    def by(self, callee: Any) -> Any:
+        """What a loop calls for its iterator."""
+        return over(callee, callee)
 
     def dn(self, k: int) -> None:
         self.its.pop(k, None)
@@ -166,6 +173,10 @@ class Frame(Activation):
         variant = self.program.functions.variant(callee, self, k)
         self.callee = None if variant is None else callee
         return callee if variant is None else variant
+
+    def fn_over(self, k: int, callee: Any) -> Any:
+        """The same for a call that gives what a loop goes over."""
+        return over(callee, self.fn(k, callee))
 
     def begun(self, *args: Any) -> Any:
         """iter(), whose generator shall be one that can be saved."""
