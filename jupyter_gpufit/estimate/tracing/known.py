@@ -12,6 +12,7 @@ from `start` to `end = start + 8` has 8 rows, whatever is guessed for its start.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -83,10 +84,13 @@ class KnownValues:
             out.__dict__[_KINDS] = kinds
         if isinstance(out, FakeTensor) and (further := self._further_after(func, args, kwargs, tensors)):
             out.__dict__[_FURTHER] = further
-        if not on_stand_in(out) or out.numel() > MOST or torch.Tag.nondeterministic_seeded in func.tags:
+        outs = _all(out)
+        if not outs or torch.Tag.nondeterministic_seeded in func.tags:
             return
-        if all(map(self._is_known, tensors)) if tensors else _says_all(func, out):
-            self._compute(func, args, kwargs, out)
+        if not all(on_stand_in(one) and one.numel() <= MOST for one in outs):
+            return
+        if all(map(self._is_known, tensors)) if tensors else _says_all(func, outs[0]):
+            self._compute(func, args, kwargs, outs)
 
     def _kinds_after(self, func: Any, args: Any, tensors: list[torch.Tensor]) -> int | float:
         first = tensors[0] if tensors else None
@@ -111,7 +115,7 @@ class KnownValues:
             return self.of(t) is not None
         return t.numel() <= MOST and not t.is_floating_point() and not t.is_complex()
 
-    def _compute(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    def _compute(self, func: Any, args: Any, kwargs: Any, outs: Sequence[torch.Tensor]) -> None:
         def here(value: Any) -> Any:
             if isinstance(value, torch.device):
                 return _HOST
@@ -122,11 +126,18 @@ class KnownValues:
                 found = func(*tree_map(here, args), **tree_map(here, kwargs))
         except Exception:  # an operator that is not there on the CPU
             return
-        if isinstance(found, torch.Tensor) and found.shape == out.shape and found.dtype == out.dtype:
-            self.keep(out, found)
+        for out, value in zip(outs, _all(found), strict=False):  # a sort gives two
+            if value.shape == out.shape and value.dtype == out.dtype:
+                self.keep(out, value)
 
     def keep(self, out: Any, value: torch.Tensor) -> None:
         out.__dict__[_NAME] = value
+
+
+def _all(out: Any) -> list[torch.Tensor]:
+    """The tensors that an operator gives; none where it gives anything else, too."""
+    found = list(out) if isinstance(out, list | tuple) else [out]
+    return found if all(isinstance(one, torch.Tensor) for one in found) else []
 
 
 def _says_all(func: Any, out: torch.Tensor) -> bool:

@@ -187,3 +187,29 @@ def test_a_module_that_fx_has_written() -> None:
     )
 
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+
+
+PACKED = """
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+net, out = torch.nn.GRU(8, 8, batch_first=True).cuda(), torch.nn.Linear(8, 4).cuda()
+optimizer = torch.optim.SGD([*net.parameters(), *out.parameters()], lr=0.1)
+for step in range(2):
+    x, lengths = torch.randn(3, 9, 8).cuda(), torch.tensor([2, 7, 5]).cuda()
+    target = torch.zeros(3, 9, dtype=torch.long).cuda()[:, : torch.max(lengths).item()]
+    ordered, order = torch.sort(lengths, descending=True)
+    found, _ = net(pack_padded_sequence(x[order], ordered.tolist(), batch_first=True))
+    padded, _ = pad_packed_sequence(found, batch_first=True)
+    _, back = torch.sort(order)
+    loss = torch.nn.functional.cross_entropy(out(padded[back]).flatten(0, 1), target.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_lengths_in_their_order_are_those_of_the_host() -> None:
+    trace = traced(PACKED)
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert "value guessed for .item()" not in trace.notes
