@@ -164,7 +164,7 @@ def called(i):
 for e in range(2):
     f(lambda i: called(i))
 """
-    assert rewritten(text).points == 9
+    assert rewritten(text).points == 21
     generator = "def g():\n    try:\n        yield 1\n    finally:\n        yield 2\n        yield 3\n\n"
     saved = World().until(generator + "for x in g():\n    say(x)", 3)
     assert isinstance(saved, str)

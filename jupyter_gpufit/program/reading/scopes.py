@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -24,13 +26,14 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """A `def` somewhere in a text."""
+    """A `def` somewhere in a text, or a lambda that calls something, read as one."""
 
     node: ast.FunctionDef
     qualname: str
     owner: str | None  # the class whose private names its code may use
     top: int  # the statement of the text that it is in
     generator: bool
+    written: ast.Lambda | None = None  # as which it is written, if it is no `def`
 
     @property
     def key(self) -> tuple[str, int]:
@@ -54,7 +57,8 @@ def definitions(tree: ast.Module) -> list[Definition]:
     found: list[Definition] = []
     for number, statement in enumerate(tree.body):
         found += _definitions(statement, "", None, number)
-    return found
+    there = Counter(one.key for one in found if one.written)  # of two in one line nobody can tell which is which
+    return [one for one in found if not one.written or (there[one.key] == 1 and _calls(one.written))]
 
 
 def _definitions(node: ast.AST, prefix: str, owner: str | None, top: int) -> Iterator[Definition]:
@@ -66,10 +70,25 @@ def _definitions(node: ast.AST, prefix: str, owner: str | None, top: int) -> Ite
             prefix, owner = f"{qualname}.", node.name
         else:
             prefix = f"{qualname}.<locals>."
-    elif isinstance(node, ast.Lambda | ast.expr):
-        return  # no statement is in there
+    elif isinstance(node, ast.expr):  # no statement is in there
+        for one in scope(node):
+            if isinstance(one, ast.Lambda) and not any(map(is_yield, ast.walk(one))):
+                yield Definition(_as_def(one), f"{prefix}<lambda>", owner, top, False, one)
+        return
     for child in children(node):
         yield from _definitions(child, prefix, owner, top)
+
+
+def _as_def(one: ast.Lambda) -> ast.FunctionDef:
+    body = ast.copy_location(ast.Return(one.body), one.body)
+    made = ast.FunctionDef("<lambda>", one.args, [body], [], None, None)
+    if sys.version_info >= (3, 12):
+        made.type_params = []
+    return ast.copy_location(made, one)
+
+
+def _calls(one: ast.Lambda) -> bool:
+    return any(isinstance(node, ast.Call) for node in ast.walk(one.body))
 
 
 def scope(node: ast.AST) -> Iterator[ast.AST]:

@@ -11,6 +11,7 @@ import __future__
 import ast
 import sys
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
@@ -117,6 +118,9 @@ class Source:
 
     def _compiled_with(self, one: Definition, instead: ast.FunctionDef) -> CodeType:
         """The statement that defines it, compiled with another function in its place."""
+        if one.written is not None:
+            changed = InPlaceOf(one.written, instead).visit(deepcopy(self.tree.body[one.top]))
+            return self._compile(changed if isinstance(changed, list) else [changed])
         where = next(node for node in ast.walk(self.tree.body[one.top]) if _is_at(node, one))
         was = dict(vars(where))
         vars(where).update(vars(instead))
@@ -144,6 +148,27 @@ class Source:
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self.flags
         compiled: CodeType = compile(module, self.filename, "exec", flags=flags, dont_inherit=True)
         return compiled
+
+
+class InPlaceOf(ast.NodeTransformer):
+    """A function in the place of a lambda: defined in front of the statement that it stands in."""
+
+    def __init__(self, written: ast.Lambda, function: ast.FunctionDef) -> None:
+        self._there = written.lineno, written.col_offset
+        self._function, self._is_found, self._is_placed = function, False, False
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        if (node.lineno, node.col_offset) != self._there:
+            return node
+        self._is_found = True
+        return ast.copy_location(ast.Name(self._function.name, ast.Load()), node)
+
+    def visit(self, node: ast.AST) -> Any:
+        found = super().visit(node)
+        if isinstance(node, ast.stmt) and self._is_found and not self._is_placed:
+            self._is_placed = True
+            return [self._function, found]
+        return found
 
 
 def futures_of(tree: ast.Module) -> int:

@@ -319,3 +319,34 @@ for i in range(2):
 f(2) + f(3)
 """,
 )
+
+probe(
+    "a lambda that trains, where it is called and by whoever it is given to",
+    """
+def epoch(n, scale=1):
+    total = 0
+    for i in range(n):
+        say((n, i))
+        total += i * scale
+    return total
+
+class Study:
+    def optimize(self, objective, trials):
+        self.values = []
+        for trial in range(trials):
+            self.values.append(objective(trial))
+
+scale = 3
+twice = lambda n, *, by=2: epoch(n) * by
+def outer():
+    seen = 5
+    inner = lambda n: epoch(n, seen) + scale
+    seen = 6
+    return [inner(n) for n in (1, 2)], (lambda: epoch(2) and seen)()
+
+study = Study()
+study.optimize(lambda trial: epoch(trial, scale), 3)
+both = (lambda n: epoch(n), lambda n: n)
+(study.values, twice(2), twice(2, by=1), outer(), both[0](1), [twice(n) for n in (1, 2)])
+""",
+)
