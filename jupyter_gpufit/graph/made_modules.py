@@ -6,7 +6,7 @@ beginning of the stream with what it holds; the others are only named, and loade
 nothing else finds them.
 
 Not covered: one made by hand that holds code by its own name or what cannot travel, and one made by hand inside of a
-library's package, as libraries make theirs. Whoever needs those says what is missing.
+library's package with code of that package, as libraries make theirs. Whoever needs those says what is missing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from ..system.objects import module_of
 from ..system.packages import is_installed
 from .modules import Here
 
 Named = dict[str, str]
+_PLAIN = (str, bytes, int, float, complex, type(None), tuple, list, dict, set, frozenset)
 _NOT_THEIRS = frozenset({*sys.stdlib_module_names, "__main__", "__mp_main__"})
 
 
@@ -38,7 +40,11 @@ def beyond_imports(travels: Callable[[Any], bool]) -> list[Here]:
             continue
         spec = _spec(module)
         if spec is None:
-            if _is_made(root) and travels(held := _contents(module)) and not _by_its_name(name, held):
+            if (
+                (_is_made(root) or _is_put_into(name, module))
+                and travels(held := _contents(module))
+                and not _by_its_name(name, held)
+            ):
                 made[name] = module
         elif spec.name != name:
             if sys.modules.get(spec.name) is module:
@@ -113,6 +119,18 @@ def _is_made(root: str) -> bool:
     """Whether nothing of its package was imported: a library that makes modules does so in its own, or beside files."""
     package = sys.modules.get(root)
     return _spec(package) is None and not isinstance(getattr(package, "__file__", None), str)
+
+
+def _is_put_into(name: str, module: Any) -> bool:
+    """Whether one inside of a package (a `torch._six` for an old repository) holds nothing of that package's code."""
+    root = name.partition(".")[0]
+    held = _contents(module) if type(module) is ModuleType else {}
+    return bool(held) and all(isinstance(value, _PLAIN) or _is_of_another(value, root) for value in held.values())
+
+
+def _is_of_another(value: Any, root: str) -> bool:
+    home = value.__name__ if isinstance(value, ModuleType) else module_of(value)
+    return isinstance(value, (type, FunctionType, ModuleType)) and home.partition(".")[0] != root
 
 
 def _contents(module: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import MagicMock
 
+import cloudpickle
 import pytest
 
 from jupyter_gpufit.graph.made_modules import beyond_imports
@@ -91,7 +92,9 @@ def test_one_that_cannot_travel_keeps_nothing_from_travelling(worker: Worker, mo
 
 
 def test_what_a_library_makes_it_makes_there_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cloudpickle.made", ModuleType("cloudpickle.made"))
+    made = ModuleType("cloudpickle.made")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    vars(made).update(dumps=cloudpickle.dumps)
 
     assert "cloudpickle.made" not in str(beyond_imports(lambda value: True))
 
@@ -122,3 +125,28 @@ def test_a_compiled_one_that_nobody_registered(worker: Worker) -> None:
     worker.cross(namespace, "found = speedups._escape_inner('<')", "speedups")
 
     assert namespace["found"] == "&lt;" and namespace["speedups"] is mine
+
+
+def test_one_inside_of_a_package_is_there_before_what_imports_it(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "old_repository").mkdir()
+    (tmp_path / "old_repository" / "__init__.py").write_text("from .version import __version__\n")
+    (tmp_path / "old_repository" / "train.py").write_text(
+        "import torch\nfrom torch._six_of_old import string_classes\n"
+        "def train():\n    from . import __version__\n    return __version__, string_classes('a')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    namespace = notebook(
+        "import sys, types\n"
+        "def string_classes(x):\n    return x * 2\n"
+        "six = types.ModuleType('torch._six_of_old')\nsix.string_classes = string_classes\n"
+        "version = types.ModuleType('old_repository.version')\nversion.__version__ = '1.4'\n"
+        "sys.modules[six.__name__], sys.modules[version.__name__] = six, version",
+        "from old_repository.train import train",
+    )
+
+    worker.cross(namespace, "found = train()", "train")
+
+    assert namespace["found"] == ("1.4", "aa")
