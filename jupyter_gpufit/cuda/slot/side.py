@@ -59,7 +59,8 @@ def side_named(device: object, slot: str) -> Side | None:
     """The side that a `device` argument names; None for no device, and for meta."""
     if device is None:
         return None
-    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(str(device))
+    named = device if isinstance(device, str | torch.device) else str(device)  # an enum may be a str, and print another
+    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(named)
     if found.type == "cuda" and (found.index or 0) > 0:
         raise NotOnASlot(
             f"The device {found}", slot, "invalid device ordinal: the slot is the only device and is cuda:0."

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import threading
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,11 @@ from jupyter_gpufit.units import GiB
 CUDA = torch.device("cuda", 0)
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, torch.device("cuda"), torch.device("cuda:0")])
+class Named(str, Enum):  # noqa: UP042  # a StrEnum prints its value
+    CUDA = "cuda"
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, torch.device("cuda"), torch.device("cuda:0"), Named.CUDA])
 def test_every_name_of_the_device_means_the_slot(slot: Budget, device: Any) -> None:
     x = torch.ones(2)
 
