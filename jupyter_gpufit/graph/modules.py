@@ -29,7 +29,7 @@ class Homes:
     """Which modules hold an object under its own name. A notebook has thousands of modules, with a million names: where
     few are asked for each is looked for by itself, and only a library that asks for all its own has them all noted."""
 
-    _FEW = 200  # names; to look for one costs half a millisecond, to note all of them 200
+    _FEW = 50  # names; to look for one costs some milliseconds, to note all of them some hundreds
 
     def __init__(self) -> None:
         self._asked: dict[str, list[tuple[str, dict[str, Any]]]] = {}
