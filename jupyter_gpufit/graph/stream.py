@@ -30,7 +30,7 @@ from .kind import Kind, Reduced, TookTooLong, kind_of
 from .modules import Here, Homes, dictionaries, may_hold_one, met
 from .opening import Opener
 from .put_back import Lost
-from .refusals import stays
+from .refusals import is_widget, stays
 from .sources import Source, source_of
 from .spans import Recorder
 from .unavailable import unavailable
@@ -126,7 +126,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def stays(self, obj: Any) -> bool:
         """Whether this very object cannot travel, whatever it leads to."""
-        return stays(obj)
+        return stays(obj) and not (self.back and is_widget(type(obj)))
 
     def reducer_override(self, obj: Any) -> Reduced:
         if self.until is not None and time.monotonic() > self.until:

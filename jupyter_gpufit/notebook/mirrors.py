@@ -1,7 +1,8 @@
 """Mirrors of the widgets that a job's cell made: the browser speaks with these, and they with the worker.
 
 A mirror is a widget of this kernel, with the other one's name in the browser and its state, whatever class that is of.
-So it is asked after a reload of the page, stands in a saved notebook, and keeps its last state once the worker is gone.
+So it is asked after a reload of the page, stands in a saved notebook, and keeps its last state once the worker is gone,
+unless the widget itself comes back with the cell's variables: then that has its place, and hears the browser.
 What a job says reaches its own mirrors only: neither another widget of the kernel, nor any other comm.
 
 An Output widget catches what is printed within `with out:`. Here that is done where the events come by: they go into
@@ -64,9 +65,21 @@ class Mirror(Widget):  # type: ignore[misc]  # untyped library
 
     def tell(self, data: dict[str, Any], buffers: list[bytes]) -> None:
         """Pass a message of the worker's on to the browser."""
+        if self.comm is None:
+            return  # the widget itself has come
         if data.get("method") == "update":
             self.state.update(with_buffers(data, buffers))
         self.comm.send(data=data, buffers=buffers)
+
+    def hand_over(self) -> tuple[Any, tuple[Any, ...] | None]:
+        """Its line to the browser, for the widget itself, which comes from the worker; and what an Output has caught.
+
+        This one has none any more: a widget that goes closes its own, and the browser's with it.
+        """
+        line = self.comm
+        widgets._instances.pop(line.comm_id, None)
+        self._trait_values["comm"] = None
+        return line, tuple(self.state.get("outputs", ())) if self.is_output else None
 
     def change(self, **state: Any) -> None:
         """A change of ours, as if the worker had said it."""

@@ -387,6 +387,23 @@ def test_widgets_of_an_earlier_cell_work_in_one_that_trains(kernel: Kernel) -> N
 
 
 @pytest.mark.slow
+def test_what_a_cell_made_is_heard_by_the_notebook_once_it_has_ended(kernel: Kernel) -> None:
+    screen = Screen(kernel)
+    sent = kernel.send(
+        "%%gpufit train --memory 1GiB\nimport ipywidgets as W\n"
+        "button, slider, out, heard = W.Button(), W.IntSlider(value=4), W.Output(), []\n"
+        "button.on_click(lambda _: heard.append(slider.value))\n"
+        "display(W.VBox([button, slider, out]))\nwith out:\n    print('inside')\nslider.value = 5"
+    )
+    screen.until(sent, view=True)
+    screen.until(sent)
+    screen.click("ButtonModel")
+    kernel.check("assert heard == [5], heard")
+    kernel.check("assert out.outputs[0]['text'] == 'inside\\n', out.outputs")
+    kernel.check("slider.value = 6; button.click(); assert heard == [5, 6] and slider.comm is not None")
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_worker_outlives_its_test")
 def test_widgets_of_a_cell_work_and_go_with_it(env: dict[str, str], kernel: Kernel, second_kernel: Kernel) -> None:
     here, there = Screen(kernel), Screen(second_kernel)
