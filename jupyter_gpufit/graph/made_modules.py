@@ -39,7 +39,7 @@ def beyond_imports(travels: Callable[[Any], bool]) -> list[Here]:
         if root in _NOT_THEIRS:
             continue
         spec = _spec(module)
-        if spec is None:
+        if spec is None or _says_nothing(spec):
             if (
                 (_is_made(root) or _is_put_into(name, module))
                 and travels(held := _contents(module))
@@ -53,7 +53,7 @@ def beyond_imports(travels: Callable[[Any], bool]) -> list[Here]:
             by_path[name] = str(spec.origin)
     there: list[Here] = [(second, named, (second, by_path))] if second or by_path else []
     modules = {name: module for name, module in made.items() if type(module) is ModuleType}
-    there += [(module, registered, (name,)) for name, module in modules.items()]
+    there += [(module, registered, (name, _spec(module) is not None)) for name, module in modules.items()]
     there += [(held := _contents(module), filled, (name, held)) for name, module in made.items()]
     return there
 
@@ -72,8 +72,11 @@ def loaded_from(name: str, path: str) -> ModuleType:
     return import_module(name)
 
 
-def registered(name: str) -> Any:
-    return sys.modules.setdefault(name, ModuleType(name))
+def registered(name: str, has_spec: bool = False) -> Any:
+    made = sys.modules.setdefault(name, ModuleType(name))
+    if has_spec and made.__spec__ is None:
+        made.__spec__ = ModuleSpec(name, None)
+    return made
 
 
 def filled(name: str, held: Any) -> Any:
@@ -115,10 +118,16 @@ def _spec(module: Any) -> ModuleSpec | None:
     return None
 
 
+def _says_nothing(spec: ModuleSpec) -> bool:
+    """One that a cell gave to a module of its own, for libraries that ask whether it can be imported."""
+    return spec.loader is None and spec.origin is None and not spec.submodule_search_locations
+
+
 def _is_made(root: str) -> bool:
     """Whether nothing of its package was imported: a library that makes modules does so in its own, or beside files."""
     package = sys.modules.get(root)
-    return _spec(package) is None and not isinstance(getattr(package, "__file__", None), str)
+    spec = _spec(package)
+    return (spec is None or _says_nothing(spec)) and not isinstance(getattr(package, "__file__", None), str)
 
 
 def _is_put_into(name: str, module: Any) -> bool:

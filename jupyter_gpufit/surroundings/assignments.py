@@ -93,12 +93,12 @@ def targets(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def targets_in(tree: ast.AST) -> tuple[tuple[str, ...], ...]:
-    found = []
+    found: list[tuple[str, ...]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             found.append(_chain(node))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
-            found.append(_set_by(node))
+            found += _set_by(node, tree)
     return tuple(names for names in found if names)
 
 
@@ -111,8 +111,12 @@ def _chain(node: ast.expr) -> tuple[str, ...]:
     return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
 
 
-def _set_by(call: ast.Call) -> tuple[str, ...]:
+def _set_by(call: ast.Call, tree: ast.AST) -> Iterator[tuple[str, ...]]:
+    """With a name that is not written there (`for name in ("Mapping", ...): setattr(collections, name, ...)`): any text
+    of the cell that is one. To be set once more harms none."""
     match call.args:
         case [home, ast.Constant(value=str(name)), _] if names := _chain(home):
-            return (*names, name)
-    return ()
+            yield (*names, name)
+        case [home, _, _] if names := _chain(home):
+            texts = (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant))
+            yield from ((*names, text) for text in texts if isinstance(text, str) and text.isidentifier())

@@ -139,14 +139,19 @@ def test_one_inside_of_a_package_is_there_before_what_imports_it(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     namespace = notebook(
-        "import sys, types\n"
+        "import importlib.machinery, sys, types\n"
         "def string_classes(x):\n    return x * 2\n"
         "six = types.ModuleType('torch._six_of_old')\nsix.string_classes = string_classes\n"
+        "six.__spec__ = importlib.machinery.ModuleSpec(six.__name__, None)\n"
         "version = types.ModuleType('old_repository.version')\nversion.__version__ = '1.4'\n"
         "sys.modules[six.__name__], sys.modules[version.__name__] = six, version",
         "from old_repository.train import train",
     )
 
-    worker.cross(namespace, "found = train()", "train")
+    worker.cross(
+        namespace,
+        "import importlib.util; found = *train(), importlib.util.find_spec('torch._six_of_old') is not None",
+        "train",
+    )
 
-    assert namespace["found"] == ("1.4", "aa")
+    assert namespace["found"] == ("1.4", "aa", True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import collections
+import collections.abc
 import sys
 from types import ModuleType
 
@@ -39,3 +41,12 @@ def test_what_an_earlier_training_cell_assigned_is_found_in_it() -> None:
 
     assert with_bodies("x = 1") == ("x = 1",) and with_bodies(timed) == (timed, waited, body)
     assert with_bodies("get_ipython().run_cell_magic(") == ("get_ipython().run_cell_magic(",)
+
+
+def test_names_that_a_loop_sets_are_those_that_its_cell_writes_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collections, "Mapping", collections.abc.Mapping, raising=False)
+    text = "for name in ('Mapping', 'no_such'):\n    setattr(collections, name, getattr(collections.abc, name))"
+
+    found = list(assigned([text], {"collections": collections}))
+
+    assert found == [(("collections", ()), "Mapping", collections.abc.Mapping)]
