@@ -60,7 +60,10 @@ def forking(imported: Sequence[str], hidden: Sequence[str], env: Mapping[str, st
             [sys.executable, warm_process.__file__, str(theirs.fileno()), ",".join(imported), ",".join(hidden)],
             env=dict(env),
             pass_fds=[theirs.fileno()],
+            # It may outlive whoever started it, and must not keep its pipes: somebody waits for their end.
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
     _forking.append(process)  # it is never waited for
