@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_
 def test_a_cell_without_a_safe_point_says_what_holds_it_up(kernel: Kernel, env: dict[str, str]) -> None:
     sent = kernel.send(
         "%%gpufit train --name stuck\nimport time\ndef slow(n):\n    print('in slow')\n    time.sleep(600)\n"
-        "found = [slow(n) for n in range(2)]\n"
+        "found = [slow(n) for n in range(2) if (lambda: n)]\n"  # which keeps its variable, and stays as it is
     )
     kernel.until(sent, "in slow")
     asking = typing(env, "checkpoint", "stuck")

@@ -46,7 +46,7 @@ CASES = {
     "a socket": ("import socket\nx = {'s': socket.socket()}", "x['s']", "an open socket. Make it inside the cell"),
     "a generator": ("x = (i for i in range(3) for j in range(2)); next(x)", "x", "a generator in use"),
     "a coroutine": ("async def f(): ...\nx = f()", "x", "a coroutine"),
-    "an open file": ("x = open('/dev/null')", "x", "an open file"),
+    "an open file": ("x = open('/dev/zero', 'rb')", "x", "an open file"),
     "a database in a transaction": (
         "import sqlite3 as s\nx = s.connect(':memory:'); x.execute('create table t (a)'); x.execute('delete from t')",
         "x",

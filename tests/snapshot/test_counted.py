@@ -60,6 +60,6 @@ def test_what_gives_others_the_next_time_is_told() -> None:
 def test_what_is_saved_otherwise_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("a\nb\n")
     with open(tmp_path / "lines") as lines:
-        others = [lines, iter([1]), iter({1: 2}.items()), iter({1, 2}), (x for x in "ab"), itertools.count(), [1]]
+        others = [lines, iter([1]), iter({1: 2}.items()), iter({1, 2}), (x for x in "ab"), itertools.pairwise([1]), [1]]
 
         assert not any(map(is_opaque, others))

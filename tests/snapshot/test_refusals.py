@@ -196,7 +196,7 @@ weakref.finalize(held, bye)
 threading.Thread(target=watch, name="beside", daemon=True).start()
 @functools.cache
 def opened(path): return open(path)
-opened("/dev/null")
+opened("/dev/zero")
 for i in range(3): pass
 """
 

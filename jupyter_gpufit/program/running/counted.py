@@ -14,7 +14,7 @@ from typing import Any
 
 from .iterators import EXCHANGED
 
-_NOT_BY_CALLS = frozenset({"sqlite3", "_io", "_csv"})  # what these give is saved otherwise, or a call does something
+_NOT_BY_CALLS = frozenset({"sqlite3", "_io", "_csv", "itertools"})  # what these give is saved otherwise, or a call does something
 
 
 _OPAQUE: dict[type, bool] = {}  # those that have been asked
@@ -67,7 +67,7 @@ def _refuses(made: Any) -> bool:
 
 def of(source: Any, iterator: Any) -> Any:
     """What a loop goes over: the iterator of `source`, or what stands in its place."""
-    if iterator is source or not is_opaque(iterator):
+    if source is None or iterator is source or not is_opaque(iterator):
         return iterator
     return Counted(iterator, iter, (source,), {})
 
