@@ -111,7 +111,7 @@ class _Again:
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec
+        ModuleType.__setattr__(module, "__spec__", self._spec)  # torch's settings refuse names that they do not know
         self._hidden.show(module.__name__)
 
 

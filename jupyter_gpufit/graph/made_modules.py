@@ -131,10 +131,18 @@ def _is_made(root: str) -> bool:
 
 
 def _is_put_into(name: str, module: Any) -> bool:
-    """Whether one inside of a package (a `torch._six` for an old repository) holds nothing of that package's code."""
+    """Whether one inside of a package (a `torch._six` for an old repository) holds nothing of that package's code.
+
+    Of an installed one it must hold another's code: compiled libraries make modules of numbers and texts.
+    """
     root = name.partition(".")[0]
     held = _contents(module) if type(module) is ModuleType else {}
-    return bool(held) and all(isinstance(value, _PLAIN) or _is_of_another(value, root) for value in held.values())
+    values = [value for key, value in held.items() if key != "__doc__"]
+    if not values or not all(isinstance(value, _PLAIN) or _is_of_another(value, root) for value in values):
+        return False
+    inner = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    file = getattr(sys.modules.get(root), "__file__", None)
+    return (isinstance(file, str) and not is_installed(file)) or any(_is_of_another(one, root) for one in inner)
 
 
 def _is_of_another(value: Any, root: str) -> bool:
