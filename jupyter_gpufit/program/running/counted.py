@@ -14,11 +14,8 @@ from typing import Any
 
 from .iterators import EXCHANGED
 
-_NOT_BY_CALLS = frozenset(
-    {"sqlite3", "_io", "_csv", "itertools"}
-)  # what these give is saved otherwise, or a call does something
-
-
+# What these modules give is saved otherwise, or to call them again does something.
+_NOT_BY_CALLS = frozenset({"sqlite3", "_io", "_csv", "itertools"})
 _OPAQUE: dict[type, bool] = {}  # those that have been asked
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .registry import probe
+from .registry import EPOCH, probe
 
 probe(
     "functions in functions, with keywords and defaults",
@@ -322,14 +322,8 @@ f(2) + f(3)
 
 probe(
     "a lambda that trains, where it is called and by whoever it is given to",
-    """
-def epoch(n, scale=1):
-    total = 0
-    for i in range(n):
-        say((n, i))
-        total += i * scale
-    return total
-
+    EPOCH
+    + """
 class Study:
     def optimize(self, objective, trials):
         self.values = []

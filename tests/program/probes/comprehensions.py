@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from .registry import probe
-
-_EPOCH = """
-def epoch(n, scale=1):
-    total = 0
-    for i in range(n):
-        say((n, i))
-        total += i * scale
-    return total
-"""
+from .registry import EPOCH, probe
 
 probe(
     "a list, a set and a dict of what is trained",
-    _EPOCH
+    EPOCH
     + """
 x = "of the cell"
 a = [epoch(x) for x in range(3)]
@@ -28,7 +19,7 @@ d = {str(epoch(x)): x for x in (1, 2)}
 
 probe(
     "comprehensions in each other, with tests and several loops",
-    _EPOCH
+    EPOCH
     + """
 grid = [[epoch(i + j) for j in range(i)] for i in range(3)]
 flat = [(i, j, epoch(j)) for i in range(3) if i for j in range(i) if epoch(j) >= 0 and j < 2]
@@ -40,7 +31,7 @@ hidden = [[x for x in range(x)] + [epoch(x)] for x in range(3)]
 
 probe(
     "what takes all at once of a generator expression",
-    _EPOCH
+    EPOCH
     + """
 best = max(epoch(n) for n in range(4))
 mean = sum(epoch(n) for n in range(1, 3)) / 2
@@ -52,7 +43,7 @@ table = dict((n, epoch(n)) for n in (1, 2))
 
 probe(
     "comprehensions in the midst of expressions, in their order",
-    _EPOCH
+    EPOCH
     + """
 def told(x):
     say(("told", x))
