@@ -58,6 +58,36 @@ def test_released_and_resumed_in_the_same_kernel_the_very_objects_are_trained(
     assert "No job of yours runs." in gpufit(env, "checkpoint").stderr
 
 
+def test_it_goes_back_to_an_earlier_checkpoint_and_ends_the_same(
+    kernel: Kernel, env: dict[str, str], plain: str, hold: Path
+) -> None:
+    log = hold.with_suffix(".log")
+    kernel.check(SET_UP + f"log = open({str(log)!r}, 'w')")
+    sent = kernel.send(
+        "%%gpufit train --name back\n"
+        + CELL.replace("== 14", "in (6, 14)").replace("{hold!r}", f"f'{hold}-{{len(losses)}}'")
+        + "        log.write(losses[-1] + '\\n'); log.flush()\n"
+    )
+    kernel.until(sent, "step 6\n")
+    assert gpufit(env, "checkpoint", "back").returncode == 0
+    hold.with_name(f"{hold.name}-6").touch()
+    kernel.until(sent, "step 14\n")
+    assert gpufit(env, "release", "back").returncode == 0
+    assert kernel.finish(sent).ok
+    assert len(log.read_text().splitlines()) == 13
+    hold.with_name(f"{hold.name}-14").touch()
+
+    refused = gpufit(env, "resume", "back", "--from", "9")
+    assert refused.returncode == 2 and "no checkpoint of step 9. There are: step 14, step 6." in refused.stderr
+    ran = kernel.check("%gpufit resume --from 6 back")
+
+    assert "goes on from step 6" in ran.shown and "8 steps since then are trained again" in ran.shown
+    assert ran.stdout.startswith("step 7\n") and ran.stdout.endswith("step 30\n")
+    assert kernel.check(DIGEST).stdout == plain
+    kernel.check("assert also is net; log.close()")
+    assert log.read_text().split() == kernel.check("print(*losses)").stdout.split()
+
+
 def test_names_that_were_defined_anew_are_bound_to_what_a_resume_has_trained(
     kernel: Kernel, env: dict[str, str], plain: str, hold: Path
 ) -> None:

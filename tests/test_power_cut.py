@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.engine import local
 from jupyter_gpufit.jobs.epoch import current_epoch, next_epoch, publishing
-from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
+from jupyter_gpufit.jobs.handover import Handover, note_start
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
-from jupyter_gpufit.jobs.record import Record, write_record
 from jupyter_gpufit.jobs.result import save
-from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
 
@@ -47,8 +44,8 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
     yield done
 
 
-def started(paths: JobPaths, **given: float) -> None:
-    note_start(paths, Handover(job_root=str(paths.root), cwd="/", path=[], env={}, cell_number=1, **given))  # type: ignore[arg-type]
+def started(paths: JobPaths) -> None:
+    note_start(paths, Handover(job_root=str(paths.root), cwd="/", path=[], env={}, cell_number=1))
 
 
 def test_what_a_resume_needs_is_on_the_disk_whole(synced: list[tuple[str, int]], folder: Path, paths: JobPaths) -> None:
@@ -97,13 +94,3 @@ def test_publishing_holds_a_file_that_is_open_for_writing(paths: JobPaths) -> No
         with pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert os.listdir(paths.checkpoints) == []
-
-
-@pytest.mark.parametrize(("state", "left_by_itself"), [("released", True), ("running", False), ("failed", False)])
-def test_a_resume_knows_when_the_training_was_alive(paths: JobPaths, state: State, left_by_itself: bool) -> None:
-    record = Record(state=state, since=1e9)
-    write_record(paths, record)
-    os.utime(paths.state, (5e8, 5e8))
-    assert local._alive_until(paths, record) == (0.0 if left_by_itself else 5e8)
-    started(paths, alive_until=4e8)
-    assert noted_start(paths).alive_until == 4e8

@@ -24,7 +24,7 @@ from .stop import stop
 
 
 async def on_job(settings: Settings, id: str, verb: Verb, to: str) -> AsyncIterator[str]:
-    """Do it, saying each step."""
+    """Do it, saying each step. `to`: of a move the device, of a resume the checkpoint; empty for the best."""
     job, paths = find_mine(settings, id)
     if why := why_not(read_job(job, paths), verb):
         raise CannotNow(job.name, WORDS[verb].done, why)
@@ -39,7 +39,7 @@ def _steps(settings: Settings, job: Job, paths: JobPaths, verb: Verb, to: str) -
         case "release":
             return release(settings, job.id, insist=False)
         case "resume":
-            return resume_any(settings, job.id)
+            return resume_any(settings, job.id, back=to)
     return asked(job, paths, verb, to)
 
 

@@ -259,6 +259,13 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     resume.add_argument(
         "--memory", type=values.memory, metavar="BYTES", help="claim this much (default: what its runs so far tell)"
     )
+    resume.add_argument(
+        "--from",
+        dest="back",
+        default="",
+        metavar="STEP",
+        help="from the checkpoint of this step, see `checkpoint show` (default: the newest)",
+    )
     resume.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal always does")
     for one in (train, attach, resume):
         one.add_argument(

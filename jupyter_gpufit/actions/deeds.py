@@ -57,6 +57,8 @@ WISHES: Mapping[str, Callable[[argparse.Namespace, Settings], AsyncIterator[str]
     "deploy": lambda options, settings: deploy(settings, options),
     "move": _ask,
     "release": lambda options, settings: release(settings, options.job, insist=options.insist),
-    "resume": lambda options, settings: resume_any(settings, options.job, options.gpu, options.memory, options.gpus),
+    "resume": lambda options, settings: resume_any(
+        settings, options.job, options.gpu, options.memory, options.gpus, options.back
+    ),
     "stop": lambda options, settings: run_jobs.stop(settings, options.job),
 }

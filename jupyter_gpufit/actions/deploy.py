@@ -317,14 +317,21 @@ async def how_it_goes(job: Job, paths: JobPaths, seq: int, patience: float) -> A
 
 
 async def resume_any(
-    settings: Settings, wanted: str, gpu: str = "", memory: int | None = None, gpus: tuple[int, int] | None = None
+    settings: Settings,
+    wanted: str,
+    gpu: str = "",
+    memory: int | None = None,
+    gpus: tuple[int, int] | None = None,
+    back: str = "",
 ) -> AsyncIterator[str]:
     """Go on with a job that can be resumed: a training from its checkpoint, a model from its file."""
     job, paths = chosen(settings, wanted)
     if job.kind == "model":
+        if back:
+            raise BadOption(f"{job.name} is a model, which has no steps: leave --from out.")
         steps = _again(settings, job, paths, gpu, memory)
     else:
-        steps = resume(settings, wanted, gpu, memory, gpus)
+        steps = resume(settings, wanted, gpu, memory, gpus, back)
     async for word in steps:
         yield word
 

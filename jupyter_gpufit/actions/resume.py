@@ -1,4 +1,4 @@
-"""Going on with a job from its newest checkpoint: after a release, a kill, a reboot, an error or a stop.
+"""Going on with a job from its newest checkpoint, or from an earlier one: after a release, a kill, an error or a stop.
 
 A new worker takes the job's lock, and with it the next epoch; then the job queues and runs as any other, for as much
 as its runs so far tell that it needs. It runs the text and the environment that it was started with, whatever has
@@ -12,14 +12,17 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
 from ..devices.here import read_devices_async
-from ..engine import WaitingWorker, environment_of
+from ..engine import Started, WaitingWorker, environment_of
 from ..errors import BadOption, NoJobMeant, NotResumable
 from ..estimate.reckoning.for_resume import SoFar, needed_again
-from ..jobs.events import Failure, StateChange
+from ..jobs.epoch import next_epoch
+from ..jobs.events import Failure, StateChange, step_words
 from ..jobs.handover import Handover, noted_start
 from ..jobs.job import Job
 from ..jobs.journal import JournalReader, last_seq
@@ -34,6 +37,9 @@ from ..suspend import waking
 from ..suspend.waking import Woken
 from ..units import format_duration, where_words
 from .request import request_for
+
+if TYPE_CHECKING:  # kernels that resume nothing start faster without
+    from ..checkpoint.files import Checkpoint
 
 STARTING = 90.0  # seconds that a worker may take to import torch on a busy machine
 LEAVING = 30.0  # seconds that a worker which has ended its job may take to end itself
@@ -51,6 +57,8 @@ class Resumption:
     checkpoint: LastCheckpoint
     seq: int  # the journal's last entry: what follows is the resumed job's
     resting: Record | None = None  # its worker is suspended, and said this
+    back: str = ""  # the name of an earlier checkpoint than the newest
+    repeats: int = 0  # steps that it takes once more, as far as is known
 
     @property
     def env(self) -> dict[str, str]:
@@ -58,10 +66,28 @@ class Resumption:
 
     def words(self, now: float) -> str:
         ago = format_duration(max(0.0, now - self.checkpoint.time))
+        again = f" {self.repeats:,} steps since then are trained again." if self.back and self.repeats else ""
         return (
-            f"{self.job.name} goes on from {self.checkpoint.words}, saved {ago} ago. It runs the text"
+            f"{self.job.name} goes on from {self.checkpoint.words}, saved {ago} ago.{again} It runs the text"
             f" that it was started with; edits since then are for the next run. It {self.start.why}."
         )
+
+    def give_to(self, waiting: WaitingWorker) -> Started:
+        """Have the worker go on with it."""
+        back = partial(_put_first, self.paths, self.back) if self.back else None
+        return waiting.give_again(self.job, self.paths, self.start, back)
+
+
+def _put_first(paths: JobPaths, name: str) -> LastCheckpoint:
+    """Make an earlier checkpoint the newest; only the holder of the job's lock may call it."""
+    from ..checkpoint.publish import publish_again
+
+    return _noted(publish_again(paths.checkpoints, name, next_epoch(paths)))
+
+
+def _noted(checkpoint: Checkpoint) -> LastCheckpoint:
+    about = checkpoint.about
+    return LastCheckpoint(about.step, about.time, checkpoint.nbytes, about.exact)
 
 
 def _instead(name: str, record: Record) -> str:
@@ -74,14 +100,26 @@ def _instead(name: str, record: Record) -> str:
 
 
 async def prepare(
-    settings: Settings, wanted: str, gpu: str = "", memory: int | None = None, gpus: tuple[int, int] | None = None
+    settings: Settings,
+    wanted: str,
+    gpu: str = "",
+    memory: int | None = None,
+    gpus: tuple[int, int] | None = None,
+    back: str = "",
 ) -> Resumption:
-    """Find the job that is meant, by default the newest that can be resumed; refuse what could never run."""
+    """Find the job that is meant, by default the newest that can be resumed; refuse what could never run.
+
+    `back`: an earlier checkpoint, by its step or its name.
+    """
     job, paths = chosen(settings, wanted)
     record = read_record(paths)
     if why := record.why_not("resume"):
         raise NotResumable(job.name, f"{why} {_instead(job.name, record)}")
     assert record.checkpoint is not None
+    earlier = await anyio.to_thread.run_sync(_earlier, job, paths, back) if back else None
+    if earlier is not None and record.rests:
+        why = "its process rests with all that it held, and goes on from there. Stop it first"
+        raise NotResumable(job.name, f"{why}: gpufit stop {job.name}")
     # lost: nobody holds the lock, also where its process was only stopped or cut off; suspended: it is to stay.
     if record.state != "lost" and not record.rests:
         await gone(record)
@@ -101,13 +139,28 @@ async def prepare(
     refuse_impossible(replace(request, needed=needed.memory), devices)
     start = replace(start, gpu=gpu, gpus=gpus, needed=needed.memory, why=needed.reason)
     start = replace(start, outgrew=so_far.outgrew, asked=memory)
-    resting = record if record.rests else None
-    return Resumption(job, paths, start, record.checkpoint, last_seq(paths.journal), resting)
+    seq = last_seq(paths.journal)
+    if earlier is not None:
+        again = max(0, record.step - earlier.about.step)
+        return Resumption(job, paths, start, _noted(earlier), seq, None, earlier.path.name, again)
+    return Resumption(job, paths, start, record.checkpoint, seq, record if record.rests else None)
+
+
+def _earlier(job: Job, paths: JobPaths, wanted: str) -> Checkpoint | None:
+    """The checkpoint that is meant, if it is not the newest."""
+    from ..checkpoint.files import listed
+
+    good, _ = listed(paths.checkpoints)
+    meant = [one for one in good if wanted == one.path.name or wanted.replace(",", "") == str(one.about.step)]
+    if not meant:
+        there = ", ".join(step_words(one.about.step, one.about.exact) for one in good) or "none that is whole"
+        raise NotResumable(job.name, f"it has no checkpoint of step {wanted}. There are: {there}.")
+    return None if meant[0] is good[0] else meant[0]
 
 
 def _so_far(job: Job, paths: JobPaths, record: Record, start: Handover) -> SoFar:
     """What its runs until now tell of what it will need."""
-    from ..checkpoint.files import newest_listed  # kernels that resume nothing start faster without
+    from ..checkpoint.files import newest_listed
 
     assert record.checkpoint is not None
     claimed = start.needed if start.needed is not None or start.why else job.options.memory
@@ -152,10 +205,15 @@ async def wake(settings: Settings, found: Resumption) -> Woken:
 
 
 async def resume(
-    settings: Settings, wanted: str, gpu: str = "", memory: int | None = None, gpus: tuple[int, int] | None = None
+    settings: Settings,
+    wanted: str,
+    gpu: str = "",
+    memory: int | None = None,
+    gpus: tuple[int, int] | None = None,
+    back: str = "",
 ) -> AsyncIterator[str]:
     """Have the job go on by itself, saying so, until it runs or waits in the queue."""
-    found = await prepare(settings, wanted, gpu, memory, gpus)
+    found = await prepare(settings, wanted, gpu, memory, gpus, back)
     woken = await wake(settings, found)
     if not woken.goes_on:
         _begin(found)
@@ -169,7 +227,7 @@ def _begin(found: Resumption) -> None:
     """Have a new worker go on with the job."""
     waiting = WaitingWorker.spawn(found.env, found.start.python, package=found.start.package)
     try:
-        started = waiting.give_again(found.job, found.paths, found.start)
+        started = found.give_to(waiting)
     except BaseException:
         waiting.dismiss()
         raise

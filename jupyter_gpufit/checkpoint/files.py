@@ -63,6 +63,10 @@ class OpenedCheckpoint:
     def about(self) -> About:
         return self.manifest.about
 
+    def fd(self, file: str) -> int:
+        """Of a file of its, to be read until it is closed."""
+        return self._fds[file]
+
     def read(self, number: int, into: memoryview) -> None:
         """Copy a blob's bytes to where they go."""
         self.read_many([(number, into)])

@@ -18,10 +18,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ..jobs.epoch import names, order_of, publishing
+from ..jobs.epoch import name_of, names, order_of, publishing
 from ..jobs.paths import JobPaths
 from ..system.files import sync, sync_directory
 from .checksum import Run, Section, Sums
+from .files import Checkpoint, open_checkpoint
 from .image_file import ImageFile, create, write_at
 from .layout import Image
 from .manifest import MANIFEST, Manifest, StoredBlob, StoredFile
@@ -152,6 +153,31 @@ def _free(directory: Path) -> int:
     except OSError:
         return 0
     return found.f_bavail * found.f_frsize
+
+
+def publish_again(directory: Path, name: str, epoch: int) -> Checkpoint:
+    """Give an earlier checkpoint a second name, under which it is the newest; its files are linked.
+
+    `epoch`: a new one, of which no worker has published anything. Raises CheckpointBroken when it is not whole.
+    """
+    new = name_of(epoch, 1)
+    with open_checkpoint(directory / name) as opened:
+        manifest = replace(opened.manifest, name=new, about=replace(opened.about, epoch=epoch))
+        aside = _aside(directory, new)
+        aside.mkdir(mode=0o700)
+        try:
+            for file in manifest.files:
+                _link_or_copy(opened.fd(file), directory / name / file, aside / file)
+            _write_small(aside / MANIFEST, manifest.to_json().encode())
+            sync_directory(aside)
+            with publishing(directory):
+                _check_epoch(directory, epoch)
+                _rename_to_new(aside, directory / new)
+                sync_directory(directory)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+    return Checkpoint(directory / new, manifest)
 
 
 def prune(directory: Path, keep: int) -> None:

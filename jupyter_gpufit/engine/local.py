@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import IO, Protocol
@@ -16,7 +16,7 @@ from ..errors import NotResumable, StorageError, WorkerDied
 from ..jobs.handover import Handover, note_start, send
 from ..jobs.job import Job, JobKind
 from ..jobs.paths import JobPaths
-from ..jobs.record import Record, begin, read_left, take_lock, write_record
+from ..jobs.record import LastCheckpoint, begin, read_left, take_lock, write_record
 from ..jobs.state import in_words
 from ..system import processes
 from ..system.files import nameless
@@ -109,8 +109,13 @@ class WaitingWorker:
             begin(paths, job.kind)
         return self._send(job, replace(handover, lock=lock, memory=list(memory)))
 
-    def give_again(self, job: Job, paths: JobPaths, start: Handover) -> Started:
-        """Hand over a job that has a checkpoint; raise NotResumable where somebody has it."""
+    def give_again(
+        self, job: Job, paths: JobPaths, start: Handover, back: Callable[[], LastCheckpoint] | None = None
+    ) -> Started:
+        """Hand over a job that has a checkpoint; raise NotResumable where somebody has it.
+
+        `back` is called once nobody else can have the job, and makes an earlier checkpoint the newest.
+        """
         with _taking(job, paths) as lock:
             before = read_left(paths)
             if not before.resumable:  # two resumes were prepared at once, and the other one's job is over by now
@@ -118,11 +123,13 @@ class WaitingWorker:
                     job.name, f"it {in_words(before.state)} by now. What it did: %gpufit attach {job.name}"
                 )
             # Noted until a worker has gone on: a second try must not take the first one's end for the training's.
-            start = replace(start, alive_until=start.alive_until or _alive_until(paths, before))
+            repeats = before.state != "released" or back is not None
+            start = replace(start, alive_until=start.alive_until or (_alive_until(paths) if repeats else 0.0))
+            if back is not None:
+                before = replace(before, checkpoint=back())
             note_start(paths, replace(start, gpu="", gpus=None))  # another device is for this time
             # Until the worker says how it fares, so that one that dies before it can is seen to be lost.
             write_record(paths, replace(before, state="starting", since=time.time(), reason="", worker=None, socket=""))
-        repeats = before.state != "released"
         again = replace(start, env=environment_of(start), resumes=True, repeats=repeats, lock=lock)
         return self._send(job, again)
 
@@ -181,10 +188,10 @@ def _taking(job: Job, paths: JobPaths) -> Iterator[int]:
         raise
 
 
-def _alive_until(paths: JobPaths, record: Record) -> float:
-    """When a job was seen for the last time, in seconds since 1970; 0 of one that left by itself, and stood still."""
+def _alive_until(paths: JobPaths) -> float:
+    """When a job was seen for the last time, in seconds since 1970; 0 where nobody knows."""
     try:
-        return 0.0 if record.state == "released" else paths.state.stat().st_mtime  # written once a second
+        return paths.state.stat().st_mtime  # written once a second
     except FileNotFoundError:
         return 0.0
 

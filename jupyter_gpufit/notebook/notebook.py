@@ -160,13 +160,14 @@ class Notebook:
 
     async def _resume(self, options: argparse.Namespace, interrupts: Interrupts, leaving: Leaving) -> None:
         """Go on with a job; where this notebook still has its objects, they are those that are trained."""
-        found = await resume.prepare(self.settings, options.job, options.gpu, options.memory, options.gpus)
+        asked = (options.gpu, options.memory, options.gpus, options.back)
+        found = await resume.prepare(self.settings, options.job, *asked)
         job, paths = found.job, found.paths
         woken = await resume.wake(self.settings, found)
         if not woken.goes_on:
             waiting = self.spare.take(found.env, found.start.python, found.start.package)
             try:
-                self._started[job.id] = waiting.give_again(job, paths, found.start)
+                self._started[job.id] = found.give_to(waiting)
             except BaseException:
                 waiting.dismiss()
                 raise

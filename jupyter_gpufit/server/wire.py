@@ -120,7 +120,7 @@ class PickBody:
 class ActionBody:
     """The body of an action; may be left out."""
 
-    to: str = ""  # of a move: the device's label; empty: the best other one
+    to: str = ""  # of a move: the device's label; of a resume: a checkpoint's name or step; empty: the best other one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from jupyter_gpufit.checkpoint.request import WriterRequest
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.checkpoint.windows import in_one
 from jupyter_gpufit.errors import BadOption, JobBusy, NeverFits, NoSuchDevice, NoSuchJob, NotResumable
-from jupyter_gpufit.jobs.epoch import current_epoch, next_epoch, publishing
+from jupyter_gpufit.jobs.epoch import current_epoch, name_of, next_epoch, publishing
 from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.live import Live, Memory
@@ -128,15 +128,44 @@ def test_after_it_ran_out_of_a_claim_it_goes_on_with_a_whole_device(settings: Se
     assert anyio.run(resume.prepare, settings, "bert").start.needed is None
 
 
-def _publish(paths: JobPaths, peak: int) -> None:
+def test_an_earlier_checkpoint_is_found_by_its_step_or_its_name(settings: Settings) -> None:
+    paths = a_job(settings, "bert", "released")
+    write_record(paths, Record(state="released", since=1e9, checkpoint=SAVED, step=1300))
+    _publish(paths, step=900)
+    _publish(paths, number=2)
+
+    found = anyio.run(resume.prepare, settings, "bert", "", None, None, "900")
+
+    assert (found.back, found.checkpoint.step, found.repeats) == ("000001-000001", 900, 400)
+    assert "goes on from step 900, saved" in found.words(
+        1e9
+    ) and "400 steps since then are trained again." in found.words(1e9)
+    assert anyio.run(resume.prepare, settings, "bert", "", None, None, "000001-000001").back == found.back
+    newest = anyio.run(resume.prepare, settings, "bert", "", None, None, "1,204")
+    assert (newest.back, newest.repeats) == ("", 0)
+    with pytest.raises(NotResumable, match="no checkpoint of step 7. There are: step 1,204, step 900."):
+        anyio.run(resume.prepare, settings, "bert", "", None, None, "7")
+
+
+def test_one_whose_process_rests_does_not_go_back(settings: Settings) -> None:
+    paths = a_job(settings, "bert", "released")
+    _publish(paths, step=900)
+    _publish(paths, number=2)
+    resting = Record(state="released", since=1e9, checkpoint=SAVED, suspended=True, worker=ProcessId.of(os.getpid()))
+    write_record(paths, resting)
+    with pytest.raises(NotResumable, match="gpufit stop bert"):
+        anyio.run(resume.prepare, settings, "bert", "", None, None, "900")
+
+
+def _publish(paths: JobPaths, peak: int = 0, step: int = 1204, number: int = 1) -> None:
     """A checkpoint that knows how much its training had taken."""
-    snapshot = Snapshot(b"graph", ())
-    layout = lay_out("000001-000001", snapshot, {}, ())
+    name, snapshot = name_of(1, number), Snapshot(b"graph", ())
+    layout = lay_out(name, snapshot, {}, ())
     memory = bytearray(layout.nbytes)
     for image, head in zip(layout.images, layout.heads, strict=True):
         memory[image.start : image.start + image.head] = head
-    known = About(step=1204, epoch=1, time=1e9, where="", device="", peak=peak)
-    request = WriterRequest.of("000001-000001", known, 3, snapshot, layout, "")
+    known = About(step=step, epoch=1, time=1e9, where="", device="", peak=peak)
+    request = WriterRequest.of(name, known, 3, snapshot, layout, "")
     Publisher(paths.checkpoints).publish(request, in_one(memoryview(memory)))
 
 

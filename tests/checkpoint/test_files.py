@@ -12,6 +12,7 @@ from safetensors import safe_open
 
 from jupyter_gpufit.checkpoint.files import listed, newest, open_checkpoint
 from jupyter_gpufit.checkpoint.manifest import MANIFEST, STATE
+from jupyter_gpufit.checkpoint.publish import publish_again
 from jupyter_gpufit.checkpoint.values import Snapshot
 from jupyter_gpufit.errors import CheckpointBroken
 from jupyter_gpufit.units import MiB
@@ -66,6 +67,35 @@ def test_the_newest_whole_one_is_found_and_broken_ones_are_named(directory: Path
     assert "state.safetensors is missing" in found.remarks[0] and "1000 bytes" in found.remarks[1]
     good, bad = listed(directory)
     assert [checkpoint.about.step for checkpoint in good] == [1] and len(bad) == 2
+
+
+def test_an_earlier_one_becomes_the_newest_and_is_written_no_second_time(directory: Path) -> None:
+    first, *later = _save(directory, 1, 2, 3)
+
+    again = publish_again(directory, first.name, 2)
+
+    found = newest(directory)
+    assert found.opened is not None and found.opened.path == again.path
+    with found.opened as opened:
+        assert_is(opened, training(1))
+        assert opened.about == replace(about(1), epoch=2)
+    for name in again.manifest.files:
+        assert (again.path / name).samefile(first / name)
+    good, bad = listed(directory)
+    assert [checkpoint.about.step for checkpoint in good] == [1, 3, 2, 1] and not bad
+    _save(directory, 4, epoch=3)  # and others are written on top of it
+    assert [checkpoint.about.step for checkpoint in listed(directory)[0]] == [4, 1, 3]
+
+
+def test_an_earlier_one_that_is_broken_becomes_nothing(directory: Path) -> None:
+    first, second = _save(directory, 1, 2)
+    with (first / STATE).open("r+b") as file:
+        file.write(b"x")
+
+    with pytest.raises(CheckpointBroken):
+        publish_again(directory, first.name, 2)
+
+    assert sorted(os.listdir(directory)) == [first.name, second.name]
 
 
 def test_without_checkpoints_none_is_found(directory: Path) -> None:

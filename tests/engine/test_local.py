@@ -15,6 +15,7 @@ from jupyter_gpufit.jobs.handover import Handover, note_start, noted_start
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import LastCheckpoint, Record, read_record, take_lock, write_record
+from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system import processes
@@ -101,3 +102,21 @@ def test_a_lost_job_is_gone_on_with(paths: JobPaths, waiting: WaitingWorker) -> 
     write_record(paths, Record(state="running", since=2.0, checkpoint=saved))  # by a worker that was killed
     waiting.give_again(JOB, paths, noted_start(paths))
     assert read_record(paths).checkpoint == saved
+
+
+@pytest.mark.parametrize(
+    ("state", "goes_back", "alive_until"),
+    [("released", False, 0.0), ("released", True, 5e8), ("running", False, 5e8), ("failed", False, 5e8)],
+)
+def test_until_when_a_training_was_alive_is_noted_where_it_went_on_after_what_it_goes_on_from(
+    paths: JobPaths, waiting: WaitingWorker, state: State, goes_back: bool, alive_until: float
+) -> None:
+    earlier = LastCheckpoint(step=1, time=1.0, bytes=1)
+    saved = LastCheckpoint(step=9, time=2.0, bytes=1)
+    write_record(paths, Record(state=state, since=3.0, checkpoint=saved))
+    os.utime(paths.state, (5e8, 5e8))
+
+    waiting.give_again(JOB, paths, noted_start(paths), (lambda: earlier) if goes_back else None)
+
+    assert noted_start(paths).alive_until == alive_until
+    assert read_record(paths).checkpoint == (earlier if goes_back else saved)

@@ -1,5 +1,6 @@
 /** The page of one run: its pictures, its device, its cell, how it was started, its checkpoints; others beside it. */
 
+import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { CommandRegistry } from '@lumino/commands';
 import { MessageLoop } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
@@ -74,9 +75,26 @@ export function RunPage(props: {
       />
       <Devices job={job} model={model} />
       <Log id={id} name={job.name} make={log} />
-      {facts && <About facts={facts} job={job} now={now} resume={() => run('resume')} />}
+      {facts && <About facts={facts} job={job} now={now} resume={from => void goOn(model, job, from)} />}
     </>
   );
+}
+
+/** Resume from one of its checkpoints; from an earlier one only when that is meant. */
+async function goOn(model: GpufitModel, job: Job, from: RunFacts['checkpoints'][number]): Promise<void> {
+  if (from.resumed) {
+    await model.act(job, 'resume');
+    return;
+  }
+  const answer = await showDialog({
+    title: `Go back to ${stepWords(from.step)}?`,
+    body: `${job.name} trains again what came after it. Its later checkpoints stay until new ones take their place.`,
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: 'Resume from here' })],
+    defaultButton: 0
+  });
+  if (answer.button.accept) {
+    await model.act(job, 'resume', from.name);
+  }
 }
 
 /** Makes what shows a job's log. */
@@ -154,7 +172,12 @@ function Busy({ device, now }: { device: Device; now: number }): JSX.Element | n
   );
 }
 
-function About(props: { facts: RunFacts; job: Job; now: number; resume: () => void }): JSX.Element {
+function About(props: {
+  facts: RunFacts;
+  job: Job;
+  now: number;
+  resume: (from: RunFacts['checkpoints'][number]) => void;
+}): JSX.Element {
   const { facts, job, now, resume } = props;
   const why = job.can.resume;
   return (
@@ -188,18 +211,16 @@ function About(props: { facts: RunFacts; job: Job; now: number; resume: () => vo
                     <td>{formatBytes(one.bytes)}</td>
                     <td>{one.where}</td>
                     <td>
-                      {one.resumed && (
-                        <button
-                          type="button"
-                          className="jp-gpufit-button"
-                          aria-disabled={why !== ''}
-                          title={why}
-                          aria-label={why ? `Resume from here: ${why}` : 'Resume from here'}
-                          onClick={why ? undefined : resume}
-                        >
-                          Resume from here
-                        </button>
-                      )}
+                      <button
+                        type="button"
+                        className="jp-gpufit-button"
+                        aria-disabled={why !== ''}
+                        title={why}
+                        aria-label={[`Resume from ${stepWords(one.step)}`, why].filter(Boolean).join(': ')}
+                        onClick={why ? undefined : () => resume(one)}
+                      >
+                        Resume from here
+                      </button>
                     </td>
                   </tr>
                 ))}
@@ -208,7 +229,9 @@ function About(props: { facts: RunFacts; job: Job; now: number; resume: () => vo
           </div>
         )}
         {facts.checkpoints.length > 1 && (
-          <p className="jp-gpufit-quiet">A resume goes on from the newest. The one before it is kept in case that breaks.</p>
+          <p className="jp-gpufit-quiet">
+            The button of the job goes on from the newest; the others are kept in case that breaks, and to go back to.
+          </p>
         )}
         {facts.broken.map(text => (
           <p key={text} className="jp-gpufit-problem">
