@@ -1,4 +1,4 @@
-"""Every example notebook runs, as `make demo` runs the first."""
+"""Every example notebook runs, as `make demo` runs the first; a few, of which others have tests, with `make soak`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tests.libraries import need
 ROOT = Path(__file__).parents[1]
 RUN_BY_ANOTHER = ("05_the_other",)
 NOTEBOOKS = [one for one in sorted((ROOT / "examples").glob("*.ipynb")) if one.stem not in RUN_BY_ANOTHER]
+# Deployments have tests of their own, and the two trainers run in six.
+SOAKED = ("02_deploy", "07_trainer", "08_lightning")
 LIBRARIES = {"07_trainer": ("transformers", "accelerate"), "08_lightning": ("lightning",)}
 
 
@@ -27,11 +29,16 @@ def can_run(notebook: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where the executed copies are: all of one kernel with one spare, so that torch is imported twice and no more."""
     place = tmp_path_factory.mktemp("examples")
+    asked = {
+        item.callspec.params["notebook"]
+        for item in request.session.items
+        if hasattr(item, "callspec") and item.path == request.path
+    }
     ran = subprocess.run(
-        [sys.executable, ROOT / "examples" / "run.py", *filter(can_run, NOTEBOOKS)],
+        [sys.executable, ROOT / "examples" / "run.py", *filter(can_run, sorted(asked))],
         env=environment(place, GPUFIT_SPARE_WORKER="1"),
         cwd=place,
         capture_output=True,
@@ -43,7 +50,10 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.slow(60)
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook",
+    [pytest.param(one, marks=pytest.mark.soak if one.stem in SOAKED else (), id=one.stem) for one in NOTEBOOKS],
+)
 def test_an_example_runs_and_shows_its_result(notebook: Path, executed: Path) -> None:
     need(*LIBRARIES.get(notebook.stem, ()))
     cells = json.loads((executed / notebook.name).read_text())["cells"]

@@ -101,7 +101,7 @@ def test_a_file_that_is_saved_meanwhile_has_what_a_detached_job_has_shown(page: 
     assert "loss" in "".join(card["data"]["text/html"])
 
 
-@pytest.mark.parametrize("when", ["while nobody looks", "before the page's eyes"])
+@pytest.mark.parametrize("when", [pytest.param("while nobody looks", marks=pytest.mark.soak), "before the page's eyes"])
 def test_of_a_worker_that_was_killed_a_cell_does_not_say_that_it_runs(
     page: Page, lab: Lab, training: str, when: str
 ) -> None:

@@ -85,6 +85,7 @@ def lasting(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "lasting.enough").touch()
 
 
+@pytest.mark.soak  # test_cells.py starts one again in every run
 def test_a_server_that_is_started_again_finds_the_job(page: Page, tmp_path: Path, lasting: str) -> None:
     with running_lab(tmp_path) as lab:
         write_notebook(lab, lasting, "--detach")

@@ -108,7 +108,7 @@ ROWS = (
     bert("1 x 4, checkpointing", 6775, batch=1, accumulate=4, recompute=True),
     bert("4, fp16", 13939, batch=4, half=True, quick=True),
     bert("1 x 4, checkpointing, fp16", 7275, batch=1, accumulate=4, recompute=True, half=True),
-    bert("4, Adafactor", 12295, batch=4, optimizer=ADAFACTOR, quick=True),
+    bert("4, Adafactor", 12295, batch=4, optimizer=ADAFACTOR),
     bert("1 x 4, ckpt, fp16, Adafactor", 4847, batch=1, accumulate=4, recompute=True, half=True, optimizer=ADAFACTOR),
     bert("4, 8-bit Adam", 13085, batch=4, optimizer=ADAM8BIT),
     bert("1 x 4, ckpt, fp16, 8-bit Adam", 5363, batch=1, accumulate=4, recompute=True, half=True, optimizer=ADAM8BIT),

@@ -138,6 +138,7 @@ def test_a_model_that_is_larger_than_the_device_has_its_states_on_the_host_or_is
     )
 
 
+@pytest.mark.soak
 def test_one_rung_alone_is_tried_where_it_is_named() -> None:
     def climbs(fit: str) -> Climbed:
         answer = look(CELL, dict, replace(ASK, fit=fit))

@@ -35,6 +35,7 @@ def eventually(true: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.soak
 def test_two_share_the_host_and_one_that_finds_too_little_is_told_the_figures_and_goes_on_later(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:

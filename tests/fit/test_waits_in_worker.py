@@ -31,6 +31,7 @@ def user(home: Path, devices: str) -> dict[str, str]:
     return environment(home, GPUFIT_DEVICES=devices, GPUFIT_ESTIMATE_LIMIT="300", **more)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: a policy of the lab. Run as root, in a container.")
 def test_a_plan_waits_for_the_hosts_memory_that_another_holds_and_says_so(home: Path) -> None:
     """There is a free device for it all the time."""

@@ -181,7 +181,7 @@ def test_a_claim_survives_exec(lab: Lab, players: list[Player]) -> None:
     other.hear("holds cpu:0")
 
 
-@pytest.mark.parametrize("kills", [100, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [50, pytest.param(300, marks=pytest.mark.soak)])
 def test_kills_at_any_moment(kills: int, lab: Lab, players: list[Player], tmp_path: Path) -> None:
     """Six at a time take turns on two devices and die somewhere on the way; what they saw granted never overlaps."""
     chance = random.Random(3)
@@ -243,9 +243,10 @@ def check_alone(where: Path, device: str, log: Path) -> None:
     os.close(fd)
 
 
-def test_fifty_times_twenty_claims_on_four_devices(lab: Lab, players: list[Player]) -> None:
+@pytest.mark.parametrize("times", [8, pytest.param(40, marks=pytest.mark.soak)])
+def test_fifty_claim_four_devices_again_and_again(times: int, lab: Lab, players: list[Player]) -> None:
     witness = Witness(lab.path / "witness")
-    crowd = [start(players, takes(20, lab, random.Random(seed), witness)) for seed in range(50)]
+    crowd = [start(players, takes(times, lab, random.Random(seed), witness)) for seed in range(50)]
     all_come_to_their_end(crowd, lab)
 
 

@@ -15,8 +15,6 @@ from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
 from tests.server.running import TOKEN, Server
 
-EXAMPLES = 25  # for each route
-
 # The journal of a job that is there; all other ids are made up. Jupyter answers 403 where others answer 401.
 CONFIG = """
 checks.missing_required_header.enabled = false
@@ -27,7 +25,8 @@ parameters = { id = "known" }
 
 
 @pytest.mark.slow
-def test_it_answers_as_it_says(server: Server, home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(100, marks=pytest.mark.soak)])  # for each route
+def test_it_answers_as_it_says(examples: int, server: Server, home: Path, tmp_path: Path) -> None:
     settings = Settings(data=f"{home}/.local/share/gpufit")
     paths = create_job_files(settings, Job(id="known", name="known", source="", created=0.0, cwd="/"))
     journal = Journal(paths.journal, 1 << 20)
@@ -38,9 +37,9 @@ def test_it_answers_as_it_says(server: Server, home: Path, tmp_path: Path) -> No
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config)),
         *("run", f"{server.url}/openapi.json", "--url", server.url),
-        *("--header", f"Authorization: token {TOKEN}", "--max-examples", str(EXAMPLES), "--seed", "1"),
+        *("--header", f"Authorization: token {TOKEN}", "--max-examples", str(examples), "--seed", "1"),
         *("--phases", "examples,coverage,fuzzing", "--request-timeout", "20", "--no-color"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=1200)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert not any("Traceback" in line or "ServerApp] 500 " in line for line in server.log), "".join(server.log[-40:])

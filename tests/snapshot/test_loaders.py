@@ -133,7 +133,16 @@ def test_one_whose_names_mean_something_else_is_not_trusted(monkeypatch: pytest.
     assert not loader_proof.goes_on(RememberingIter, loaders._taken_up)
 
 
-@pytest.mark.parametrize("cell", TRAININGS.values(), ids=TRAININGS)
+SOAKED = (
+    "workers that stay, and an epoch that is left",
+    "streams of unlike length, in workers that are new each epoch",
+)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [pytest.param(cell, marks=pytest.mark.soak if name in SOAKED else (), id=name) for name, cell in TRAININGS.items()],
+)
 def test_workers_go_on_with_their_numbers(cell: str, trainings: Trainings, tmp_path: Path) -> None:
     whole = trainings.run(cell, before=BEFORE)
     for at in (3, whole.points // 2 + 3):

@@ -27,7 +27,7 @@ UNKNOWN = (
 @pytest.mark.parametrize(
     ("name", "steps", "exact"),
     [
-        ("hf trainer", 6, {"steps", "generators"}),
+        pytest.param("hf trainer", 6, {"steps", "generators"}, marks=pytest.mark.soak),
         ("lightning", 9, {"steps"}),
     ],
     ids=["transformers", "lightning"],

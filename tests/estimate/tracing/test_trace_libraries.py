@@ -31,9 +31,9 @@ for step in range(100):
     ("config", "more", "half", "allocated"),
     [
         ("", "", False, 8240),
-        ("", "", True, 7309),
+        pytest.param("", "", True, 7309, marks=pytest.mark.soak),
         ("", "model.gradient_checkpointing_enable()", False, 3978),
-        ('attn_implementation="eager"', "", False, 10541),
+        pytest.param('attn_implementation="eager"', "", False, 10541, marks=pytest.mark.soak),
     ],
 )
 def test_gpt2_small_of_transformers(config: str, more: str, half: bool, allocated: int) -> None:

@@ -65,7 +65,10 @@ def kernel(home: Path) -> Iterator[Kernel]:
 
 @pytest.mark.parametrize(
     ("library", "setup", "cell"),
-    [("transformers", OF_TRANSFORMERS, TRAINER), ("lightning", OF_LIGHTNING, LIGHTNING)],
+    [
+        pytest.param("transformers", OF_TRANSFORMERS, TRAINER, marks=pytest.mark.soak),
+        ("lightning", OF_LIGHTNING, LIGHTNING),
+    ],
 )
 def test_a_trainer_comes_to_the_same(kernel: Kernel, library: str, setup: str, cell: str) -> None:
     pytest.importorskip(library)
