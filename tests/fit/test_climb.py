@@ -151,6 +151,7 @@ def test_one_rung_alone_is_tried_where_it_is_named() -> None:
     assert {rung.NAME.split()[0] for rung in RUNGS} == {*FITS} - {"exact", "any", "no"}
 
 
+@pytest.mark.soak  # test_host_in_worker.py has it of a real host in every run
 def test_what_the_host_has_no_room_for_is_refused() -> None:
     found = look(LARGE, dict, replace(ASK, limits=FitLimits(60 * MiB, 60 * MiB, host=5 * MiB))).climbed
 

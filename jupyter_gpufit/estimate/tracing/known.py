@@ -76,10 +76,10 @@ class KnownValues:
 
     def follow(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """Compute what is known of a result."""
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if func._schema.is_mutable:
-            self._written.update(_storage(t) for t in tensors if on_stand_in(t))
+            self._written.update(_storage(t) for t in _written_by(func, args, kwargs) if on_stand_in(t))
             return
+        tensors = _tensors_in((args, kwargs))
         if isinstance(out, FakeTensor) and (kinds := self._kinds_after(func, args, tensors)) < out.numel():
             out.__dict__[_KINDS] = kinds
         if isinstance(out, FakeTensor) and (further := self._further_after(func, args, kwargs, tensors)):
@@ -132,6 +132,21 @@ class KnownValues:
 
     def keep(self, out: Any, value: torch.Tensor) -> None:
         out.__dict__[_NAME] = value
+
+
+def _written_by(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """And not what the operator only reads, as the places of a scatter."""
+    named = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    written = [argument for argument in func._schema.arguments if argument.is_out or _is_written(argument)]
+    return _tensors_in([named.get(argument.name) for argument in written])
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _tensors_in(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def _all(out: Any) -> list[torch.Tensor]:

@@ -42,6 +42,15 @@ def test_a_shape_that_follows_from_numbers_of_the_host() -> None:
     assert "value guessed for .item()" not in trace.notes
 
 
+def test_places_into_which_something_was_scattered_are_known_as_before() -> None:
+    counted = "torch.zeros(64, device='cuda').scatter_add_(0, batch, torch.ones(256, device='cuda'))"
+
+    trace = traced(GRAPHS.replace("size =", f"{counted}\n    size ="))
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert "value guessed for .item()" not in trace.notes
+
+
 def test_the_rows_that_a_mask_takes() -> None:
     trace = traced(MASK.format(change="", rows=16))
 

@@ -50,6 +50,7 @@ def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
         yield kernel
 
 
+@pytest.mark.soak  # of the ranks alone it is in every run: test_shards.py
 def test_saved_by_one_and_gone_on_with_on_two(kernel: Kernel, env: dict[str, str], home: Path) -> None:
     words = "with its state, gradients and parameters split over cpu:0 and cpu:1"
     own, norms = killed_and_resumed(kernel, env, home, "parts", SET_UP, CELL, WHOLE, words)
