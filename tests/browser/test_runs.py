@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from .drawn import LAST, Drawn
 from .screen import button, command
-from .stage import NOW, Stage, a_job
+from .stage import CAN, NOW, Stage, a_job
 from .test_log import WATCH_TASKS
 from .worlds import a_lab
 
@@ -56,6 +56,28 @@ def test_the_page_of_a_run(stage: Stage, drawn: Drawn) -> None:
     run.get_by_label(re.compile("^Over")).select_option("time")
     loss.hover(position={"x": 300, "y": 90})
     expect(loss.locator(".u-legend")).to_contain_text(re.compile(r"^at.* min"))
+
+
+def test_a_run_goes_back_to_an_earlier_checkpoint_when_that_is_meant(stage: Stage, drawn: Drawn) -> None:
+    ended = a_job("bert-run", state="released", step=3100, can=CAN | {"resume": "", "stop": "It ended."})
+    stage.show(jobs=[ended])
+    page = stage.page
+    command(page, "gpufit:run", job="id-of-bert-run", name="bert-run")
+    run = page.locator(".jp-gpufit-run")
+    dialog = page.locator(".jp-Dialog")
+
+    run.get_by_role("button", name="Resume from step 2,400").click()
+    expect(dialog).to_contain_text("Go back to step 2,400?")
+    expect(dialog).to_contain_text("bert-run trains again what came after it")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_be_hidden()
+    assert stage.asked == []
+
+    run.get_by_role("button", name="Resume from step 2,400").click()
+    dialog.get_by_role("button", name="Resume from here").click()
+    run.get_by_role("button", name="Resume from step 3,000").click()  # the newest needs no question
+    expect(dialog).to_be_hidden()
+    assert stage.asked == [("jobs/id-of-bert-run/resume", {"to": "00000002400"}), ("jobs/id-of-bert-run/resume", {})]
 
 
 def test_a_picture_shows_where_its_run_had_no_device_and_may_be_logarithmic(stage: Stage, drawn: Drawn) -> None:
