@@ -149,6 +149,7 @@ def test_the_table_of_runs(stage: Stage, drawn: Drawn, tmp_path: Path) -> None:
     expect(page.get_by_role("heading", name="bert-run", level=2)).to_be_visible()
 
 
+@pytest.mark.soak  # bench/runs.py says how long each thing takes
 def test_a_hundred_long_runs_do_not_hold_up_the_page(stage: Stage, drawn: Drawn) -> None:
     drawn.length = 1_000_000
     stage.show(jobs=[a_job(f"run-{i:02}", state="done", began=NOW - 9000 - i) for i in range(100)])

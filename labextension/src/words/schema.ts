@@ -257,7 +257,7 @@ export interface RemoveBody {
 
 /** The body of an action; may be left out. */
 export interface ActionBody {
-  to: string; // of a move: the device's label; empty: the best other one
+  to: string; // of a move: the device's label; of a resume: a checkpoint's name or step; empty: the best other one
 }
 
 /** What an action said in its first moment. */
