@@ -368,6 +368,8 @@ def _close(namespace: dict[str, Any]) -> None:
     x = namespace.get("x")
     if isinstance(x, dict):
         x = x["s"]
+    if isinstance(x, sqlite3.Cursor):
+        x = x.connection
     if isinstance(x, io.IOBase | socket.socket | sqlite3.Connection | CoroutineType):
         x.close()
     elif isinstance(x, subprocess.Popen):
