@@ -82,7 +82,6 @@ def test_a_reload_brings_back_the_log_and_a_live_card(desk: Desk) -> None:
     expect(desk.log).to_contain_text("step 50")
 
 
-@pytest.mark.soak  # of a page that hears too late it is in every run
 def test_a_reload_brings_back_the_card_of_a_cell_that_blocks(desk: Desk) -> None:
     tab(desk.page, f"{NAME}.ipynb").click()
     run_cells(desk.page, 2)
