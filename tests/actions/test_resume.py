@@ -137,9 +137,8 @@ def test_an_earlier_checkpoint_is_found_by_its_step_or_its_name(settings: Settin
     found = anyio.run(resume.prepare, settings, "bert", "", None, None, "900")
 
     assert (found.back, found.checkpoint.step, found.repeats) == ("000001-000001", 900, 400)
-    assert "goes on from step 900, saved" in found.words(
-        1e9
-    ) and "400 steps since then are trained again." in found.words(1e9)
+    words = found.words(1e9)
+    assert "goes on from step 900, saved" in words and "400 steps since then are trained again." in words
     assert anyio.run(resume.prepare, settings, "bert", "", None, None, "000001-000001").back == found.back
     newest = anyio.run(resume.prepare, settings, "bert", "", None, None, "1,204")
     assert (newest.back, newest.repeats) == ("", 0)

@@ -70,7 +70,7 @@ def test_the_newest_whole_one_is_found_and_broken_ones_are_named(directory: Path
 
 
 def test_an_earlier_one_becomes_the_newest_and_is_written_no_second_time(directory: Path) -> None:
-    first, *later = _save(directory, 1, 2, 3)
+    first, *_ = _save(directory, 1, 2, 3)
 
     again = publish_again(directory, first.name, 2)
 
