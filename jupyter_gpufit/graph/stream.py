@@ -31,6 +31,7 @@ from .modules import Here, Homes, dictionaries, may_hold_one, met
 from .opening import Opener
 from .put_back import Lost
 from .refusals import is_widget, stays
+from .run_texts import RunTexts
 from .sources import Source, source_of
 from .spans import Recorder
 from .unavailable import unavailable
@@ -102,6 +103,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.buffers: list[int] = []
         self.anchored: list[int] = []  # numbers of objects at its beginning that the other process finds by itself
         self.sources: dict[str, Source] = {}
+        self.run_texts = RunTexts(namespace)
         self.kinds: dict[type, Kind] = {}
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel
         self.not_by_name: dict[int, str] = {}  # why what went as a part of something cannot as a variable, by id
@@ -222,10 +224,16 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         if self.namespace.get(cls.__qualname__) is cls:
             self.wanted.setdefault(cls.__qualname__, cls.__qualname__)
 
-    def take_source(self, filename: str) -> None:
-        """Send the text of a cell along with a function that it defined."""
+    def take_source(self, filename: str, code: CodeType | None = None) -> None:
+        """Send the text of a cell along with a function that it defined; of another text, if the code proves it."""
         if filename not in self.sources and (found := source_of(filename)) is not None:
             self.sources[filename] = found
+        elif code is not None and filename not in self.sources and not self.back:
+            self.run_texts.take(code)
+
+    def keeps_home(self, fn: Any) -> bool:
+        """Whether the globals of a function that no module has are to be the same for all that share them."""
+        return False
 
     def name_in_module(self, obj: Any, module: str) -> str | None:
         """The name under which a module itself holds this very object, as `dataclasses` holds its MISSING."""

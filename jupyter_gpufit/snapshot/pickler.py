@@ -63,6 +63,9 @@ class SnapshotPickler(GraphPickler):
         self.tried: frozenset[int] = frozenset()  # caches in which it is tried out what can be saved, by their id()
         self.files: dict[str, bool] = {}  # of the user's, that are open for writing, and whether for reading, too
 
+    def keeps_home(self, fn: Any) -> bool:
+        return bool(self.program.is_run(fn.__code__.co_filename))
+
     def take_file(self, path: str, *, read: bool) -> None:
         self.files[path] = read or self.files.get(path, False)
 

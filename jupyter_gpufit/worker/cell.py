@@ -71,8 +71,11 @@ class CellInWorker:
         generators.arrived(training.namespace)  # last: modules were imported, and some draw numbers then
         for remark in (*training.came.remarks, *made):
             training.note(remark)
-        for filename, (lines, _) in training.arrival.opened.header.get("sources", {}).items():
+        header = training.arrival.opened.header
+        for filename, (lines, _) in header.get("sources", {}).items():
             training.program.learn(filename, "".join(lines))
+        for name, (filename, text) in header.get("run", {}).items():
+            training.program.learn_run(name, filename, text)
 
     def run(self, job: Job, granted: Granted, growth: Growth, estimated: for_job.Found) -> Finished | Outgrown:
         training = self.training

@@ -21,6 +21,7 @@ from itertools import pairwise, repeat
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...system.codes import codes_inside
 from .books import Books
 from .left_out import Place, without
 from .paths import Paths
@@ -272,7 +273,7 @@ def _cut_code(
     where = [] if name in old.co_freevars else [ast.Global([name])]  # the function may ask for its class
     outer.body = [*where, *closed, *outer.body]
     module = compile(ast.fix_missing_locations(ast.Module([outer], [])), old.co_filename, "exec", dont_inherit=True)
-    found = next((code for code in _codes(module) if _head(code) == _head(old)), None)
+    found = next((code for code in codes_inside(module) if _head(code) == _head(old)), None)
     if found is None:  # from Python 3.13 on, `python -c` lends its own text to all that is made from a string
         raise ValueError("another text than the function's")
     return found.replace(co_qualname=old.co_qualname)
@@ -291,11 +292,6 @@ def _head(code: CodeType) -> tuple[object, ...]:
 
 
 def _may_loop(code: CodeType) -> bool:
-    return any("JUMP_BACKWARD" in one.opname for inner in (code, *_codes(code)) for one in dis.get_instructions(inner))
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _codes(constant)
+    return any(
+        "JUMP_BACKWARD" in one.opname for inner in (code, *codes_inside(code)) for one in dis.get_instructions(inner)
+    )

@@ -34,18 +34,26 @@ def reduce_function(fn: FunctionType, pickler: Pickler) -> Reduced:
         return reduce_compiled_function(fn, pickler)
     if home is pickler.namespace:
         pickler.want(fn.__code__, fn.__qualname__)
-        pickler.take_source(fn.__code__.co_filename)
+        pickler.take_source(fn.__code__.co_filename, fn.__code__)
     elif fn.__module__ is None:  # of a code that was made from a text: who has it must be looked for
         if (place := pickler.home_of(fn)) is not None:
             return find_in_module, (place, fn.__name__)
-        if (home := _module_of(fn)) is None:
+        if (home := _home_of(fn, pickler)) is None:
             return pickler.reduce_by_value(fn)
     elif _should_pickle_by_reference(fn):
         return NotImplemented
-    elif (home := _module_of(fn)) is None:
+    elif (home := _home_of(fn, pickler)) is None:
         return pickler.reduce_as_cloudpickle_does(fn)
     args = (fn.__code__, home, fn.__name__, fn.__qualname__, fn.__module__, fn.__closure__)
     return make_function, args, _contents(fn), None, None, fill_function
+
+
+def _home_of(fn: FunctionType, pickler: Pickler) -> Any:
+    """What goes as its globals; None: those of them that it uses."""
+    if (home := _module_of(fn)) is not None:
+        return home
+    pickler.take_source(fn.__code__.co_filename, fn.__code__)
+    return fn.__globals__ if pickler.keeps_home(fn) else None
 
 
 def _module_of(fn: FunctionType) -> ModuleType | None:

@@ -128,6 +128,7 @@ def _ship(
         "may_train": may_train(values),
         "path": list(sys.path),
         "sources": pickler.sources,
+        "run": pickler.run_texts.found,
     }
     origins = [obj for _, obj in sorted(known.values(), key=lambda numbered: numbered[0])]
     graph = seal(header, pickler.stream.getvalue())

@@ -10,7 +10,7 @@ import __future__
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -18,6 +18,7 @@ from operator import or_
 from types import CodeType
 from typing import Any
 
+from ...system.codes import codes_inside
 from ...system.packages import is_installed
 from ..libraries.versions import digests_of
 from ..reading.scopes import Definition, Loop, definitions, inside
@@ -109,7 +110,7 @@ class Source:
 
     def entering(self, one: Definition) -> tuple[CodeType, Unit]:
         made, unit = self._form(entering_form, one)
-        inner = next(code for code in _inside(self._compiled_with(one, made)) if code.co_name == INNER)
+        inner = next(code for code in codes_inside(self._compiled_with(one, made)) if code.co_name == INNER)
         return _own_names(inner, one.node.name), unit
 
     def _form(self, form: Callable[..., tuple[ast.FunctionDef, Unit]], one: Definition) -> tuple[ast.FunctionDef, Unit]:
@@ -189,15 +190,8 @@ def _is_at(node: ast.AST, one: Definition) -> bool:
     )
 
 
-def _inside(code: CodeType) -> Iterator[CodeType]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _inside(constant)
-
-
 def _by_key(code: CodeType) -> dict[Key, CodeType]:
-    return {(one.co_qualname, one.co_firstlineno): one for one in _inside(code)}
+    return {(one.co_qualname, one.co_firstlineno): one for one in codes_inside(code)}
 
 
 def _own_names(code: CodeType, name: str) -> CodeType:

@@ -17,7 +17,7 @@ from ..libraries.gain import Gain, LeftShare
 from ..libraries.library import package_of
 from ..reading.scopes import Definition
 from ..rewriting.source import Codes, Source
-from ..values import FrameRecord, Unit
+from ..values import PROGRAM, FrameRecord, Unit
 from .activation import Activation
 from .delegates import on_the_way
 from .managers import enter_again
@@ -31,9 +31,10 @@ class Functions:
         self,
         register: Callable[[CodeType, Unit], None],
         unknown: Callable[[FunctionType], LeftShare | None],
+        at_home: Callable[[dict[str, Any]], None],
         gain: Gain,
     ) -> None:
-        self._register, self._unknown, self._gain = register, unknown, gain
+        self._register, self._unknown, self._at_home, self._gain = register, unknown, at_home, gain
         self._known = Codes(self._other)  # the user's code -> where it is defined
         self._running: dict[str, CodeType] = {}
         self._entering: dict[str, CodeType] = {}
@@ -93,6 +94,8 @@ class Functions:
 
     def _called(self, callee: FunctionType, found: LeftShare, frame: Activation) -> FunctionType | None:
         if not found.of_library:
+            if PROGRAM not in callee.__globals__:
+                self._at_home(callee.__globals__)
             return _with_code(callee, self._running_code(found.source, found.definition))
         if found.is_short:
             return None
@@ -142,6 +145,8 @@ class Functions:
         if records[0].uid != source.uid(one):
             why = f"{callee.__qualname__}() of {callee.__module__} is not what it was when the checkpoint was taken."
             raise CannotArrive("", f"{why} Put back the version that was there, or run the cell again.")
+        if PROGRAM not in callee.__globals__:
+            self._at_home(callee.__globals__)
         around = dict(zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True))
         made = entered(self.entering_code(source, one), callee.__globals__, around | records[0].cells)
         made.__name__, made.__qualname__ = callee.__name__, callee.__qualname__

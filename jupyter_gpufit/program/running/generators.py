@@ -69,14 +69,14 @@ def described(generator: Generator) -> str:
     return f"The generator {generator.__qualname__} ({file_of(code)}, line {frame.f_lineno})"
 
 
-def create(program: Program, uid: str, cells: dict[str, CellType]) -> Generator:
-    """One that knows nothing yet; without a uid, one that has ended."""
+def create(program: Program, uid: str, cells: dict[str, CellType], home: dict[str, Any] | None = None) -> Generator:
+    """One that knows nothing yet; without a uid, one that has ended. `home`: its globals, where no module has it."""
     if not uid:
         ended: Generator = (one for one in "")
         for _ in ended:
             pass
         return ended
-    function = program.generator(uid, cells)
+    function = program.generator(uid, cells, home)
     made: Generator = function(Arrived())
     return made
 

@@ -47,10 +47,11 @@ class Program:
         self.notes: list[str] = []  # why something cannot be checkpointed, for the user
         self.on_note: Callable[[str], None] = self.notes.append
         self.library = Library(self, self._register, self.unit_of, self._note)
-        self.functions = Functions(self._register, self._unknown, self.library.gain)
+        self.functions = Functions(self._register, self._unknown, self.at_home, self.library.gain)
         self.scratch: str | None = None  # a directory for what a library's own resume needs; else the system's
         self.flags = 0  # those with which the shell compiles the cell
         self._texts: dict[str, str] = {}
+        self._run: dict[str, tuple[str, str]] = {}  # texts that no cell is, by a name of ours: their file, they
         self._tree: ast.Module | None = None  # the cell's own, as it was
         self._pickled: tuple[str, bytes] | None = None
         self._flags: dict[str, int] = {}
@@ -58,6 +59,7 @@ class Program:
         self._plain: frozenset[str] | None = None  # names; once a cell has started, or was saved, they stay the same
         self._units: dict[str, Unit] = {}
         self._unit_of = Codes()
+        self._homes: list[dict[str, Any]] = []  # globals, beside the namespace, that have the program for now
         self._changed = Codes()  # code of the user's -> the same with generators rewritten
         self._generators: dict[str, Source] = {}
         self._records: list[FrameRecord] = []
@@ -76,13 +78,18 @@ class Program:
         """The text of an earlier cell, whose functions this one may call."""
         self._texts[filename] = text
 
+    def learn_run(self, name: str, filename: str, text: str) -> None:
+        """The same of a file that was run, or of a text of exec(); `name`: of this very text."""
+        self._run[name] = filename, text
+
     def saved(self) -> dict[str, Any]:
         """What a new process needs before it can make the objects that were saved: plain data."""
         # The cell's tree and not its text: %%time and other magics run a part of it as if it were a cell.
         if self._pickled is None and self._tree is not None:
             self._pickled = self._cell, pickle.dumps(self._tree, 5)
         cell = self._pickled
-        return {"texts": self._texts, "cell": cell, "flags": self._flags, "plain": sorted(self._plain or ())}
+        plain = sorted(self._plain or ())
+        return {"texts": self._texts, "run": self._run, "cell": cell, "flags": self._flags, "plain": plain}
 
     def remember(self, saved: dict[str, Any]) -> None:
         self._texts.update(saved["texts"])
@@ -90,6 +97,9 @@ class Program:
         self._plain = frozenset(saved["plain"])
         for filename in self._texts:
             self._prepare(filename, self._parsed(filename))
+        for name, (filename, text) in saved["run"].items():
+            self.learn_run(name, filename, text)
+            self._prepare_run(name)
         if saved["cell"] is not None:
             filename, tree = saved["cell"]
             self._prepare(filename, pickle.loads(tree))
@@ -132,6 +142,8 @@ class Program:
         self._look_at_flags(parsed)
         for name, one in parsed.items():
             self._prepare(name, one)
+        for name in self._run:
+            self._prepare_run(name)
         self._prepare(filename, tree)
         made, unit = cell_form(tree, filename, plain, entering=bool(self._records))
         # A look whether it compiles, as IPython will do it: statement by statement.
@@ -155,6 +167,16 @@ class Program:
         source = self._sources[filename] = Source(filename, tree, self._flags.get(filename, 0))
         source.prepare(self._plain or frozenset())
         self.add(source)
+
+    def _prepare_run(self, name: str) -> None:
+        """By its own bindings alone: what others call plain it may not, which costs a question at each call."""
+        if name not in self._sources:
+            filename, text = self._run[name]
+            tree = ast.parse(text, filename)
+            source = Source(filename, tree, uid=lambda one: f"{name}:{one.qualname}:{one.key[1]}")
+            source.prepare(plain_names(bindings_of(ast.walk(tree))))
+            self._sources[name] = source
+            self.add(source)
 
     def add(self, source: Source) -> None:
         self.functions.learn(source)
@@ -180,19 +202,32 @@ class Program:
             self.on_note(f"{code.co_name}() was made in another way than its cell says: it has no safe points.")
         return self.library.function(code, function.__globals__)
 
+    def is_run(self, filename: str) -> bool:
+        """Whether code is of a text that no cell is."""
+        return any(file == filename for file, _ in self._run.values())
+
+    def at_home(self, home: dict[str, Any]) -> None:
+        """Let rewritten code find the program among the globals of a function that no module has."""
+        if PROGRAM not in home:
+            home[PROGRAM] = self
+            self._homes.append(home)
+
     def _exchange(self, codes: dict[CodeType, CodeType]) -> None:
         """Give functions another code, wherever they are."""
         for one in _functions_of({code.co_filename for code in codes} | ({_TIMED} if codes else set())):
             if (new := codes.get(one.__code__)) is not None:
                 one.__code__ = new
+                self.at_home(one.__globals__)
 
     def leave(self) -> None:
         """The cell has ended: what goes back to the notebook is the user's own."""
         self._exchange({new: code for code, new in self._changed.known.items()})
         self.library.end()
         self._tree = None
-        for name in [name for name in self.namespace if hidden(name)]:
-            del self.namespace[name]
+        for home in (self.namespace, *self._homes):
+            for name in [name for name in home if hidden(name)]:
+                del home[name]
+        self._homes.clear()
 
     # What rewritten code calls ---------------------------------------------------------------------------------------
 
@@ -380,12 +415,14 @@ class Program:
             self.namespace[PROGRAM] = self
         return self._sources.get(filename)
 
-    def generator(self, uid: str, cells: dict[str, Any]) -> FunctionType:
+    def generator(self, uid: str, cells: dict[str, Any], home: dict[str, Any] | None) -> FunctionType:
         """A function that makes a generator which goes to the place of its argument."""
         source = self._generators.get(uid) or self.library.source_of(uid)
         one = next(one for one in source.definitions if one.generator and source.uid(one) == uid)
         code = self.functions.entering_code(source, one)
-        return entered(code, self.library.home_of(uid) or self.namespace, cells)
+        if home is not None:
+            self.at_home(home)
+        return entered(code, home if home is not None else self.library.home_of(uid) or self.namespace, cells)
 
 
 def _functions_of(files: Container[str]) -> list[FunctionType]:

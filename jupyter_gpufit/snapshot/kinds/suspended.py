@@ -44,7 +44,8 @@ def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
     if found is None:
         return generators.create, (program, "", {})
     state = (pickler.restoring, program, found)
-    return generators.create, (program, found.uid, found.cells), state, None, None, prime_later
+    home = generator.gi_frame.f_globals if program.is_run(generator.gi_code.co_filename) else None
+    return generators.create, (program, found.uid, found.cells, home), state, None, None, prime_later
 
 
 def prime_later(generator: Generator[Any], state: tuple[Restoring, Any, GeneratorRecord]) -> None:
