@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,10 +51,13 @@ SET_UP = {
     "a module of no import": "import types\nmade = types.ModuleType('made')\n"
     "exec(open({path!r}).read(), vars(made))\ntrain = made.train",
 }
-SOAKED = [pytest.param(one, marks=pytest.mark.soak) for one in list(SET_UP)[2:]]
 
 
-@pytest.mark.parametrize("how", ["run", "a namespace", *SOAKED])
+def _soaked(*names: str) -> list[Any]:
+    return [pytest.param(one, marks=pytest.mark.soak) for one in names]
+
+
+@pytest.mark.parametrize("how", ["run", "a namespace", *_soaked(*list(SET_UP)[2:])])
 def test_it_is_released_in_a_function_of_a_text_that_an_earlier_cell_ran(
     kernel: Kernel, env: dict[str, str], home: Path, how: str
 ) -> None:
@@ -75,3 +79,81 @@ def test_it_is_released_in_a_function_of_a_text_that_an_earlier_cell_ran(
     assert ran.stdout == "".join(f"step {one}\n" for one in range(6, 10))
     path.write_text(TEXT)
     kernel.check(f"plain = {{}}\nexec(open({str(path)!r}).read(), plain)\nassert found == plain['train']('/'), found")
+
+
+SCRIPT = """
+import argparse, os, sys, time
+import torch
+from torch.nn import *
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int)
+args = parser.parse_args()
+count: int = 0
+class Net(Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Linear(3, 1)
+    def forward(self, x):
+        return self.layer(x)
+torch.manual_seed(1)
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+losses = []
+def batches():
+    for _ in range(args.steps):
+        yield torch.randn(4, 3)
+def step(x):
+    global count
+    count += 1
+    loss = net(x).pow(2).mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+    losses.append(loss.item().hex())
+    print("step", count)
+    while f"{count}" in HELD and not os.path.exists(f"{HOLD}-{count}"): time.sleep(0.02)
+for x in batches():
+    step(x)
+def main():
+    for x in batches():
+        step(x)
+    if sys.modules["__main__"].__dict__.get("Net") is Net:
+        torch.save(net, f"{HOLD}.pt")
+        print(torch.load(f"{HOLD}.pt", weights_only=False)(torch.ones(1, 3)).item())
+if __name__ in ("__main__", "<run_path>"):
+    main()
+    print(count, len(sys.argv), os.path.basename(sys.argv[0]), sys.modules["__main__"].__dict__.get("count"))
+"""
+CELLS = {
+    "run": "%run {path} --steps 4",
+    "exec": "import sys\nsys.argv = ['train', '--steps', '4']\nexec(open({path!r}).read())",
+    "a dictionary": "import sys\nsys.argv = ['train', '--steps', '4']\nown = {{'__name__': '__main__'}}\n"
+    "exec(compile(open({path!r}).read(), {path!r}, 'exec'), own)\nlosses = own['losses']",
+    "runpy": "import runpy, sys\nsys.argv = ['train', '--steps', '4']\n"
+    "losses = runpy.run_path({path!r}, run_name='__main__')['losses']",
+    "run in the notebook": "for turn in range(1):\n    %run -i {path} --steps 4",
+}
+
+
+@pytest.mark.parametrize("how", ["run", "a dictionary", *_soaked("exec", "runpy", "run in the notebook")])
+def test_a_cell_that_runs_a_file_is_released_in_its_loop_and_in_a_function_of_its(
+    kernel: Kernel, env: dict[str, str], home: Path, how: str
+) -> None:
+    name = "cell_" + how.replace(" ", "_")
+    path, hold = home / f"{name}.py", home / f"{name}.go"
+    path.write_text(f"HELD, HOLD = ('3', '6'), {str(hold)!r}\n{SCRIPT}")
+    cell = CELLS[how].format(path=str(path))
+    sent = kernel.send(f"%%gpufit train --name {name}\n{cell}")
+    for step in (3, 6):
+        kernel.until(sent, f"step {step}\n")
+        said = gpufit(env, "release", name)
+        assert said.returncode == 0, said.stderr
+        assert f"step {step} (line" in said.stdout and "in step()" in said.stdout
+        assert kernel.finish(sent).ok
+        Path(f"{hold}-{step}").touch()
+        sent = kernel.send(f"%gpufit resume {name}")
+    ended = kernel.finish(sent)
+    assert ended.ok and ended.stdout.startswith("step 7\nstep 8\n"), ended
+    resumed = kernel.check("print(losses)").stdout
+    plain = kernel.check(cell)
+
+    assert plain.stdout.endswith(ended.stdout)
+    assert kernel.check("print(losses)").stdout == resumed

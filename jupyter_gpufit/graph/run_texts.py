@@ -8,7 +8,6 @@ it is the text is seen by compiling it: it must give this very code.
 from __future__ import annotations
 
 import ast
-import hashlib
 import linecache
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from ..system.codes import codes_inside
+from ..system.codes import codes_inside, name_of
 from ..system.packages import is_installed
 
 LARGEST = 2**20  # characters of a text
@@ -60,10 +59,6 @@ class RunTexts:
                 for word in _words("".join(entry[2])):
                     yield from _short(word)
                     yield from _in_file(word)
-
-
-def name_of(filename: str, text: str) -> str:
-    return f"{filename}#{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @lru_cache(maxsize=64)

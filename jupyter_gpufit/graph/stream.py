@@ -231,9 +231,9 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif code is not None and filename not in self.sources and not self.back:
             self.run_texts.take(code)
 
-    def keeps_home(self, fn: Any) -> bool:
-        """Whether the globals of a function that no module has are to be the same for all that share them."""
-        return False
+    def kept_home(self, fn: Any) -> Any:
+        """The globals of a function that no module has, or their module, where all that share them go on sharing."""
+        return None
 
     def name_in_module(self, obj: Any, module: str) -> str | None:
         """The name under which a module itself holds this very object, as `dataclasses` holds its MISSING."""

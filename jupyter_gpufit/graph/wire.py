@@ -95,6 +95,8 @@ _HOMES: dict[
     "generators": ("program.running.generators", "create prime"),
     "delegates": ("program.running.delegates", "Delegate"),
     "managers": ("program.running.managers", "Again Entered NumpyErrors Recipe"),
+    "run": ("program.running.run_calls", "RunCall"),
+    "saved.run": ("snapshot.kinds.run_modules", "fill_module"),
     "program": ("program.values", "FrameRecord GeneratorRecord Unit"),
     "streams": ("cuda.surface.streams", "OneEvent OneStream"),
     "saved.arrived": ("snapshot.arrived", "NeededAgain"),

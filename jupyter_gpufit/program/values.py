@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 # One underscore: a name with two would be mangled inside a class. The program's own name ends with two and is not.
 PROGRAM = "__gf__"
+OURS = "_gf_"
 FRAME = "_gf_f"
 SAVED = "_gf_l"  # the locals that an entered activation takes back
 ARRIVED = "_gf_r"  # the record with which an activation is entered
@@ -15,14 +16,14 @@ MAKER = "_gf_make"  # the function around an entered one, whose variables are th
 INNER = "_gf_inner"
 TEMPORARY = "_gf_t"
 
-Kind: TypeAlias = Literal["cell", "function", "generator"]
+Kind: TypeAlias = Literal["cell", "function", "generator", "text"]
 Path: TypeAlias = frozenset[int]
 Spot: TypeAlias = tuple[str, int, int, int]  # what stands there, its line and column, which number of its own
 
 
 def hidden(name: str) -> bool:
     """Whether a name is of rewritten code, and not the user's."""
-    return name == PROGRAM or name.startswith("_gf_")
+    return name == PROGRAM or name.startswith(OURS)
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,20 @@ class Unit:
     lines: dict[int, int]
     locals: tuple[str, ...] = ()  # but for those in cells
     spots: dict[int, Spot] = field(default_factory=dict)
+    depth: int = 0  # of a text that runs: how many do
+
+    @property
+    def frame(self) -> str:
+        return self.named(FRAME)
+
+    @property
+    def temporary(self) -> str:
+        """With what its temporaries begin."""
+        return self.named(TEMPORARY)
+
+    def named(self, name: str) -> str:
+        """What a name of ours is in it: a text may share its variables with who runs it."""
+        return f"{OURS}{self.depth}_{name.removeprefix(OURS)}" if self.depth else name
 
 
 @dataclass

@@ -21,6 +21,7 @@ _FAMILIES = (
     "kinds.suspended",
     "kinds.counted",
     "kinds.caches",
+    "kinds.run_modules",
     "kinds.opened_files",
     "libraries.reporters",
     "libraries.rich_displays",
@@ -63,8 +64,8 @@ class SnapshotPickler(GraphPickler):
         self.tried: frozenset[int] = frozenset()  # caches in which it is tried out what can be saved, by their id()
         self.files: dict[str, bool] = {}  # of the user's, that are open for writing, and whether for reading, too
 
-    def keeps_home(self, fn: Any) -> bool:
-        return bool(self.program.is_run(fn.__code__.co_filename))
+    def kept_home(self, fn: Any) -> Any:
+        return self.program.ran.home(fn.__globals__) if self.program.ran.is_run(fn.__code__.co_filename) else None
 
     def take_file(self, path: str, *, read: bool) -> None:
         self.files[path] = read or self.files.get(path, False)

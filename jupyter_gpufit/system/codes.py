@@ -1,7 +1,8 @@
-"""Code objects, and those inside them."""
+"""Code objects, those inside them, and a name for the text that they are of."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from types import CodeType
 
@@ -11,3 +12,8 @@ def codes_inside(code: CodeType) -> Iterator[CodeType]:
         if isinstance(constant, CodeType):
             yield constant
             yield from codes_inside(constant)
+
+
+def name_of(filename: str, text: str) -> str:
+    """Of this very text: what runs may have no file, and a file another text by now."""
+    return f"{filename}#{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -75,7 +75,7 @@ class CellInWorker:
         for filename, (lines, _) in header.get("sources", {}).items():
             training.program.learn(filename, "".join(lines))
         for name, (filename, text) in header.get("run", {}).items():
-            training.program.learn_run(name, filename, text)
+            training.program.ran.learn(name, filename, text)
 
     def run(self, job: Job, granted: Granted, growth: Growth, estimated: for_job.Found) -> Finished | Outgrown:
         training = self.training

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_gpufit.graph.run_texts import RunTexts, codes_of, name_of
+from jupyter_gpufit.graph.run_texts import RunTexts, codes_of
+from jupyter_gpufit.system.codes import name_of
 
 TEXT = "def of_a_text(n):\n    return [one * 2 for one in range(n)]\n"
 OTHER = TEXT.replace("2", "3")

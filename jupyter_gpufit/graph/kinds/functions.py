@@ -53,7 +53,7 @@ def _home_of(fn: FunctionType, pickler: Pickler) -> Any:
     if (home := _module_of(fn)) is not None:
         return home
     pickler.take_source(fn.__code__.co_filename, fn.__code__)
-    return fn.__globals__ if pickler.keeps_home(fn) else None
+    return pickler.kept_home(fn)
 
 
 def _module_of(fn: FunctionType) -> ModuleType | None:

@@ -21,7 +21,7 @@ LOOK_AT_THE_FRAME = frozenset({"super", "locals", "globals", "vars", "dir", "eva
 NEVER_LEFT = frozenset({"torch", "functorch", "torchgen", "triton", "numpy", "jupyter_gpufit"}) | (
     frozenset({"IPython", "ipykernel", "ipywidgets", "traitlets", "comm", "zmq", "tornado", "jupyter_client"})
 )
-_HANDS_ON = frozenset({"contextlib", "functools"})  # of the standard library: they call what they are given
+_HANDS_ON = frozenset({"contextlib", "functools", "runpy"})  # of the standard library: they call what they are given
 _OF_GENERATORS = frozenset({"iter", "next"})  # which may be generators' that can be left
 _OF_PYTHON = frozenset(
     name for name, one in vars(builtins).items() if isinstance(one, BuiltinFunctionType | type) and name[0].islower()
@@ -75,18 +75,29 @@ def _is_plain_import(module: str) -> bool:
 
 def leads_on(node: ast.AST, plain: frozenset[str]) -> bool:
     """Whether a node is a call that may come to a loop."""
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, ast.Call) or is_to_the_shell(node):
         return False
-    if isinstance(node.func, ast.Name) and node.func.id in LOOK_AT_THE_FRAME:
+    if isinstance(node.func, ast.Name) and node.func.id in LOOK_AT_THE_FRAME - {"exec"}:
         return False
     root: ast.expr = node.func
     while isinstance(root, ast.Attribute):
         root = root.value
     if is_to_the_shell(root):
-        return False
+        return is_run(node)
     return not (isinstance(root, ast.Name) and root.id in plain)
 
 
 def is_to_the_shell(node: ast.AST) -> bool:
     """`get_ipython()`, of which magics are made."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "get_ipython"
+
+
+def is_run(node: ast.AST) -> bool:
+    """`%run`, of which is made `get_ipython().run_line_magic("run", ...)`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (node.func.attr == "run_line_magic" and is_to_the_shell(node.func.value))
+        and isinstance(node.args[0], ast.Constant)
+        and node.args[0].value == "run"
+    )

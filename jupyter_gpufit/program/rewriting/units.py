@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ..reading.calls import is_to_the_shell
+from ..reading.calls import is_run, is_to_the_shell
 from ..reading.scopes import Definition, Loop, bound_names, inside, iterated, mangled, scope
-from ..values import ARRIVED, FRAME, INNER, MAKER, PROGRAM, SAVED, Kind, Unit
+from ..values import ARRIVED, FRAME, INNER, MAKER, OURS, PROGRAM, SAVED, Kind, Unit
 from .nodes import ask, assign, at, clone, load
 from .statements import Statements
 
@@ -46,9 +47,48 @@ def cell_stops(tree: ast.Module, plain: frozenset[str]) -> bool:
     """Whether there is any place at which the cell could be left, rather than a part of it that `%time` runs."""
     form = Statements("cell", plain, entering=False)
     nodes = [node for statement in tree.body for node in scope(statement)]
-    if any(map(is_to_the_shell, nodes)) and not any(isinstance(node, Loop) for node in nodes):
+    others = sum(map(is_to_the_shell, nodes)) - sum(map(is_run, nodes))
+    if others and not any(isinstance(node, Loop) for node in nodes):
         return False
     return any(map(form.stops, tree.body))
+
+
+def text_form(
+    tree: ast.Module, filename: str, plain: frozenset[str], uid: str, depth: int, *, entering: bool
+) -> tuple[ast.Module, Unit]:
+    """The text of a module that runs as deep inside of the cell."""
+    form = Statements("text", plain, entering=entering)
+    form.iterated = iterated(tree.body)
+    first = [*_docstring(tree), *(one for one in tree.body if _is_future(one))]
+    made = form.block([one for one in tree.body if one not in first])
+    name = Path(filename).name if not filename.startswith("<") else "a text"
+    unit = Unit(uid, "text", name, filename, form.paths, form.lines, depth=depth)
+    begin: list[ast.stmt] = [assign(FRAME, _program("enter", ast.Constant(uid)))]
+    if entering:
+        begin = [assign(FRAME, _program("reenter", load(ARRIVED))), ast.Delete([ast.Name(ARRIVED, ast.Del())])]
+    place, named = tree.body[0], _Named(unit)
+    body = [named.visit(one) for one in (*at(place, begin), *at(place, made))]
+    return _placed(clone(tree, body=[*first, *body])), unit
+
+
+def text_stops(tree: ast.Module, plain: frozenset[str]) -> bool:
+    """Whether there is any place at which a text could be left while it runs."""
+    form = Statements("text", plain, entering=False)
+    return any(map(form.stops, tree.body))
+
+
+class _Named(ast.NodeTransformer):
+    """The names of ours with the mark of a text; those in functions are their own."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        ours = node.id.startswith(OURS) and node.id != ARRIVED
+        return clone(node, id=self._unit.named(node.id)) if ours else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
 
 
 def _is_future(node: ast.stmt) -> bool:
@@ -137,7 +177,7 @@ def _unit(one: Definition, uid: str, filename: str, form: Statements, shared: Sh
     return Unit(uid, kind, f"{one.qualname}()", filename, form.paths, form.lines, names, form.spots)
 
 
-def _docstring(node: ast.FunctionDef) -> list[ast.stmt]:
+def _docstring(node: ast.FunctionDef | ast.Module) -> list[ast.stmt]:
     return node.body[: ast.get_docstring(node, clean=False) is not None]
 
 

@@ -34,7 +34,13 @@ class Runner(Protocol):
     library: Library
 
     @property
+    def namespace(self) -> dict[str, Any]: ...
+
+    @property
     def functions(self) -> Callees: ...
+
+    @property
+    def ran(self) -> Any: ...
 
     def unit_of(self, code: CodeType) -> Unit | None: ...
 
@@ -81,6 +87,9 @@ class Activation:
         self.rpc: int | None = None
         self.rest: list[FrameRecord] | None = None
         self.since: tuple[LeftShare, float] | None = None  # what was called last, of a library, and when
+
+    def __reduce__(self) -> Any:
+        return type(None), ()  # it stands among the variables of a text; its record has what goes on
 
     def load(self, record: FrameRecord, rest: list[FrameRecord]) -> None:
         """Go to the place of a record; the activations inside it are entered from the `rest`."""

@@ -167,7 +167,7 @@ class Frame(Activation):
         self.pc = k
         if self.since is not None:
             self._ended()
-        if type(callee) in _OF_C:
+        if type(callee) in _OF_C and callee is not builtins.exec:
             self.callee = callee if callee is next else None
             return self.following if callee is next else self.begun if callee is builtins.iter else callee
         variant = self.program.functions.variant(callee, self, k)

@@ -18,6 +18,7 @@ from ..libraries.library import package_of
 from ..reading.scopes import Definition
 from ..rewriting.source import Codes, Source
 from ..values import PROGRAM, FrameRecord, Unit
+from . import run_calls
 from .activation import Activation
 from .delegates import on_the_way
 from .managers import enter_again
@@ -58,7 +59,7 @@ class Functions:
         if type(callee) is FunctionType:
             found = self._known.get(callee.__code__, callee)
             if found is None:
-                return None
+                return run_calls.variant(callee, frame)
             if found is not _IN_CONTEXT:
                 return None if found.definition.is_forward else self._called(callee, found, frame)
             make, inner = _under_torch_context(callee)
@@ -68,14 +69,14 @@ class Functions:
             variant = self.variant(callee.__func__, frame, k)
             if (variant is None or self._hides(callee)) and (own := own_resume.calls(callee, frame)) is not None:
                 return own
-            return variant and MethodType(variant, callee.__self__)
+            return MethodType(variant, callee.__self__) if variant else run_calls.variant(callee, frame)
         elif type(callee) is functools.partial:
             variant = self.variant(callee.func, frame, k)
             return variant and functools.partial(variant, *callee.args, **callee.keywords)
         elif callable(callee) and type(type(callee).__call__) is FunctionType:
             variant = self.variant(type(callee).__call__, frame, k)
             return MethodType(variant, callee) if variant else self._of_module(callee, frame, k)
-        return None
+        return run_calls.variant(callee, frame)
 
     def _of_module(self, callee: Any, frame: Activation, k: int) -> Any:
         forward = forward_of(callee)
@@ -116,7 +117,7 @@ class Functions:
 
     def enter(self, callee: Any, frame: Activation, k: int) -> Any:
         """Call it from where it stood, which is in the next of the records."""
-        if type(callee) is own_resume.OwnResume:
+        if type(callee) in (own_resume.OwnResume, run_calls.RunCall):
             return callee.go_on(frame)
         if callee is next:
             generator, *default = frame.its[k]

@@ -69,8 +69,11 @@ def described(generator: Generator) -> str:
     return f"The generator {generator.__qualname__} ({file_of(code)}, line {frame.f_lineno})"
 
 
-def create(program: Program, uid: str, cells: dict[str, CellType], home: dict[str, Any] | None = None) -> Generator:
-    """One that knows nothing yet; without a uid, one that has ended. `home`: its globals, where no module has it."""
+def create(program: Program, uid: str, cells: dict[str, CellType], home: Any = None) -> Generator:
+    """One that knows nothing yet; without a uid, one that has ended.
+
+    `home`: its globals, or the module whose they are, where no import finds it.
+    """
     if not uid:
         ended: Generator = (one for one in "")
         for _ in ended:

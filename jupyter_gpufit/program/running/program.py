@@ -11,7 +11,7 @@ import sys
 import weakref
 from collections.abc import Callable, Container
 from copy import deepcopy
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from ...errors import CannotArrive, NotHere
@@ -29,6 +29,7 @@ from ..values import PROGRAM, Arrived, FrameRecord, Unit, hidden
 from .activation import Activation
 from .frame import Frame
 from .functions import Functions, entered
+from .ran_texts import RanTexts
 from .standing import activations, record_of
 
 _ELSEWHERE = Unit("", "generator", "a generator", "", {}, {})
@@ -48,10 +49,10 @@ class Program:
         self.on_note: Callable[[str], None] = self.notes.append
         self.library = Library(self, self._register, self.unit_of, self._note)
         self.functions = Functions(self._register, self._unknown, self.at_home, self.library.gain)
+        self.ran = RanTexts(self._keep, self._register)
         self.scratch: str | None = None  # a directory for what a library's own resume needs; else the system's
         self.flags = 0  # those with which the shell compiles the cell
         self._texts: dict[str, str] = {}
-        self._run: dict[str, tuple[str, str]] = {}  # texts that no cell is, by a name of ours: their file, they
         self._tree: ast.Module | None = None  # the cell's own, as it was
         self._pickled: tuple[str, bytes] | None = None
         self._flags: dict[str, int] = {}
@@ -59,7 +60,6 @@ class Program:
         self._plain: frozenset[str] | None = None  # names; once a cell has started, or was saved, they stay the same
         self._units: dict[str, Unit] = {}
         self._unit_of = Codes()
-        self._homes: list[dict[str, Any]] = []  # globals, beside the namespace, that have the program for now
         self._changed = Codes()  # code of the user's -> the same with generators rewritten
         self._generators: dict[str, Source] = {}
         self._records: list[FrameRecord] = []
@@ -78,10 +78,6 @@ class Program:
         """The text of an earlier cell, whose functions this one may call."""
         self._texts[filename] = text
 
-    def learn_run(self, name: str, filename: str, text: str) -> None:
-        """The same of a file that was run, or of a text of exec(); `name`: of this very text."""
-        self._run[name] = filename, text
-
     def saved(self) -> dict[str, Any]:
         """What a new process needs before it can make the objects that were saved: plain data."""
         # The cell's tree and not its text: %%time and other magics run a part of it as if it were a cell.
@@ -89,7 +85,7 @@ class Program:
             self._pickled = self._cell, pickle.dumps(self._tree, 5)
         cell = self._pickled
         plain = sorted(self._plain or ())
-        return {"texts": self._texts, "run": self._run, "cell": cell, "flags": self._flags, "plain": plain}
+        return {"texts": self._texts, "run": self.ran.saved(), "cell": cell, "flags": self._flags, "plain": plain}
 
     def remember(self, saved: dict[str, Any]) -> None:
         self._texts.update(saved["texts"])
@@ -97,9 +93,7 @@ class Program:
         self._plain = frozenset(saved["plain"])
         for filename in self._texts:
             self._prepare(filename, self._parsed(filename))
-        for name, (filename, text) in saved["run"].items():
-            self.learn_run(name, filename, text)
-            self._prepare_run(name)
+        self.ran.remember(saved.get("run", {}))
         if saved["cell"] is not None:
             filename, tree = saved["cell"]
             self._prepare(filename, pickle.loads(tree))
@@ -142,8 +136,7 @@ class Program:
         self._look_at_flags(parsed)
         for name, one in parsed.items():
             self._prepare(name, one)
-        for name in self._run:
-            self._prepare_run(name)
+        self.ran.prepare()
         self._prepare(filename, tree)
         made, unit = cell_form(tree, filename, plain, entering=bool(self._records))
         # A look whether it compiles, as IPython will do it: statement by statement.
@@ -168,15 +161,9 @@ class Program:
         source.prepare(self._plain or frozenset())
         self.add(source)
 
-    def _prepare_run(self, name: str) -> None:
-        """By its own bindings alone: what others call plain it may not, which costs a question at each call."""
-        if name not in self._sources:
-            filename, text = self._run[name]
-            tree = ast.parse(text, filename)
-            source = Source(filename, tree, uid=lambda one: f"{name}:{one.qualname}:{one.key[1]}")
-            source.prepare(plain_names(bindings_of(ast.walk(tree))))
-            self._sources[name] = source
-            self.add(source)
+    def _keep(self, name: str, source: Source) -> None:
+        self._sources[name] = source
+        self.add(source)
 
     def add(self, source: Source) -> None:
         self.functions.learn(source)
@@ -202,15 +189,10 @@ class Program:
             self.on_note(f"{code.co_name}() was made in another way than its cell says: it has no safe points.")
         return self.library.function(code, function.__globals__)
 
-    def is_run(self, filename: str) -> bool:
-        """Whether code is of a text that no cell is."""
-        return any(file == filename for file, _ in self._run.values())
-
     def at_home(self, home: dict[str, Any]) -> None:
         """Let rewritten code find the program among the globals of a function that no module has."""
-        if PROGRAM not in home:
-            home[PROGRAM] = self
-            self._homes.append(home)
+        if home is not self.namespace:
+            self.ran.at_home(home, self)
 
     def _exchange(self, codes: dict[CodeType, CodeType]) -> None:
         """Give functions another code, wherever they are."""
@@ -224,10 +206,9 @@ class Program:
         self._exchange({new: code for code, new in self._changed.known.items()})
         self.library.end()
         self._tree = None
-        for home in (self.namespace, *self._homes):
-            for name in [name for name in home if hidden(name)]:
-                del home[name]
-        self._homes.clear()
+        self.ran.leave()
+        for name in [name for name in self.namespace if hidden(name)]:
+            del self.namespace[name]
 
     # What rewritten code calls ---------------------------------------------------------------------------------------
 
@@ -278,7 +259,7 @@ class Program:
         if os.getpid() != self._pid:
             return False
         try:
-            activations(sys._getframe(1), self._unit_of.get, self.namespace)
+            activations(sys._getframe(1), self._unit_of.get, self.namespace, self._outer_of)
         except NotHere:
             return False
         return True
@@ -308,12 +289,12 @@ class Program:
         return only_they and not any(self._is_read(name, *one) for name, one in names)
 
     def _variables(self, record: FrameRecord, frame: Activation, standing: FrameType) -> list[Any]:
-        return [self.namespace] if frame.unit.kind == "cell" else [record.locals, standing.f_locals]
+        return [standing.f_globals] if frame.unit.kind in ("cell", "text") else [record.locals, standing.f_locals]
 
     def _is_read(self, name: str, record: FrameRecord, frame: Activation, standing: FrameType) -> bool:
         """By the text of an activation, from where it stands."""
         body: list[ast.stmt] = self._text_of(frame.unit)
-        trees: list[Any] = [one.tree for one in self._sources.values()] if frame.unit.kind == "cell" else body
+        trees: list[Any] = [one.tree for one in self._sources.values()] if frame.unit.kind in ("cell", "text") else body
         calling = record is not self._taken[-1][0]
         return (
             hidden(name)
@@ -324,6 +305,8 @@ class Program:
     def _text_of(self, unit: Unit) -> list[ast.stmt]:
         if unit.kind == "cell":
             return self._tree.body if self._tree is not None else []
+        if unit.kind == "text":
+            return self._sources[unit.uid.rsplit(":", 1)[0]].tree.body
         found = (
             one.node.body
             for source in self._sources.values()
@@ -371,8 +354,14 @@ class Program:
         lines = [line for one in found if (line := last_set(one.node.body, variable))]
         return f"line {lines[-1]}, in {function}()" if lines else ""
 
+    def _outer_of(self, text: FrameType) -> FrameType | None:
+        """Who runs a text."""
+        unit = self.unit_of(text.f_code)
+        assert unit is not None
+        return self.ran.outer[unit.depth - 1]
+
     def _activations(self) -> list[tuple[Activation, Any]]:
-        return activations(self._standing, self._unit_of.get, self.namespace)
+        return activations(self._standing, self._unit_of.get, self.namespace, self._outer_of)
 
     def arrived(self) -> None:
         self.on_resumed()
@@ -415,14 +404,16 @@ class Program:
             self.namespace[PROGRAM] = self
         return self._sources.get(filename)
 
-    def generator(self, uid: str, cells: dict[str, Any], home: dict[str, Any] | None) -> FunctionType:
+    def generator(self, uid: str, cells: dict[str, Any], home: Any) -> FunctionType:
         """A function that makes a generator which goes to the place of its argument."""
         source = self._generators.get(uid) or self.library.source_of(uid)
         one = next(one for one in source.definitions if one.generator and source.uid(one) == uid)
         code = self.functions.entering_code(source, one)
-        if home is not None:
-            self.at_home(home)
-        return entered(code, home if home is not None else self.library.home_of(uid) or self.namespace, cells)
+        variables: dict[str, Any] = vars(home) if isinstance(home, ModuleType) else home
+        if variables is None:
+            return entered(code, self.library.home_of(uid) or self.namespace, cells)
+        self.at_home(variables)
+        return entered(code, variables, cells)
 
 
 def _functions_of(files: Container[str]) -> list[FunctionType]:

@@ -44,7 +44,8 @@ def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
     if found is None:
         return generators.create, (program, "", {})
     state = (pickler.restoring, program, found)
-    home = generator.gi_frame.f_globals if program.is_run(generator.gi_code.co_filename) else None
+    code = generator.gi_code
+    home = program.ran.home(generator.gi_frame.f_globals) if program.ran.is_run(code.co_filename) else None
     return generators.create, (program, found.uid, found.cells, home), state, None, None, prime_later
 
 
