@@ -206,6 +206,18 @@ def _write_plots(matplotlib: Any, changed: dict[str, Any]) -> None:
     now.update({name: value for name, value in wanted.items() if now[name] != value})
 
 
+def _read_colours(matplotlib: Any) -> dict[str, Any]:
+    """Colour maps beside matplotlib's own: an import registers them (seaborn's), and a setting may name one."""
+    known = matplotlib.colormaps
+    return {name: known[name] for name in known if name not in known._builtin_cmaps}
+
+
+def _write_colours(matplotlib: Any, found: dict[str, Any]) -> None:
+    for name, colours in found.items():
+        if name not in matplotlib.colormaps:
+            matplotlib.colormaps.register(colours, name=name)
+
+
 def _read_inline(matplotlib: Any) -> str:
     """By which name figures are shown in the notebook although the environment says otherwise: `%matplotlib inline`."""
     now = dict.get(matplotlib.rcParams, "backend")  # asked for in the ordinary way, one is chosen
@@ -321,6 +333,7 @@ _MODES = {
     "decimal": _Mode("decimal", _read_decimal, _write_decimal, only_changed=True),
     "numpy": _Mode("numpy", _read_numpy, _write_numpy),
     "pandas": _Mode("pandas", _read_pandas, _write_pandas, only_changed=True),
+    "matplotlib colours": _Mode("matplotlib", _read_colours, _write_colours, only_changed=True),
     "matplotlib": _Mode("matplotlib", _read_plots, _write_plots, only_changed=True),
     "matplotlib inline": _Mode("matplotlib", _read_inline, _write_inline, only_changed=True),
     "IPython": _Mode("IPython", shown.read, shown.write),

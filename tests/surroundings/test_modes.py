@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import pickle
 import sys
@@ -138,3 +139,23 @@ def test_how_exactly_matrices_are_multiplied_is_as_it_was_said(way: str, before:
     finally:
         torch_settings.put_matmul_precision(found)
     assert torch_settings.matmul_precision() == found
+
+
+def test_colour_maps_that_an_import_registered_go_along() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    colors = importlib.import_module("matplotlib.colors")
+    own = colors.ListedColormap([(0.1, 0.2, 0.3), (0.4, 0.5, 0.6)], name="of_a_library")
+    with matplotlib.rc_context():
+        matplotlib.colormaps.register(own)
+        try:
+            matplotlib.rcParams["image.cmap"] = "of_a_library"
+            found = modes.modes()
+            matplotlib.colormaps.unregister("of_a_library")
+            matplotlib.rcParams["image.cmap"] = "viridis"
+            modes.put(found)
+            assert matplotlib.rcParams["image.cmap"] == "of_a_library"
+            assert matplotlib.colormaps["of_a_library"] == own
+            modes.put(found)  # one that is there already stays
+        finally:
+            matplotlib.colormaps.unregister("of_a_library")
+    assert modes.opened(modes.modes()["matplotlib colours"]) == {}
