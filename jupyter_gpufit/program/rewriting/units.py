@@ -99,7 +99,12 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 def function_stops(one: Definition, plain: frozenset[str], *, is_librarys: bool = False) -> bool:
-    """Whether there is any place at which the function could be left."""
+    """Whether there is any place at which the function could be left.
+
+    One of a library that sets its module's variables makes a state ready, of which no checkpoint has the rest.
+    """
+    if is_librarys and any(isinstance(node, ast.Global) for node in inside(one.node)):
+        return False
     form = Statements("function", plain, entering=False, is_librarys=is_librarys)
     return any(map(form.stops, one.node.body))
 

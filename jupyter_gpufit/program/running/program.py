@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import gc
 import linecache
 import os
 import pickle
 import sys
-import weakref
 from collections.abc import Callable, Container
 from copy import deepcopy
 from types import CodeType, FrameType, FunctionType, ModuleType
@@ -22,7 +20,6 @@ from ..libraries.library import Library
 from ..libraries.texts import PREFIX
 from ..reading.calls import bindings_of, plain_names
 from ..reading.scopes import definitions, is_async, last_set
-from ..reading.unread import is_read, is_used_later
 from ..rewriting.source import FUTURE_FLAGS, Codes, Origin, Source
 from ..rewriting.units import cell_form, cell_stops
 from ..values import PROGRAM, Arrived, FrameRecord, Unit, hidden
@@ -30,7 +27,8 @@ from .activation import Activation
 from .frame import Frame
 from .functions import Functions, entered
 from .ran_texts import RanTexts
-from .standing import activations, record_of
+from .standing import Taken, activations, record_of
+from .unread import is_unread
 
 _ELSEWHERE = Unit("", "generator", "a generator", "", {}, {})
 _TIMED = "<timed exec>"  # what %%time calls the part of a cell that it runs
@@ -65,7 +63,7 @@ class Program:
         self._records: list[FrameRecord] = []
         self._cell = ""
         self._standing: Any = None
-        self._taken: list[tuple[FrameRecord, Activation, FrameType]] = []  # at this safe point
+        self._taken: list[Taken] = []  # at this safe point
         self._pid = os.getpid()
 
     def __reduce__(self) -> Any:
@@ -275,32 +273,7 @@ class Program:
 
     def is_unread(self, obj: Any) -> bool:
         """Whether nothing has an object but variables, all of which get another value before they are read."""
-        gc.unfreeze()  # what was there before the job may hold it, too; nobody is told of what is frozen
-        holders = gc.get_referrers(obj) if not weakref.getweakrefcount(obj) else [None]
-        known, names = set(), []
-        for one in self._taken:
-            for variables in self._variables(*one):
-                known.add(id(variables))
-                # No expression with a scope of its own: its cell would be one more that has the object.
-                for name, value in list(variables.items()):
-                    if value is obj:
-                        names.append((name, one))
-        only_they = bool(names) and {*map(id, holders)} <= known
-        return only_they and not any(self._is_read(name, *one) for name, one in names)
-
-    def _variables(self, record: FrameRecord, frame: Activation, standing: FrameType) -> list[Any]:
-        return [standing.f_globals] if frame.unit.kind in ("cell", "text") else [record.locals, standing.f_locals]
-
-    def _is_read(self, name: str, record: FrameRecord, frame: Activation, standing: FrameType) -> bool:
-        """By the text of an activation, from where it stands."""
-        body: list[ast.stmt] = self._text_of(frame.unit)
-        trees: list[Any] = [one.tree for one in self._sources.values()] if frame.unit.kind in ("cell", "text") else body
-        calling = record is not self._taken[-1][0]
-        return (
-            hidden(name)
-            or is_used_later(trees, name)
-            or is_read(body, frame.unit.lines[record.pc], name, calling=calling)
-        )
+        return is_unread(obj, self._taken, self._text_of, [one.tree for one in self._sources.values()])
 
     def _text_of(self, unit: Unit) -> list[ast.stmt]:
         if unit.kind == "cell":

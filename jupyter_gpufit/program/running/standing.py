@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...errors import NotHere
 from ..values import FRAME, FrameRecord, Unit
 from .activation import Activation
+
+Taken: TypeAlias = tuple[FrameRecord, Activation, FrameType]  # an activation at a safe point
 
 _OURS = str(Path(__file__).resolve().parents[2]) + "/"
 

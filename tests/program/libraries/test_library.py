@@ -308,3 +308,25 @@ def test_a_generator_whose_function_is_made_inside_of_another(tmp_path: Path, mo
     assert at_points(text) == rewritten(text).points
     assert in_a_chain(text, gap=1) > 1
     sys.modules.pop("made_inside")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_makes_a_package_ready_runs_to_its_end(
+    installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pyplot's switch_backend(): what it has set in its module by then is in no checkpoint."""
+    directory = tmp_path / ("site-packages" if installed else "own")
+    directory.mkdir()
+    text = (
+        "def ready(say):\n    global state\n    state = object()\n    for i in range(2): say(i)\n"
+        "def used(say):\n    ready(say)\n    for i in range(2): say(state is not None)\n"
+    )
+    (directory / "makes_ready.py").write_text(text)
+    monkeypatch.syspath_prepend(str(directory))
+    cell = "import makes_ready\nmakes_ready.used(say)\n"
+    try:
+        points = rewritten(cell).points
+        left = [World().until(cell, one + 1) for one in range(points)]
+    finally:
+        sys.modules.pop("makes_ready", None)
+    assert [type(one) is bytes for one in left] == ([True] * 3 if installed else [True] * 6), left
