@@ -139,7 +139,8 @@ def test_a_cell_that_runs_a_file_is_released_in_its_loop_and_in_a_function_of_it
 ) -> None:
     name = "cell_" + how.replace(" ", "_")
     path, hold = home / f"{name}.py", home / f"{name}.go"
-    path.write_text(f"HELD, HOLD = ('3', '6'), {str(hold)!r}\n{SCRIPT}")
+    text = f"HELD, HOLD = ('3', '6'), {str(hold)!r}\n{SCRIPT}"
+    path.write_text(text)
     cell = CELLS[how].format(path=str(path))
     sent = kernel.send(f"%%gpufit train --name {name}\n{cell}")
     for step in (3, 6):
@@ -149,10 +150,12 @@ def test_a_cell_that_runs_a_file_is_released_in_its_loop_and_in_a_function_of_it
         assert f"step {step} (line" in said.stdout and "in step()" in said.stdout
         assert kernel.finish(sent).ok
         Path(f"{hold}-{step}").touch()
+        path.unlink(missing_ok=True)  # its text is in the checkpoint
         sent = kernel.send(f"%gpufit resume {name}")
     ended = kernel.finish(sent)
     assert ended.ok and ended.stdout.startswith("step 7\nstep 8\n"), ended
     resumed = kernel.check("print(losses)").stdout
+    path.write_text(text)
     plain = kernel.check(cell)
 
     assert plain.stdout.endswith(ended.stdout)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_gpufit.program.running import run_calls
+
 from .crossing import World, at_points, in_a_chain, plain, rewritten
 
 TEXT = """'''What it is for.'''
@@ -84,3 +86,19 @@ def test_it_does_what_exec_does(cell: str) -> None:
 
     assert ran.log == plainly.log
     assert ran.error[-1] == plainly.error[-1] if plainly.error else not ran.error
+
+
+def test_a_text_that_has_run_keeps_nothing_alive() -> None:
+    """A search runs the same file again and again."""
+    text = "class Big: pass\nbig = Big()\ndef used():\n    for i in range(2): yield big\nfor one in used(): pass"
+    cell = (
+        f"import gc, weakref\nkept = []\nfor turn in range(3):\n    own = {{}}\n    exec({text!r}, own)\n"
+        "    kept.append(weakref.ref(own['big']))\ndel own\ngc.collect()\nsay([one() is None for one in kept])"
+    )
+
+    assert rewritten(cell).log == plain(cell).log == [[True] * 3]
+
+
+def test_options_of_run_with_which_it_does_more() -> None:
+    assert run_calls._options("-i -n train.py --epochs 3 -t") == {"i", "n"} <= run_calls._KEPT
+    assert not run_calls._options("-t -N5 train.py") <= run_calls._KEPT

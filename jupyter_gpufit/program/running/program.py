@@ -204,7 +204,7 @@ class Program:
         self._exchange({new: code for code, new in self._changed.known.items()})
         self.library.end()
         self._tree = None
-        self.ran.leave()
+        self.ran.leave(self)
         for name in [name for name in self.namespace if hidden(name)]:
             del self.namespace[name]
 

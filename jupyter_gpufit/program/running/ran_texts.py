@@ -8,6 +8,7 @@ code needs beside them has names of its own for each depth, for it may be the no
 from __future__ import annotations
 
 import ast
+import gc
 import linecache
 from collections.abc import Callable
 from types import CodeType, FrameType, ModuleType
@@ -28,7 +29,10 @@ class RanTexts:
         self._add, self._register = add, register
         self._texts: dict[str, RunText] = {}
         self._sources: dict[str, Source] = {}
-        self._homes: list[dict[str, Any]] = []  # globals, beside the namespace, that have the program for now
+        self._are_homes = (
+            False  # globals, beside the namespace, that have the program for now; nobody keeps them for it
+        )
+        self._codes: dict[tuple[str, bool], CodeType] = {}  # of those that run, by their units
         self._modules: dict[int, ModuleType] = {}  # whose globals they are, by their id()
         self.outer: list[FrameType | None] = []  # who runs those that run now
 
@@ -75,13 +79,16 @@ class RanTexts:
         """Let rewritten code find the program among the globals of a function that no module has."""
         if PROGRAM not in variables:
             variables[PROGRAM] = program
-            self._homes.append(variables)
+            self._are_homes = True
 
-    def leave(self) -> None:
-        for home in self._homes:
-            for name in [name for name in home if hidden(name)]:
-                del home[name]
-        self._homes.clear()
+    def leave(self, program: Any) -> None:
+        if self._are_homes:
+            gc.unfreeze()  # nobody is told of what is frozen
+            for home in gc.get_referrers(program):
+                if type(home) is dict and home.get(PROGRAM) is program:
+                    for name in [name for name in home if hidden(name)]:
+                        del home[name]
+        self._are_homes = False
         self._modules.clear()
 
     # What runs -------------------------------------------------------------------------------------------------------
@@ -89,7 +96,9 @@ class RanTexts:
     def found(self, given: Any, flags: int) -> str | None:
         """The name of a text that can be left while it runs, of what exec() is given."""
         if type(given) is CodeType:
-            filename, text = given.co_filename, "".join(linecache.getlines(given.co_filename))
+            filename = given.co_filename
+            linecache.checkcache(filename)
+            text = "".join(linecache.getlines(filename))
         elif type(given) in (str, bytes):
             filename, text = "<string>", given if type(given) is str else given.decode("utf-8", "replace")
         else:
@@ -129,13 +138,10 @@ class RanTexts:
         self.outer.append(outer)
         depth = len(self.outer)
         try:
-            uid = f"{name}:<text {depth}>"
-            form, unit = text_form(source.tree, source.filename, source.plain, uid, depth, entering=records is not None)
-            code = compile(form, source.filename, "exec", flags=source.flags, dont_inherit=True)
-            self._register(code, unit)
+            code, uid = self._code(name, source, depth, entering=records is not None)
             if records is not None:
                 record = records.pop(0)
-                assert record.uid == unit.uid, "another text was saved"
+                assert record.uid == uid, "another text was saved"
                 variables |= record.locals
                 record.locals = {}
                 variables[ARRIVED] = record, records
@@ -146,6 +152,15 @@ class RanTexts:
             ours = [one for one in variables if one.startswith(f"{OURS}{depth}_") or one == ARRIVED]
             if not had and not source.generators:
                 ours.append(PROGRAM)
-                self._homes = [home for home in self._homes if home is not variables]
             for one in ours:
                 variables.pop(one, None)
+            self._modules.pop(id(variables), None)
+
+    def _code(self, name: str, source: Source, depth: int, *, entering: bool) -> tuple[CodeType, str]:
+        uid = f"{name}:<text {depth}>"
+        if (uid, entering) not in self._codes:
+            form, unit = text_form(source.tree, source.filename, source.plain, uid, depth, entering=entering)
+            code = compile(form, source.filename, "exec", flags=source.flags, dont_inherit=True)
+            self._register(code, unit)
+            self._codes[uid, entering] = code
+        return self._codes[uid, entering], uid

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from ..rewriting.source import FUTURE_FLAGS
 from .activation import Activation
 
+_KEPT = set("ineG")  # options of %run with which it runs a file once, and does nothing else
 _OF_A_MODULE = {"__cached__": None, "__doc__": None, "__loader__": None, "__package__": "", "__spec__": None}
 
 
@@ -137,25 +139,27 @@ def _of_file(frame: Activation, path: Any) -> str | None:
 
 
 def _line_magic(frame: Activation, method: Any, magic: str, line: str, *args: Any, **named: Any) -> Any:
-    caller = sys._getframe(1)
-    shell = method.__self__
-    if magic != "run":
+    caller, shell = sys._getframe(1), method.__self__
+    if magic != "run" or not _options(line) <= _KEPT:
         frame.callee = None
         return method(magic, line, *args, _stack_depth=2, **named)
-    line = shell.var_expand(line, 1)
-    return _magic(frame, RunCall("%run", "", None, line), caller, None, shell)
+    if not getattr(shell.find_line_magic(magic), "_ipython_magic_no_var_expand", False):
+        line = shell.var_expand(line, 1)
+    return _magic(frame, RunCall("%run", "", None, line), caller)
 
 
-def _magic(frame: Activation, call: RunCall, caller: FrameType, records: Any = None, shell: Any = None) -> Any:
+def _options(line: str) -> set[str]:
+    """The letters of those that stand before the file."""
+    return set("".join(takewhile(lambda word: word.startswith("-"), line.split()))) - {"-"}
+
+
+def _magic(frame: Activation, call: RunCall, caller: FrameType, records: Any = None) -> Any:
     """IPython's own, but that it has us run the file."""
     from IPython.core.getipython import get_ipython
 
-    shell = shell or get_ipython()
-    run = shell.find_line_magic("run")
-    was = run.__self__.default_runner
+    shell: Any = get_ipython()
 
-    def runner(file: str, variables: dict[str, Any], own: Any, exit_ignore: bool = False) -> None:
-        run.__self__.default_runner = was
+    def runner(file: Any, variables: dict[str, Any], own: Any, exit_ignore: bool = False) -> None:
         name = call.name or _of_file(frame, Path(file).expanduser().resolve())
         if name is None:
             frame.callee = None
@@ -167,13 +171,12 @@ def _magic(frame: Activation, call: RunCall, caller: FrameType, records: Any = N
         ours = replace(call, name=name, home=home)
         _executed(lambda: _execute(frame, ours, caller, records), shell, file, exit_ignore=exit_ignore)
 
+    more = {"file_finder": lambda path: path} if records is not None else {}  # which may be gone by now
     if isinstance(call.home, ModuleType):
         shell.new_main_mod = lambda *_: call.home
-    run.__self__.default_runner = runner
     try:
-        return run(call.line)
+        return shell.find_line_magic("run")(call.line, runner=runner, **more)
     finally:
-        run.__self__.default_runner = was
         vars(shell).pop("new_main_mod", None)
 
 
