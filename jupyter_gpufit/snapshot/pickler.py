@@ -57,6 +57,7 @@ class SnapshotPickler(GraphPickler):
         recorder = Recorder(known=known)
         self.restoring: Any = _Restoring()
         self.program: Any = program if program is not None else object()
+        self.ran: Any = None if program is None else program.ran
         given = [namespace, recorder, self.restoring, self.program]
         super().__init__(namespace, recorder, {id(one): (number, one) for number, one in enumerate(given)}, back=True)
         self.on_devices: dict[int, Any] = {}  # storages by their number
@@ -65,7 +66,8 @@ class SnapshotPickler(GraphPickler):
         self.files: dict[str, bool] = {}  # of the user's, that are open for writing, and whether for reading, too
 
     def kept_home(self, fn: Any) -> Any:
-        return self.program.ran.home(fn.__globals__) if self.program.ran.is_run(fn.__code__.co_filename) else None
+        is_run = self.ran is not None and self.ran.is_run(fn.__code__.co_filename)
+        return self.ran.home(fn.__globals__) if is_run else None
 
     def take_file(self, path: str, *, read: bool) -> None:
         self.files[path] = read or self.files.get(path, False)

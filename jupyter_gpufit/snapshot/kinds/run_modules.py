@@ -17,7 +17,7 @@ def find(cls: type) -> Kind | None:
 
 
 def reduce_module(module: Any, pickler: SnapshotPickler) -> Reduced:
-    if not pickler.program.ran.is_main(module):
+    if pickler.ran is None or not pickler.ran.is_main(module):
         return kind_of(ModuleType, {}).reduce(module, pickler)
     held = {name: one for name, one in vars(module).items() if not hidden(name) and name != "__builtins__"}
     return ModuleType, (module.__name__,), held, None, None, fill_module

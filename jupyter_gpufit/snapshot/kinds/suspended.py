@@ -45,7 +45,7 @@ def reduce_generator(generator: Any, pickler: SnapshotPickler) -> Reduced:
         return generators.create, (program, "", {})
     state = (pickler.restoring, program, found)
     code = generator.gi_code
-    home = program.ran.home(generator.gi_frame.f_globals) if program.ran.is_run(code.co_filename) else None
+    home = pickler.ran.home(generator.gi_frame.f_globals) if pickler.ran.is_run(code.co_filename) else None
     return generators.create, (program, found.uid, found.cells, home), state, None, None, prime_later
 
 
