@@ -161,3 +161,43 @@ def test_a_cell_that_runs_a_file_is_released_in_its_loop_and_in_a_function_of_it
 
     assert plain.stdout.endswith(ended.stdout)
     assert kernel.check("print(losses)").stdout == resumed
+
+
+PARSES = """
+import argparse, os, time
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, required=True)
+args = parser.parse_args()
+class Net(torch.nn.Linear): pass
+def main():
+    torch.manual_seed(1)
+    net = Net(2, 1)
+    for step in range(args.steps):
+        net.weight.data += torch.randn(1, 2)
+        print("step", step)
+        while step == 1 and not os.path.exists(os.environ["HOLD"]): time.sleep(0.02)
+    return net.weight.tolist()
+"""
+
+
+def test_a_module_that_parses_the_command_line_where_it_is_imported(
+    kernel: Kernel, env: dict[str, str], home: Path
+) -> None:
+    """Scripts of repositories do; the kernel imports it for what comes back, another process for a resume."""
+    (home / "parses_main.py").write_text(PARSES)
+    hold = home / "parses.go"
+    kernel.check(f"import os, sys\nsys.path.insert(0, {str(home)!r})\nos.environ['HOLD'] = {str(hold)!r}")
+    sent = kernel.send(
+        "%%gpufit train --name parses\nimport sys\nsys.argv = ['main.py', '--steps', '4']\n"
+        "from parses_main import main\nweights = main()"
+    )
+    kernel.until(sent, "step 1\n")
+    assert gpufit(env, "release", "parses").returncode == 0
+    assert kernel.finish(sent).ok
+    hold.touch()
+
+    ran = kernel.check("%gpufit resume parses")
+
+    assert ran.stdout == "step 2\nstep 3\n"
+    kernel.check("assert main() == weights, weights")

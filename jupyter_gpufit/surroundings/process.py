@@ -35,6 +35,7 @@ class Surroundings:
     recursion_limit: int
     umask: int | None = None  # None: not known
     limits: dict[str, int] = field(default_factory=dict)  # the soft ones
+    argv: list[str] | None = None  # which a module of the user's may parse where it is imported
 
     @classmethod
     def now(cls) -> Surroundings:
@@ -43,7 +44,7 @@ class Surroundings:
         except OSError:
             directory = None  # deleted
         limits = {name: resource.getrlimit(getattr(resource, name))[0] for name in _LIMITS}
-        return cls(directory, _carried(os.environ), sys.getrecursionlimit(), start.umask(), limits)
+        return cls(directory, _carried(os.environ), sys.getrecursionlimit(), start.umask(), limits, list(sys.argv))
 
     def put(self) -> None:
         for name in set(_carried(os.environ)) - set(self.environment):
@@ -52,6 +53,8 @@ class Surroundings:
         if self.directory is not None and os.path.isdir(self.directory):
             os.chdir(self.directory)
         sys.setrecursionlimit(self.recursion_limit)
+        if self.argv is not None:
+            sys.argv[:] = self.argv
         if self.umask is not None:
             os.umask(self.umask)
         for name, soft in self.limits.items():

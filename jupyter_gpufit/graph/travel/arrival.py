@@ -184,6 +184,7 @@ class Arrival:
             "extents": layout.extents,
             "buffers": pickler.buffers,
             "path": list(sys.path),
+            "argv": list(sys.argv),
             "sources": pickler.sources,
         }
         graph = seal(header, pickler.stream.getvalue())

@@ -6,6 +6,7 @@ import ctypes
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
 from typing import Any
@@ -89,7 +90,7 @@ def apply_reply(
     opener.extend(header["table"], header["files"], adopted, came_in, alone=header.get("alone", ()))
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
     make_known(header.get("sources", {}))
-    with without_collecting():
+    with without_collecting(), _called(header.get("argv", sys.argv)):
         values, changes, lost = _read(stream, header, [namespace, opener, *origins[2:]], opener)
     before()
     undo = Undo()
@@ -107,6 +108,17 @@ def apply_reply(
     left_behind += _told(lost, header["bound"], namespace)
     changed = tuple(change.obj for change in changes)
     return Returned(tuple(values), tuple(header["deleted"]), tuple(left_behind), changed, undo=undo)
+
+
+@contextmanager
+def _called(argv: list[str]) -> Iterator[None]:
+    """With the worker's sys.argv: a module of the user's may parse it where it is imported."""
+    own = list(sys.argv)
+    sys.argv[:] = argv
+    try:
+        yield
+    finally:
+        sys.argv[:] = own
 
 
 def _read(
