@@ -17,13 +17,11 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from ..system.codes import codes_inside, name_of
+from ..system.codes import RunText, codes_inside, name_of
 from ..system.packages import is_installed
 
-LARGEST = 2**20  # characters of a text
+_LARGEST = 2**20  # characters of a text
 _FEWEST = 16
-
-RunText = tuple[str, str]  # its file's name in the code, and the text
 
 
 class RunTexts:
@@ -71,7 +69,7 @@ def codes_of(text: str, filename: str) -> frozenset[CodeType]:
 
 
 def _short(text: str) -> Iterator[str]:
-    if _FEWEST <= len(text) <= LARGEST and ("def " in text or "lambda" in text):
+    if _FEWEST <= len(text) <= _LARGEST and ("def " in text or "lambda" in text):
         yield text
 
 
@@ -79,7 +77,7 @@ def _in_file(word: str) -> Iterator[str]:
     if 0 < len(word) < 512 and "\n" not in word and "." in word:
         with suppress(OSError, ValueError):
             path = Path(word).expanduser()
-            if path.is_file() and path.stat().st_size <= LARGEST:
+            if path.is_file() and path.stat().st_size <= _LARGEST:
                 yield from _short(path.read_text("utf-8"))
 
 

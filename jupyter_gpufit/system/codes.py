@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from types import CodeType
+from typing import TypeAlias
+
+RunText: TypeAlias = tuple[str, str]  # its file's name in the code, and the text
 
 
 def codes_inside(code: CodeType) -> Iterator[CodeType]:

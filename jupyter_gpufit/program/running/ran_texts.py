@@ -14,13 +14,11 @@ from collections.abc import Callable
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from ...system.codes import name_of
+from ...system.codes import RunText, name_of
 from ..reading.calls import bindings_of, plain_names
 from ..rewriting.source import FUTURE_FLAGS, Source
 from ..rewriting.units import text_form, text_stops
 from ..values import ARRIVED, OURS, PROGRAM, FrameRecord, Unit, hidden
-
-RunText = tuple[str, str]  # its file's name in the code, and the text
 
 
 class RanTexts:
