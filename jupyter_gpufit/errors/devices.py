@@ -149,6 +149,10 @@ class CannotPart(DeviceError, RuntimeError):
             " the cell do outside of the model what goes over the whole batch."
         )
 
+    def whole_on(self, devices: int) -> str:
+        """Where each of them computes it of whole batches."""
+        return f"{self.model} is computed whole on each of the {devices} devices, as on one: {self.why}."
+
 
 @dataclass(eq=False)
 class RanksDiffer(DeviceError, RuntimeError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -32,6 +33,7 @@ from .lifecycle import Asked, refusal
 from .saving import Saver
 from .training import Training
 
+LOOK = 0.5  # seconds between two looks at whether its devices all do the same
 EVERY = 0.1  # seconds between two looks at whether it has made a step
 MEASURED = 5  # steps, without which nothing is known of its pace
 START = 5.0  # seconds that a change is taken to cost beside the save and the first step, until there was one
@@ -74,7 +76,26 @@ class Elastic:
         """While the cell runs."""
         training, every = self._training, self._training.settings.replan
         training.gives = False
-        if every <= 0 or not self._is_free():
+        if self._devices > 1 and not training.fit.split and not no_device.is_held(training.granted):
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._leave_the_others)
+                await self._watch(every)
+        else:
+            await self._watch(every)
+
+    async def _leave_the_others(self) -> None:
+        """Once each device computes the same: one does as well, and others wait for them."""
+        training = self._training
+        while not training.whole or refusal(training.life, "change") is not None:  # noqa: ASYNC110 - likewise
+            await anyio.sleep(LOOK)
+        granted = training.granted
+        with suppress(OSError):  # the lab has no room: it stays as it is
+            only = some_of(granted, [granted.devices[0].uuid])
+            self._go_on_with(only, f"{training.whole} cannot be computed in parts", gpus=(1, 1))
+
+    async def _watch(self, every: float) -> None:
+        training, is_free = self._training, every > 0 and self._is_free()
+        if not is_free and not self._past.before:
             return
         while training.steps.made < 1:  # noqa: ASYNC110 - the main thread makes no event of it
             await anyio.sleep(EVERY)
@@ -82,6 +103,8 @@ class Elastic:
         self._cost = time.time() - self._past.stood if self._past.before else START + entered
         async with anyio.create_task_group() as group:
             group.start_soon(self._say_what_it_brought)
+            if not is_free:
+                return
             training.gives = True
             while True:
                 await anyio.sleep(every)
@@ -184,7 +207,8 @@ class Elastic:
         saves, cost = format_duration(change.saves), format_duration(now.cost)
         return f"about {change.faster:.1f}x as fast, which saves {saves} and costs {cost}"
 
-    def _go_on_with(self, held: Held, why: str, worth: str = "") -> None:
+    def _go_on_with(self, held: Held, why: str, worth: str = "", *, gpus: tuple[int, int] | None = None) -> None:
+        """`gpus`: on how many it is to run from then on, also when it is resumed."""
         training = self._training
         if refusal(training.life, "change") is not None:  # it was asked for something else meanwhile
             held.give_back()
@@ -196,7 +220,8 @@ class Elastic:
 
         def leave(step: int) -> Moved:
             stood = time.time() - training.saving_took
-            training.handover = replace(training.handover, course=replace(past, stood=stood).to_record())
+            record = replace(past, stood=stood).to_record()
+            training.handover = replace(training.handover, course=record, gpus=gpus or training.handover.gpus)
             return Moved(held.granted)
 
         def give_up() -> None:

@@ -76,6 +76,7 @@ class Training:
     last: Mapping[str, float] = field(default_factory=dict)  # its loops' numbers, once the cell has ended
     left: float | None = None  # seconds, as its loops say; None: they do not
     saving_took: float = 0.0  # seconds, the last time
+    whole: str = ""  # the model, of which each of several devices computes whole batches: then one does as well
     gives: bool = False  # devices above its least to who waits for them
     ended: Finished | None = None  # how the cell did; its variables are packed
 

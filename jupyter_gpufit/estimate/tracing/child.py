@@ -24,6 +24,7 @@ from ...cuda.stand_in import autocast, device, uncompiled
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
 from ...devices.speeds import DeviceSpeed
+from ...errors import CannotPart
 from ...fit.clock import clock
 from ...fit.ladder import fitted, is_paged, moved, watchers
 from ...fit.plan import Plan
@@ -99,13 +100,16 @@ class Child:
                 clock.speed = self.speed
                 self.counted.steps += is_paged()  # what one uses is known from the one before
                 self.books.arrive()
-                with around(ShapesOnly(self.sharing.devices), split=self.sharing.split):
+                with around(ShapesOnly(self.sharing.devices), split=self.sharing.split, is_whole=self._is_whole):
                     self._execute(code)
         except SystemExit as left:
             self._finish("completed" if left.code in (None, 0) else "failed", f"SystemExit: {left.code}")
         except BaseException as error:
             self._failed(error)
         self._finish("completed")
+
+    def _is_whole(self, error: CannotPart) -> None:
+        self.books.notes[error.whole_on(self.sharing.devices).rstrip(".")] = 1
 
     def _install(self, notes: Counter[str]) -> None:
         uncompiled.begin(lambda what: notes.update([what]))  # first: a mode's making imports the compiler

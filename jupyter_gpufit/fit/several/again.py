@@ -1,12 +1,15 @@
-"""What torch calls past every mode: users' autograd functions, and parts of a forward that are computed again."""
+"""What torch calls past every mode: users' autograd functions, those that TorchScript has compiled, and parts of a
+forward that are computed again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torch.autograd import Function
+from torch.jit import ScriptFunction
 from torch.utils import checkpoint
 
 from .forward import WithRows
@@ -20,7 +23,7 @@ _OPTIONS = 5  # of its own, before those of the function
 
 @contextmanager
 def functions_seen(sight: Sight) -> Iterator[None]:
-    """Have both seen."""
+    """Have all of them seen."""
     apply, generator = Function.__dict__["apply"], getattr(checkpoint, _GENERATOR)
 
     def seen(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -38,11 +41,21 @@ def functions_seen(sight: Sight) -> Iterator[None]:
         options, args = given[:_OPTIONS], given[_OPTIONS:]
         return generator(_again(sight, fn, args, more), *options, *args, **more)
 
+    def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
+        forward = sight.forward
+        if forward is None:
+            return script(function, *args, **kwargs)
+        with sight.inside(AsItIs()):
+            return forward.call(_named(partial(script, function), function.name), args, kwargs)
+
+    script = ScriptFunction.__call__
+    ScriptFunction.__call__ = scripted  # type: ignore[method-assign, assignment]
     Function.apply = classmethod(seen)  # type: ignore[assignment, method-assign]
     setattr(checkpoint, _GENERATOR, generated)
     try:
         yield
     finally:
+        ScriptFunction.__call__ = script  # type: ignore[method-assign]
         Function.apply = apply  # type: ignore[method-assign]
         setattr(checkpoint, _GENERATOR, generator)
 

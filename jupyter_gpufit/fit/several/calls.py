@@ -17,8 +17,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import nn
@@ -30,7 +30,9 @@ from ..rungs.again import calls_through
 from ..sharing import GRADIENTS, PARAMETERS
 from .again import functions_seen
 from .alike import StepsAlike, same_call
+from .beside import with_state
 from .drawn import Unlike
+from .forward import WithRows
 from .given import BatchGiven, batch_of, fits, given_to, guesses, shapes_beside
 from .group import Group
 from .learning import Runs, learned
@@ -41,16 +43,25 @@ from .sight import AsItIs, Sight, with_whole
 from .state import StateBefore
 
 _NUMBERS = 32  # numbers among the arguments, as a step's, of which each may go another way
-_TRIES = 8  # scripts of one kind of call; a model that needs more does something else each time
+_TRIES = 64  # scripts of one kind of call; a model that needs more does something else each time
+
+
+def reraised(error: CannotPart) -> NoReturn:
+    raise error
 
 
 @contextmanager
 def around(
-    group: Group, *, split: int = 0, say: Callable[[str], None] = lambda text: None
+    group: Group,
+    *,
+    split: int = 0,
+    say: Callable[[str], None] = lambda text: None,
+    is_whole: Callable[[CannotPart], None] = reraised,
 ) -> Iterator[Callable[..., None]]:
     """Have what is run here mean the same on all ranks as on one device.
 
-    `split`: what of the training is in parts, see fit/sharing.py; `say`: what becomes of it that the user should know.
+    `split`: what of the training is in parts, see fit/sharing.py; `say`: what becomes of it that the user should know;
+    `is_whole`: told of each model that cannot be computed in parts, which each rank then computes of whole batches.
     Who goes on alone calls what is given here first.
     """
     if group.size == 1:
@@ -62,7 +73,7 @@ def around(
     with ExitStack() as stack:
         stack.enter_context(sight)
         stack.enter_context(functions_seen(sight))
-        stack.enter_context(calls_through(lambda real: _Models(group, sight, real, names, shards).function()))
+        stack.enter_context(calls_through(lambda real: _Models(group, sight, real, names, shards, is_whole).function()))
         hook = register_optimizer_step_pre_hook(StepsAlike(group, names))
         stack.callback(hook.remove)
         if shards is not None:
@@ -80,8 +91,18 @@ def _nothing(**_: bool) -> None:
 class _Models:
     """All calls of modules."""
 
-    def __init__(self, group: Group, sight: Sight, real: Callable[..., Any], names: Any, shards: Shards | None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        sight: Sight,
+        real: Callable[..., Any],
+        names: Any,
+        shards: Shards | None,
+        is_whole: Callable[[CannotPart], None],
+    ) -> None:
         self._group, self._sight, self._real, self._names, self._shards = group, sight, real, names, shards
+        self._is_whole = is_whole
+        self._whole: WeakSet[nn.Module] = WeakSet()
         self._thread = threading.get_ident()
         self._inside = False
         self._known: WeakKeyDictionary[nn.Module, dict[Any, dict[Any, _Kind]]] = WeakKeyDictionary()
@@ -90,6 +111,10 @@ class _Models:
         def _call_impl(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             inside = self._inside or self._sight.forward is not None
             if inside or threading.get_ident() != self._thread:
+                rows = self._sight.forward
+                if isinstance(rows, WithRows) and isinstance(module, nn.RNNBase):
+                    with self._sight.inside(AsItIs()):
+                        args, kwargs = with_state(rows.group, rows.share, args, kwargs)
                 return self._real(module, *args, **kwargs)
             self._inside = True
             try:
@@ -105,16 +130,21 @@ class _Models:
         given = given_to(module, args, kwargs)
         if not _trains(module, given):
             return self._real(module, *args, **kwargs)
-        self._refuse(module)
         for name, p in module.named_parameters():
             self._names[p] = name
         same_call(self._group, type(module).__name__, given.names, [t for _, t in given.tensors])
         if self._shards is not None:
             self._shards.begin_forward(module.parameters())
-        kind = self._kind(module, given)
-        if kind is None:
-            return self._real(module, *args, **kwargs)
-        return kind.run(Runs(self._group, self._sight, self._real, module), given)
+        if module not in self._whole:
+            try:
+                self._refuse(module)
+                kind = self._kind(module, given)
+                if kind is not None:
+                    return kind.run(Runs(self._group, self._sight, self._real, module), given)
+            except CannotPart as error:
+                self._is_whole(error)
+                self._whole.add(module)
+        return self._real(module, *args, **kwargs)
 
     def _refuse(self, module: nn.Module) -> None:
         name = type(module).__name__
@@ -175,19 +205,16 @@ class _Kind:
         if not fits(given, guess):
             return self._learned(runs, given)
         shapes = shapes_beside(given, guess)
-        script = self._by_shapes.get(shapes)
-        if script is not None:
-            try:
-                return runs.with_rows(given, guess, script)
-            except Unlike as unlike:
-                raise CannotPart(runs.name, f"it does not do the same in each call: {unlike}") from None
-        made, self._by_shapes[shapes] = self._as_known(runs, given, guess)
+        made, self._by_shapes[shapes] = self._as_known(runs, given, guess, self._by_shapes.get(shapes))
         return made
 
-    def _as_known(self, runs: Runs, given: BatchGiven, guess: dict[int, int]) -> tuple[Any, Script]:
-        """With other shapes: sentences of another length go the same way, and loops over their words another."""
+    def _as_known(
+        self, runs: Runs, given: BatchGiven, guess: dict[int, int], likely: Script | None
+    ) -> tuple[Any, Script]:
+        """Sentences of another length go the same way, loops over their words another; some go one way or the other."""
         before = StateBefore(runs.module)
-        for script in reversed(self._scripts):
+        known = [likely] if likely is not None else []
+        for script in [*known, *(one for one in reversed(self._scripts) if one is not likely)]:
             try:
                 return runs.with_rows(given, guess, script), script
             except Unlike:

@@ -6,7 +6,7 @@ What a fused kernel draws inside, as attention on a GPU may, is not seen here; t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ..rungs.operations import does, written
 from .group import Group
 from .parts import BatchShare
 from .passages import join
@@ -62,14 +63,17 @@ def _rate(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> float:
 
 
 class OfTheWhole(TorchDispatchMode):
-    """Notes what is drawn."""
+    """Notes what is drawn; `about_to_write` is told of what an operation will change."""
 
-    def __init__(self, draws: Draws) -> None:
+    def __init__(self, draws: Draws, about_to_write: Callable[[Any], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._draws = draws
+        self._draws, self._about_to_write = draws, about_to_write
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        writes = does(func)[1]
+        if writes:
+            self._about_to_write(written(writes, args, kwargs))
         out = func(*args, **kwargs)
         if _draws(func, args, kwargs):
             t = _first(out)

@@ -8,6 +8,7 @@ Which way a call goes follows from the shapes that it makes of the whole batch a
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
@@ -16,9 +17,11 @@ from typing import Any
 import torch
 
 from . import losses
+from .beside import EMBEDDINGS, cuts_of, goes_over, renormed, sized, with_cuts
 from .drawn import OfRows, Unlike
 from .functions import (
     HOOKS,
+    SIZES,
     UNMET,
     VALUES,
     VIEWS,
@@ -34,8 +37,12 @@ from .group import Group, ShapesOnly
 from .norms import batch_norm
 from .parts import BatchShare, Rows, mark, rows_of
 from .passages import add, buckets, cut, join, meet
-from .script import WAYS, Along, Script, ScriptLine, Way
+from .samples import ARITHMETIC, whole_number
+from .script import Along, Cuts, Script, ScriptLine, Way
 from .sight import grads_needed, with_whole
+
+_FAILS = object()
+_GOES_ON, _ENDED, _FAILED = range(3)  # what ranks say to each other that learn together
 
 
 class WithTheWhole:
@@ -71,9 +78,17 @@ class WithRows:
     ) -> None:
         self.group, self.share, self.script = group, share, script
         self._at, self._learns = at[0], learns
+        self._known: dict[
+            int, torch.Tensor
+        ] = {}  # while it learns: whatever a call has made, or was given to the model
+        self._failed = False  # on another rank: there is nobody any more to agree with
         self._drawing = OfRows(script.draws, share, group, at=at[1], learns=learns) if script.draws.made else None
         self._met: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by the whole one's id, with it
         self._buckets = {id(p): one for one in buckets([p for p in parameters if p.requires_grad]) for p in one}
+
+    def knows(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Of these it is known whether they are whole."""
+        self._known.update((id(t), t) for t in tensors)
 
     @property
     def at(self) -> tuple[int, int]:
@@ -87,17 +102,28 @@ class WithRows:
     def call(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         name = name_of(func)
         if name.startswith(".") and not isinstance(out := func(*args, **kwargs), torch.Tensor):
-            return out
+            return sized(out, *args)
+        if name in SIZES:
+            self.script.line(self._at, name)
+            self._at += 1
+            return sized(func(*args, **kwargs), *args, **kwargs)
+        if func in EMBEDDINGS:
+            args, kwargs = renormed(self.group, func, args, kwargs)
+        if name in ARITHMETIC and not _are_counted(args):
+            args, kwargs = tuple(map(whole_number, args)), {key: whole_number(one) for key, one in kwargs.items()}
         line, self._at = self.script.line(self._at, name), self._at + 1
         with_rows = _are_rows((args, kwargs))
         if with_rows and name in HOOKS:
             return self._hook(name, *args, **kwargs)
         if self._learns:
+            if self._failed:
+                raise Unlike("on another device it goes another way")
             return self._learn(line, with_rows, func, args, kwargs)
         if line.way == "plain":
             if with_rows and line.shapes:
                 raise Unlike(f"{name} is given samples where it was not")
             return func(*args, **kwargs)
+        args, kwargs = with_cuts(self.group, self.share, line.cuts, args, kwargs)
         out = self._go(line.way, name, func, args, kwargs)
         self._mark(line, made_by(name, args, kwargs, out), (args, kwargs))
         return out
@@ -121,6 +147,21 @@ class WithRows:
             raise Unlike("it ends before it did")
         if self._drawing:
             self._drawing.finished()
+
+    def told(self, *, ended: bool) -> None:
+        """Say to those who learn with this rank how its run ended: they may be in the middle of theirs."""
+        if self._learns and not self._failed:
+            self._tell(_ENDED if ended else _FAILED, 0, 0)
+
+    def _tell(self, state: int, exactly: int, about: int) -> list[tuple[int, int, int]]:
+        """What each of them says at the same time; Unlike where one of them has failed."""
+        if isinstance(self.group, ShapesOnly):
+            return [(state, exactly, about)]
+        said = [tuple(one.tolist()) for one in self.group.all_gather(torch.tensor([state, exactly, about]))]
+        if state != _FAILED and any(one[0] != state for one in said):
+            self._failed = True
+            raise Unlike("on another device it goes another way")
+        return said
 
     def _go(self, way: Way, name: str, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         group = self.group
@@ -151,6 +192,8 @@ class WithRows:
     def _meets(self, t: torch.Tensor) -> torch.Tensor:
         if not grads_needed(t) or rows_of(t) is not None:
             return t
+        if self._learns and not t.is_leaf and id(t) not in self._known:
+            raise Unlike("it computes something by functions that nobody sees")  # it may be rows
         if id(t) not in self._met:
             # Not sooner: autograd goes back by the order of making, and all gradients would wait for its end.
             bucket = self._buckets.get(id(t), [t])
@@ -179,11 +222,16 @@ class WithRows:
     def _learn(
         self, line: ScriptLine, with_rows: bool, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
+        out = self._learn_with(line, func, args, kwargs) if with_rows else self._learn_without(line, func, args, kwargs)
+        self.knows(made_by(line.name, args, kwargs, out))
+        return out
+
+    def _learn_with(self, line: ScriptLine, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         name = line.name
-        if not with_rows:
-            return self._learn_without(line, func, args, kwargs)
         way, along, out = self._tried(line, func, args, kwargs)
-        line.way, line.along = self._agreed(way, along, len(line.shapes))
+        line.way, line.along = self._agreed(way, along, len(line.shapes), line.cuts)
+        if line.way == "rows":
+            args, kwargs = with_cuts(self.group, self.share, line.cuts, args, kwargs)
         if line.way != way or way in ("sum", "mean", "loss", "norm", "whole"):
             out = self._go(line.way, name, func, args, kwargs)
         if line.shapes:
@@ -218,21 +266,24 @@ class WithRows:
             return ("norm", [Along(0)], None) if of_samples else ("whole", list(nowhere), None)
         if line.shapes == [()] and losses.is_loss(name, func, args, kwargs):
             return "loss", list(nowhere), None
-        if name == "instance_norm" or name.startswith("unique"):
+        if name == "instance_norm" and losses.bound(func, args, kwargs)["running_mean"] is not None:
+            return "whole", list(nowhere), None
+        if name.startswith("unique") or goes_over(name, func, args, kwargs):
             return "whole", list(nowhere), None
         if is_in_place(name) and not self._all_rows(line, func, args, kwargs):
             return "whole", list(nowhere), None
-        try:
-            met, named = self._with_met(name, args, kwargs)
-            out = func(*met, **named)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:
+        drawn = self.at[1]
+        found, out = self._as_rows(line, func, args, kwargs)
+        if found is not None:
+            return "rows", found, out
+        for cuts in cuts_of(self.share, args, kwargs) if self.at[1] == drawn and not is_in_place(name) else ():
+            found, cut_out = self._as_rows(line, func, *with_cuts(self.group, self.share, cuts, args, kwargs))
+            if found is not None and self.at[1] == drawn:
+                line.cuts = cuts
+                return "rows", found, cut_out
+        if out is _FAILS:
             return "whole", list(nowhere), None  # which raises it again, where it is the cell's own
         made = made_by(name, args, kwargs, out)
-        along = self._along(line, made, by_value=is_by_value(name, args, kwargs))
-        if along and all(along):
-            return "rows", along, out
         same = bool(made) and [tuple(t.shape) for t in made] == line.shapes
         if same and is_alike(name, args, rows_of(made[0]) is not None or _are_rows(args[:1])):
             return "alike", list(nowhere), out
@@ -241,6 +292,24 @@ class WithRows:
             if rows is not None and (rows.sizes or name == "sum"):
                 return ("sum" if name == "sum" else "mean"), list(nowhere), None
         return ("whole", list(nowhere), None) if made else ("plain", [], out)
+
+    def _as_rows(
+        self, line: ScriptLine, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> tuple[list[Along | None] | None, Any]:
+        """Where rows are in what it makes of rows, if all of that is some; and what it makes."""
+        try:
+            met, named = self._with_met(line.name, args, kwargs)
+            out = func(*met, **named)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:
+            return None, _FAILS
+        by_value = is_by_value(line.name, args, kwargs) or _of_some(line.name, args, kwargs)
+        made = made_by(line.name, args, kwargs, out)
+        along = self._along(line, made, by_value=by_value)
+        if not along or not all(along) or not _keeps_order(line.name, (args, kwargs), made, along):
+            return None, out
+        return along, out
 
     def _all_rows(self, line: ScriptLine, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> bool:
         along = self._along(line, made_by(line.name, args, kwargs, None))
@@ -264,22 +333,48 @@ class WithRows:
             found.append(Along(dim, by_value or t.shape[dim] * self.share.whole != whole[dim] * self.share.mine))
         return found
 
-    def _agreed(self, way: Way, along: list[Along | None], made: int) -> tuple[Way, list[Along | None]]:
+    def _agreed(
+        self, way: Way, along: list[Along | None], made: int, cuts: Cuts = ()
+    ) -> tuple[Way, list[Along | None]]:
         """All ranks go one way; shapes that follow values may look like rows to one of them."""
-        if isinstance(self.group, ShapesOnly):
-            return way, along
-        own = [WAYS.index(way), *((1 + 2 * one.dim + one.by_value) if one else 0 for one in along)]
-        own = (own + [0] * made)[: made + 1]
-        said = {tuple(one.tolist()) for one in self.group.all_gather(torch.tensor(own))}
+        dims = [one.dim if one else None for one in along]
+        said = set(self._tell(_GOES_ON, _sum_of(way, along, cuts), _sum_of(way, dims, cuts)))
         if len(said) == 1:
             return way, along
-        if way == "rows" and len({(code[0], *((c + 1) // 2 for c in code[1:])) for code in said}) == 1:
+        if way == "rows" and len({about for _, _, about in said}) == 1:
             return way, [Along(one.dim, True) if one else None for one in along]
         return "whole", [None] * made
 
 
+def _sum_of(*said: Any) -> int:
+    return zlib.crc32(repr(said).encode())
+
+
+def _of_some(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether it computes with rows that were chosen by their values, or chooses by them."""
+    there = [rows for t in tensors_in(args[1:] if name == "__getitem__" else (args, kwargs)) if (rows := rows_of(t))]
+    return bool(there) and not any(rows.sizes for rows in there)
+
+
+def _are_counted(given: Any) -> bool:
+    """Whether they are whole numbers, as places are: among these a size is this rank's."""
+    return any(not (t.is_floating_point() or t.is_complex()) for t in tensors_in(given))
+
+
 def _are_rows(given: Any) -> bool:
     return any(rows_of(t) is not None for t in tensors_in(given))
+
+
+def _keeps_order(name: str, given: Any, made: Sequence[torch.Tensor], along: Sequence[Along | None]) -> bool:
+    """Whether what looks like rows in a view is: by a wrong number of them it has other numbers in each."""
+    if name not in VIEWS:
+        return True
+    rows = [(t, rows) for t in tensors_in(given) if (rows := rows_of(t)) is not None]
+    return all(
+        one is None or prod(t.shape[: there.dim]) * there.outer % prod(m.shape[: one.dim]) == 0
+        for t, there in rows
+        for m, one in zip(made, along, strict=True)
+    )
 
 
 def _outer(name: str, given: Any, made: torch.Tensor, dim: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_flatten, tree_map_only
 
 VALUES = frozenset(  # what makes numbers of tensors, whole ones
     "item tolist numpy __bool__ __int__ __float__ __index__ __complex__ __repr__ __format__ __contains__ __array__"
@@ -15,6 +15,7 @@ VALUES = frozenset(  # what makes numbers of tensors, whole ones
 
 VIEWS = ("view", "reshape", "flatten", "unflatten")
 UNMET = ("grad", "backward")  # they begin at what they are given
+SIZES = ("size", "numel", "nelement")
 HOOKS = ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")  # what looks at a gradient
 _BY_VALUE = ("masked_select", "nonzero", "argwhere")
 
@@ -43,7 +44,17 @@ def with_tensors(change: Callable[[torch.Tensor], torch.Tensor], given: Any) -> 
     """The same with other tensors; flat tuples, as most are, without a tree's cost."""
     if type(given) is tuple and not any(isinstance(one, (tuple, list, dict)) for one in given):
         return tuple(change(one) if isinstance(one, torch.Tensor) else one for one in given)
-    return tree_map_only(torch.Tensor, change, given)
+    return tree_map_only(torch.Tensor, change, given, is_leaf=_is_size)
+
+
+def flattened(given: Any) -> tuple[list[Any], Any]:
+    """Leaves, and how to put them together again; a size is one."""
+    return tree_flatten(given, is_leaf=_is_size)
+
+
+def _is_size(given: Any) -> bool:
+    """It stays one: `t.new()` takes a size for a shape, and a tuple for numbers."""
+    return isinstance(given, torch.Size)
 
 
 def is_in_place(name: str) -> bool:
@@ -61,6 +72,11 @@ def made_by(name: str, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
         return list(tensors_in(args[:1]))
     found = list(tensors_in(out))
     return found or list(tensors_in(kwargs.get("out")))
+
+
+def is_setting(func: Callable[..., Any], args: Sequence[Any]) -> bool:
+    """Of torch itself, as whether gradients are wanted."""
+    return name_of(func).lstrip("_").startswith("set_") and not any(isinstance(one, torch.Tensor) for one in args)
 
 
 def is_by_value(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

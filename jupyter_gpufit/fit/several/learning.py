@@ -21,9 +21,10 @@ from .group import Group, ShapesOnly
 from .leaves import Unseen, leaves_of
 from .parts import Rows, mark, rows_of, share_of, whole_of
 from .passages import cut
+from .samples import settle, settle_in
 from .script import Script
 from .sight import AsItIs, Sight
-from .state import Dropped, StateBefore, generator_state, tried
+from .state import Dropped, LookedAt, generator_state, sizes_of, tried
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,31 @@ class Runs:
         share = share_of(batch_of(given, guess), self.group)
         with self.sight.inside(AsItIs()):
             parts = {at: cut(self.group, given.leaves[at], dim, share.sizes) for at, dim in guess.items()}
+            if learns or script.changes:  # else they share the memory of what the cell has
+                parts = {at: part if part.requires_grad else part.clone() for at, part in parts.items()}
             versions = {at: part._version for at, part in parts.items()}
             forward = WithRows(self.group, share, script, self._parameters(), learns=learns)
         for at, part in parts.items():
             mark(part, Rows(guess[at], share.sizes))
+        forward.knows(leaf for _, leaf in given.tensors)
         args, kwargs = given.put(parts)
-        with self.sight.inside(forward), forward.drawing():
-            made = self.real(self.module, *args, **kwargs)
-        forward.finished()
+        try:
+            with self.sight.inside(forward), forward.drawing():
+                made = self.real(self.module, *args, **kwargs)
+            forward.finished()
+        except (torch.OutOfMemoryError, CannotPart):
+            raise
+        except Exception:
+            forward.told(ended=False)
+            raise
+        forward.told(ended=True)
         with self.sight.inside(AsItIs()):
             for at, part in parts.items():
                 if part._version != versions[at]:
+                    script.changes = True
                     self._hand_back(given.leaves[at], part)
-            return self._put_together(made)
+            settle_in(self.module)
+            return self._put_together(settle(made))
 
     def _parameters(self) -> list[torch.Tensor]:
         """Not those whose gradients may be sparse: each of these is summed by itself."""
@@ -69,10 +82,8 @@ class Runs:
         return [p for p in self.module.parameters() if id(p) not in sparse]
 
     def _hand_back(self, given: torch.Tensor, part: torch.Tensor) -> None:
-        if part.requires_grad:
-            raise CannotPart(self.name, "it changes in place what it is given")
-        with torch.no_grad():
-            given.copy_(whole_of(self.group, part))
+        """What it was given is what it has made of it, in place, also for a backward."""
+        given.copy_(whole_of(self.group, part))
 
     def whole_leaves(self, leaves: Leaves) -> Leaves:
         """To be compared; where the ranks have not the same, no rank waits for another."""
@@ -105,14 +116,16 @@ class _Whole:
     left: Leaves
     script: Script
     buffers: Leaves
+    parameters: Leaves  # two numbers of each
     drawn: Any
 
-    def differs(self, runs: Runs, made: Any, before: StateBefore) -> str:
+    def differs(self, runs: Runs, made: Any, before: LookedAt) -> str:
         if _drawn() != self.drawn:
             return "it draws random numbers that depend on the size of the batch"
         return (
             difference(runs.whole_leaves(leaves_of(made)), self.made, "what it returns")
             or difference(_buffers(runs.module), self.buffers, "its buffers")
+            or difference(_parameters(runs.module), self.parameters, "what its forward makes of its parameters")
             or difference(runs.whole_leaves(before.changed()), self.left, "what it leaves in attributes")
         )
 
@@ -120,11 +133,9 @@ class _Whole:
 def learned(runs: Runs, given: BatchGiven, known: dict[int, int] | None) -> tuple[dict[int, int], Script, Any]:
     """Where the samples are (nowhere: all ranks compute it whole), how each function goes with them, and the result."""
     name, module = runs.name, runs.module
-    before, why = StateBefore(module), ""
+    before, why = LookedAt(module), ""
     tries = [known] if known is not None else guesses(module, given)
     tested, whole = _affordable(runs, given, tries[0], before)
-    if _somewhere(runs.group, before.moved()):
-        raise CannotPart(name, "it changes its parameters in its forward")
     best: tuple[int, dict[int, int], Script] | None = None
     for guess in tries:
         if not fits(tested, guess) or batch_of(tested, guess) < runs.group.size:
@@ -135,7 +146,10 @@ def learned(runs: Runs, given: BatchGiven, known: dict[int, int] | None) -> tupl
             differs = "" if isinstance(runs.group, ShapesOnly) else whole.differs(runs, made, before)
             if not differs and not script.parts:
                 differs = "most of what it computes goes over the whole batch"
-        except (torch.OutOfMemoryError, CannotPart):
+        except torch.OutOfMemoryError:
+            raise
+        except CannotPart:
+            before.restore()
             raise
         except Unlike as error:
             differs = str(error)
@@ -156,7 +170,7 @@ def learned(runs: Runs, given: BatchGiven, known: dict[int, int] | None) -> tupl
     raise CannotPart(name, why or "it is not given samples that can be parted")
 
 
-def _affordable(runs: Runs, given: BatchGiven, guess: dict[int, int], before: StateBefore) -> tuple[BatchGiven, _Whole]:
+def _affordable(runs: Runs, given: BatchGiven, guess: dict[int, int], before: LookedAt) -> tuple[BatchGiven, _Whole]:
     """Of the whole batch, or of as many of its samples as there is memory for on all ranks."""
     tested, size = given, runs.group.size
     if isinstance(runs.group, ShapesOnly):  # what a run needs, and not what it takes for this where there is room
@@ -183,7 +197,7 @@ def _somewhere(group: Group, here: bool) -> bool:
     return bool(found.item())
 
 
-def _whole_run(runs: Runs, given: BatchGiven, before: StateBefore) -> _Whole:
+def _whole_run(runs: Runs, given: BatchGiven, before: LookedAt) -> _Whole:
     """Where the cell's own error comes up, it comes up from a run as it is, with what that prints."""
     try:
         try:
@@ -201,20 +215,27 @@ def _whole_run(runs: Runs, given: BatchGiven, before: StateBefore) -> _Whole:
         raise
 
 
-def _noted(runs: Runs, given: BatchGiven, before: StateBefore) -> _Whole:
+def _noted(runs: Runs, given: BatchGiven, before: LookedAt) -> _Whole:
     script = Script()
-    args, kwargs = given.put({})
-    with runs.sight.inside(WithTheWhole(runs.group, script)), OfTheWhole(script.draws):
+    # It may change them in place, and that twice; a trial run counts no copies.
+    copies = {} if isinstance(runs.group, ShapesOnly) else {at: t.clone() for at, t in given.tensors}
+    args, kwargs = given.put(copies)
+    with runs.sight.inside(WithTheWhole(runs.group, script)), OfTheWhole(script.draws, before.about_to_write):
         made = runs.real(runs.module, *args, **kwargs)
     try:
         returned = leaves_of(made)
     except Unseen as kind:
         raise CannotPart(runs.name, f"it returns a {kind}, into which nobody can look") from None
-    return _Whole(_detached(returned), _detached(before.changed()), script, _buffers(runs.module, copy=True), _drawn())
+    left, buffers = _detached(before.changed()), _buffers(runs.module, copy=True)
+    return _Whole(_detached(returned), left, script, buffers, _parameters(runs.module), _drawn())
 
 
 def _detached(leaves: Leaves) -> Leaves:
     return [(way, one.detach() if isinstance(one, torch.Tensor) else one) for way, one in leaves]
+
+
+def _parameters(module: nn.Module) -> Leaves:
+    return [(f" {at}", one) for at, one in enumerate(sizes_of(module))]
 
 
 def _buffers(module: nn.Module, *, copy: bool = False) -> Leaves:

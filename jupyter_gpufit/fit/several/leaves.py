@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 _DEEP = 6  # objects in objects
 _NUMBERS = (bool, int, float, complex)
 _NO_NUMBERS = (str, bytes, type(None), type, torch.dtype, torch.device, torch.layout, nn.Module)
-_OF_TORCH = frozenset(vars(nn.Module()))  # attributes in which a module keeps its own things
+OF_TORCH = frozenset(vars(nn.Module()))  # attributes in which a module keeps its own things
 
 
 class Unseen(Exception):
@@ -78,7 +78,7 @@ def left_in(model: nn.Module) -> list[tuple[str, torch.Tensor | float]]:
     found: list[tuple[str, torch.Tensor | float]] = []
     for path, module in model.named_modules():
         for name, value in vars(module).items():
-            if name not in _OF_TORCH:
+            if name not in OF_TORCH:
                 way = f"{path}.{name}" if path else name
                 inside = _inside(value) if isinstance(value, (list, dict, tuple)) else [("", value)]
                 found += [(way + at, one) for at, one in inside if isinstance(one, (torch.Tensor, float))]

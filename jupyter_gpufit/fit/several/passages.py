@@ -82,9 +82,11 @@ class _Add(Function):
         if len(parts) == 1 and parts[0] is not None and parts[0].is_sparse:
             return (_sparse_sum(group, parts[0]),)
         if len(parts) == 1:
-            one = _flat(parts[0], looks[0]).clone()
+            shape, dtype, device = looks[0]
+            one = torch.zeros(shape, dtype=dtype, device=device) if parts[0] is None else parts[0]
+            one = one.clone(memory_format=torch.contiguous_format)  # no view: it may be changed in place
             group.all_reduce(one)
-            return (one.view(looks[0][0]),)
+            return (one,)
         shapes, (_, dtype, device) = [shape for shape, _, _ in looks], looks[0]
         there = torch.tensor([0 if lacks else 1 for lacks in ctx.lacks], dtype=dtype, device=device)
         flat = torch.cat([*(_flat(part, look) for part, look in zip(parts, looks, strict=True)), there])

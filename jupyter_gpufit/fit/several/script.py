@@ -18,7 +18,6 @@ Way = Literal[
     "norm",  # with statistics of the batch
     "whole",  # what no other way is known for: each rank computes it of whole tensors
 ]
-WAYS: tuple[Way, ...] = ("plain", "alike", "rows", "sum", "mean", "loss", "norm", "whole")
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,9 @@ class Along:
     by_value: bool = False  # how many depends on the values
 
 
+Cuts = tuple[tuple[int, int], ...]  # by their places: a tensor with all samples along this dimension, or their number
+
+
 @dataclass
 class ScriptLine:
     """One call."""
@@ -37,6 +39,7 @@ class ScriptLine:
     shapes: list[tuple[int, ...]]  # of what it makes of the whole batch
     way: Way = "plain"
     along: list[Along | None] = field(default_factory=list)  # of what it makes; None: it is whole
+    cuts: Cuts = ()  # of what it is given beside rows
 
     @property
     def elements(self) -> int:
@@ -49,6 +52,7 @@ class Script:
 
     calls: list[ScriptLine] = field(default_factory=list)
     draws: Draws = field(default_factory=Draws)
+    changes: bool = False  # in place, what it is given
 
     @property
     def wholes(self) -> int:
@@ -57,9 +61,9 @@ class Script:
 
     @property
     def parts(self) -> bool:
-        """Whether most of what it makes, by size, is made of rows; else it is not samples that were parted."""
+        """Whether most of what it makes of rows, by size, is rows; else it is not samples that were parted."""
         parted = sum(one.elements for one in self.calls if one.way in ("rows", "norm"))
-        return parted * 2 >= sum(one.elements for one in self.calls)
+        return parted > 0 and parted >= sum(one.elements for one in self.calls if one.way == "whole")
 
     def line(self, at: int, name: str) -> ScriptLine:
         if at >= len(self.calls) or self.calls[at].name != name:

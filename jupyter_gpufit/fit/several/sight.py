@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from .functions import tensors_in, with_tensors
+from .functions import is_setting, tensors_in, with_tensors
 from .group import Group
 from .parts import rows_of, whole_of
 
@@ -35,6 +36,10 @@ class Sight(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.forward is not None:
+            # An OpOverload was passed on by a dispatch mode, of something that is no call, as from_numpy(). A setting,
+            # as of torch.no_grad(), is taken back at the end of its block, whatever has happened there.
+            if isinstance(func, OpOverload) or is_setting(func, args):
+                return func(*args, **kwargs)
             return self.forward.call(func, args, kwargs)
         # In a backward it is popped, but where a trial run keeps modes: what computes fakes there looks at rows, too.
         in_backward = torch._C._current_graph_task_id() != -1

@@ -14,6 +14,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 
+from ..rungs.operations import tensors_in
 from .leaves import left_in
 
 _SIZED = (list, dict, set)
@@ -24,22 +25,12 @@ class StateBefore:
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = [(one, _shallow(vars(one))) for one in model.modules()]
-        self._model, self._left = model, left_in(model)
-        self._sizes = _sizes(model)
+        self._model = model
         self._buffers = [(b, b.detach().clone()) for b in model.buffers()]
         self._torch = torch.get_rng_state()
         self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
         self._python, numpy = random.getstate(), sys.modules.get("numpy.random")
         self._numpy = numpy.get_state() if numpy else None
-
-    def changed(self) -> list[tuple[str, Any]]:
-        """What it has left in attributes since."""
-        known = dict(self._left)
-        return [(way, one) for way, one in left_in(self._model) if known.get(way) is not one]
-
-    def moved(self) -> bool:
-        """Whether its parameters have other values, which no `restore` puts back."""
-        return not all(torch.equal(a, b) for a, b in zip(self._sizes, _sizes(self._model), strict=True))
 
     def restore(self) -> None:
         """Put all of it back, into the same objects."""
@@ -56,8 +47,40 @@ class StateBefore:
             sys.modules["numpy.random"].set_state(self._numpy)
 
 
-def _sizes(model: nn.Module) -> list[torch.Tensor]:
-    """Two numbers of each parameter, which training may not change in a forward; a stand-in has none."""
+class LookedAt(StateBefore):
+    """With what shows whether it was changed; and its parameters, which a forward may clip, mask or average."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self._left = left_in(model)
+        self._parameters = [(p, p.data) for p in model.parameters() if not isinstance(p, FakeTensor)]
+        self._homes = {t.untyped_storage()._cdata: t for _, t in self._parameters}
+        self._written: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def about_to_write(self, found: Any) -> None:
+        """Keep what it was of a parameter that an operation changes in place."""
+        for t in tensors_in(found):
+            home = self._homes.get(t.untyped_storage()._cdata) if t.layout is torch.strided else None
+            if home is not None and id(home) not in self._written:
+                self._written[id(home)] = home, home.detach().clone()
+
+    def restore(self) -> None:
+        super().restore()
+        with torch.no_grad():
+            for p, home in self._parameters:
+                if p.untyped_storage()._cdata != home.untyped_storage()._cdata:
+                    p.data = home
+            for home, value in self._written.values():
+                home.copy_(value)
+
+    def changed(self) -> list[tuple[str, Any]]:
+        """What it has left in attributes since."""
+        known = dict(self._left)
+        return [(way, one) for way, one in left_in(self._model) if known.get(way) is not one]
+
+
+def sizes_of(model: nn.Module) -> list[torch.Tensor]:
+    """Two numbers of each parameter, by which a change shows; a stand-in has none."""
     found = []
     for p in map(torch.Tensor.detach, model.parameters()):
         if isinstance(p, FakeTensor) or p.is_meta or not (p.is_floating_point() or p.is_complex()):

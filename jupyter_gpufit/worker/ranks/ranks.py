@@ -20,7 +20,7 @@ from typing import IO, NoReturn
 
 import torch
 
-from ...errors import HasItsOwnRanks, RankLost, RanksDisagree
+from ...errors import CannotPart, HasItsOwnRanks, RankLost, RanksDisagree
 from ...fit.several.calls import around
 from ...lab import Granted
 from ...system.processes import deleted_afterwards
@@ -54,6 +54,7 @@ class RankOfMany:
     words: int = -1  # descriptor for its last ones
     measure: Callable[[], None] = lambda: None  # how fast they put things together, which nobody knows yet
     say: Callable[[str], None] = lambda text: None
+    is_whole: Callable[[CannotPart], None] = lambda error: None  # the first one tells of it
     leave: Callable[..., None] = lambda **_: None
 
     @contextmanager
@@ -73,7 +74,7 @@ class RankOfMany:
             stack.enter_context(_sharing_processors(self.group.size))
             stack.enter_context(_no_other_ranks())
             self.measure()
-            self.leave = stack.enter_context(around(self.group, split=self.split, say=self.say))
+            self.leave = stack.enter_context(around(self.group, split=self.split, say=self.say, is_whole=self.is_whole))
             yield
 
     def stays(self, left: BaseException | None) -> None:
@@ -156,12 +157,21 @@ class Ranks:
             others.close()
         group = SharedGroup(links[0], memory, self._lose, patience, START, reading[0])
         measure = self._measure(group, unknown)
-        self._mine = RankOfMany(links[0], reading[0], group, split, measure=measure, say=self.training.note)
+        self._mine = RankOfMany(
+            links[0], reading[0], group, split, measure=measure, say=self.training.note, is_whole=self._is_whole
+        )
         os.register_at_fork(after_in_child=self._of_a_child)
         try:
             links[0].hear(list(self._forked), patience and patience * START)
         except RankGone as gone:
             self._lose(gone)
+
+    def _is_whole(self, error: CannotPart) -> None:
+        """Nothing is wrong with that, but the others are of no use, unless they have parts of what is kept."""
+        training, name = self.training, self.training.name
+        alone = "" if training.fit.split else f" {name} goes on on one of them alone, from its next safe point."
+        training.note(f"{error.whole_on(self.size)}{alone}")
+        training.whole = training.whole or error.model
 
     def _measure(self, group: SharedGroup, unknown: bool) -> Callable[[], None]:
         """Decided once for all of them: who does it waits for the others."""

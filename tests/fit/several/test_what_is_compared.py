@@ -31,7 +31,7 @@ class Leaves(Mixes):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         z: torch.Tensor = self.mix(x)
-        self.kl = z.square().sum() / x.shape[0]
+        self.kl = z.square().sum() / len(x)
         return z
 
 
@@ -40,7 +40,7 @@ class Keeps(Mixes):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         z: torch.Tensor = self.mix(x)
-        self.kept = [z, z.square().sum() / x.shape[0]]
+        self.kept = [z, z.square().sum() / len(x)]
         return z
 
 
@@ -53,26 +53,18 @@ class Said:
 class Tells(Mixes):
     def forward(self, x: torch.Tensor) -> Said:
         z = self.mix(x)
-        return Said(z, z.square().sum() / x.shape[0])
+        return Said(z, z.square().sum() / len(x))
 
 
 class Counts(Mixes):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
-        return self.mix(x), x.shape[0]
+        return self.mix(x), len(x)
 
 
 class Hides(Mixes):
     def forward(self, x: torch.Tensor) -> Any:
         z = self.mix(x) / x.shape[0]
         return lambda: z
-
-
-class Turns(Mixes):
-    """Its weights have a norm in each forward."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.mix.weight.data.mul_(0.9)
-        return self.mix(x)  # type: ignore[no-any-return]
 
 
 class Holds(Mixes):
@@ -96,7 +88,6 @@ def hooked() -> nn.Module:
         (Tells, "what it returns, kl, differs by 100"),
         (Counts, r"what it returns, \[1\], is 2 where the whole batch makes 4"),
         (Hides, "it returns a function, into which nobody can look"),
-        (Turns, "it changes its parameters in its forward"),
         (Holds, "it looks at gradients inside of it"),
         (hooked, "it has hooks that look at gradients inside of it"),
     ],

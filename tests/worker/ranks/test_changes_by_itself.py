@@ -60,6 +60,41 @@ def held(env: dict[str, str]) -> dict[str, int]:
     return found
 
 
+MIXES = """
+from torch import nn
+class Mixes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(8, 8)
+    def forward(self, x):
+        return self.mix(x).sort(0).values / len(x)
+net, losses = Mixes().double().to('cuda'), []
+opt = torch.optim.Adam(net.parameters())
+"""
+OF_MIXED = """
+for step in range(60):
+    loss = net(torch.randn(16, 8, dtype=torch.double, device='cuda')).pow(2).mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+    losses.append(loss.item()); time.sleep(0.0 if os.path.exists({hold!r}) else 0.1)
+"""
+
+
+def test_on_one_where_its_model_cannot_be_computed_in_parts(kernel: Kernel, env: dict[str, str], home: Path) -> None:
+    hold = home / "seen"
+    kernel.check(SET_UP + MIXES)
+    sent = kernel.send(f"%%gpufit train --gpus 2 --name mixed\n{OF_MIXED.format(hold=str(hold))}")
+    ran = kernel.until(sent, "continues on one device, cpu:0, instead of 2")
+    assert held(env) == {"mixed": 1}
+    assert "Mixes is computed whole on each of the 2 devices, as on one: what it returns differs by" in ran.shown
+    hold.touch()
+    ran = kernel.finish(sent)
+    assert ran.ok, ran.traceback
+    found = losses(kernel)
+    kernel.check(SET_UP + MIXES + OF_MIXED.format(hold=str(hold)))
+    assert found == losses(kernel)
+    nothing_is_held(env)
+
+
 def test_on_more_when_they_become_free_and_on_fewer_when_another_waits(
     kernel: Kernel, env: dict[str, str], home: Path
 ) -> None:
