@@ -34,6 +34,7 @@ from .names import Holders, holders_of, replace_everywhere
 
 _HARMLESS = ("/dev/", "/proc/self/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_UNNAMED = getattr(os, "O_TMPFILE", -1)
 _COPIED = 64 * MiB  # a file up to this size is copied before it is changed; of a larger one the copy is empty
 _COPIES = ("copy", "copy2", "copyfile", "copytree")  # of shutil, some of which are made of others
 _CHANGING = {
@@ -154,6 +155,9 @@ class Contained:
             if isinstance(file, int) or self.is_ours(path := os.path.abspath(os.fsdecode(file))):
                 return real(file, mode, *args, **kwargs)
             if set(mode) & set("wax+"):
+                if (opener := kwargs.get("opener")) is not None:  # it goes on to os.open, as of TemporaryFile(dir=...)
+                    kwargs["opener"] = lambda _, flags: opener(file, flags)
+                    return real(os.path.join(self._scratch, "opened"), mode, *args, **kwargs)
                 return real(self._copy_of(path, mode), mode, *args, **kwargs)
             there = self.where(path)
             return real(file if there == path else there, mode, *args, **kwargs)
@@ -166,10 +170,11 @@ class Contained:
         """For lock files and the like."""
 
         def open_(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
-            mine = self.is_ours(os.path.abspath(os.fsdecode(path)))
-            if mine or kwargs.get("dir_fd") is not None or not flags & _WRITES:
+            whole = os.path.abspath(os.fsdecode(path))
+            if self.is_ours(whole) or kwargs.get("dir_fd") is not None or not flags & _WRITES:
                 return real(path, flags, *args, **kwargs)
-            return real(self._copy_of(os.path.abspath(os.fsdecode(path)), "a"), flags, *args, **kwargs)
+            is_folder = flags & _UNNAMED == _UNNAMED  # in which a file without a name is wanted
+            return real(self._scratch if is_folder else self._copy_of(whole, "a"), flags, *args, **kwargs)
 
         return open_
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +28,27 @@ def test_what_is_mapped_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert isinstance(mapped, torch.UntypedStorage)
     mapped[0] = 0
     assert torch.load(firsts).tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("is_trial", [False, True])
+def test_a_file_without_a_name_leaves_its_folder_as_it_is(tmp_path: Path, is_trial: bool) -> None:
+    """As numba looks whether it may keep what it compiles."""
+    own, folder = tmp_path / "own", tmp_path / "cache"
+    own.mkdir()
+    folder.mkdir()
+    if not (pid := os.fork()):
+        status = 1
+        with suppress(BaseException):
+            contained = Contained(own, "a rank", lambda what: None, is_trial=is_trial)
+            contained.begin()
+            os.makedirs(folder, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"here")
+            (folder / "later").write_text("too")
+            status = os.listdir(folder) != [] or (folder / "later").read_text() != "too"
+        os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert not [*folder.iterdir()]
 
 
 def test_files_of_an_earlier_cell_are_read_and_written_beside_the_first_ranks(tmp_path: Path) -> None:
