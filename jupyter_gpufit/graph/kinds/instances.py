@@ -14,7 +14,7 @@ import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from itertools import islice
-from types import MemberDescriptorType, MethodType
+from types import GetSetDescriptorType, MemberDescriptorType, MethodType
 from typing import Any
 
 from ..kind import ATOMS, Kind, Pickler, Reduced, kind_of
@@ -70,7 +70,7 @@ def slots_of(cls: type) -> list[str]:
 
 
 def attributes(obj: Any) -> Attributes:
-    own = _own(obj, "__dict__", None)
+    own = _dict_of(obj)
     names = slots_of(type(obj))
     if not names:
         return own, None
@@ -84,6 +84,12 @@ def _own(obj: Any, name: str, otherwise: Any) -> Any:
         return object.__getattribute__(obj, name)
     except AttributeError:
         return otherwise
+
+
+def _dict_of(obj: Any) -> Any:
+    """None where its class shows something else by that name: Munch has there what it holds as a dictionary."""
+    shown = next((vars(base)["__dict__"] for base in type(obj).__mro__ if "__dict__" in vars(base)), None)
+    return None if shown is not None and type(shown) is not GetSetDescriptorType else _own(obj, "__dict__", None)
 
 
 def _in_slot(obj: Any, name: str) -> Any:
@@ -106,7 +112,7 @@ def _hidden(cls: type, name: str) -> Any:
 
 def set_attributes(obj: Any, state: Attributes) -> None:
     own, slots = state
-    if own is not None and _own(obj, "__dict__", None) is not own:
+    if own is not None and _dict_of(obj) is not own:
         # The base's own method: a frozen dataclass refuses its own, and nn.Module's does a great deal more.
         object.__setattr__(obj, "__dict__", own)
     if slots is None:
@@ -122,7 +128,7 @@ def set_attributes(obj: Any, state: Attributes) -> None:
 def make(obj: Any, pickler: Pickler) -> tuple[Any, tuple[Any, ...]]:
     """How to make an object to be filled: by name where a module holds it (a sentinel compared by `is`), else empty."""
     cls = type(obj)
-    if (hooks := (_own(obj, "__dict__", None) or {}).get("_forward_pre_hooks")) is not None:
+    if (hooks := (_dict_of(obj) or {}).get("_forward_pre_hooks")) is not None:
         pickler.made_anew |= _made_before_forward(vars(obj), hooks)
     name = pickler.name_in_module(obj, cls.__module__)
     return (make_instance, (cls,)) if name is None else (find_or_make, (cls, name))
