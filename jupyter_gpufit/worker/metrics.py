@@ -310,11 +310,26 @@ def on_a_gpu(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     import torch
 
     for name, value in variables.items():
-        if type(value) is torch.Tensor and is_metric(name) and value.is_cuda and value.numel() == 1:
+        if (
+            type(value) is torch.Tensor
+            and is_metric(name)
+            and not _is_a_part(value)
+            and value.is_cuda
+            and value.numel() == 1
+        ):
             if value.is_floating_point() and not value.is_sparse:
                 yield name, value
 
 
+def _is_a_part(value: Any) -> bool:
+    """Of a batch, the rest of which is on other devices: whoever looks has all of them meet."""
+    from ..fit.several.parts import rows_of
+
+    return rows_of(value) is not None
+
+
 def _is_at_hand(value: Any) -> bool:
-    """One number on the CPU; on a GPU it would have to be waited for."""
+    """One number on the CPU; on a GPU it would have to be waited for, and several devices for each other."""
+    if _is_a_part(value):
+        return False
     return value.numel() == 1 and value.device.type == "cpu" and value.is_floating_point() and not value.is_sparse

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from jupyter_gpufit.fit.several.parts import Rows, mark
 from jupyter_gpufit.jobs.live import Loss
 from jupyter_gpufit.worker.metrics import LONGEST, MOST, Reading, SampledCurve, Sampler, is_metric
 
@@ -141,6 +142,14 @@ def test_nothing_of_the_users_is_run() -> None:
         "def f(self):\n    loss = self\n    acc = 1.0\n    look()\nf(Strange())\n"
     )
     assert values(source) == {"acc": 1.0}
+
+
+def test_a_part_of_a_batch_is_no_number_of_it() -> None:
+    """Whoever looks at it has the other devices meet, which do not look at the same time."""
+    loss = torch.ones(1)
+    mark(loss, Rows(0, (1, 1)))
+    source = "loss = found\nacc = 1.0\nlook()\n"
+    assert values(source, found=loss) == {"acc": 1.0}
 
 
 def test_what_has_no_single_value_is_passed_over() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +85,9 @@ class _Saved:
         self._books.notes["not written: torch.save"] += 1
         self._files.append(f)
         self._kept[_place(f)] = tree_map(_without_device, obj)
+        if isinstance(f, (str, bytes, os.PathLike)):
+            with suppress(OSError), open(f, "wb"):  # empty, in the scratch directory: the cell may look for it
+                pass
 
     def load(self, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         if (place := _place(f)) in self._kept:

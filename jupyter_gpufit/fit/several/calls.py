@@ -25,13 +25,12 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ...errors import CannotPart
+from ...errors import CannotPart, GpufitError
 from ..rungs.again import calls_through
 from ..sharing import GRADIENTS, PARAMETERS
 from .again import functions_seen
 from .alike import StepsAlike, same_call
 from .beside import with_state
-from .drawn import Unlike
 from .forward import WithRows
 from .given import BatchGiven, batch_of, fits, given_to, guesses, shapes_beside
 from .group import Group
@@ -217,7 +216,9 @@ class _Kind:
         for script in [*known, *(one for one in reversed(self._scripts) if one is not likely)]:
             try:
                 return runs.with_rows(given, guess, script), script
-            except Unlike:
+            except (GpufitError, torch.OutOfMemoryError):
+                raise
+            except Exception:  # also where rows meet what is whole this time; what is the cell's own comes up again
                 before.restore()
         return self._learned(runs, given), self._scripts[-1]
 

@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from .forward import WithRows, WithTheWhole
 from .given import BatchGiven, Leaves, batch_of, difference, first_samples, fits, guesses
 from .group import Group, ShapesOnly
 from .leaves import Unseen, leaves_of
-from .parts import Rows, mark, rows_of, share_of, whole_of
+from .parts import BatchShare, Rows, mark, rows_of, share_of, whole_of
 from .passages import cut
 from .samples import settle, settle_in
 from .script import Script
@@ -53,6 +54,8 @@ class Runs:
             if learns or script.changes:  # else they share the memory of what the cell has
                 parts = {at: part if part.requires_grad else part.clone() for at, part in parts.items()}
             versions = {at: part._version for at, part in parts.items()}
+            if self.sight.kept:
+                settle_in(self.module, partial(self._as_kept, share))
             forward = WithRows(self.group, share, script, self._parameters(), learns=learns)
         for at, part in parts.items():
             mark(part, Rows(guess[at], share.sizes))
@@ -73,8 +76,22 @@ class Runs:
                 if part._version != versions[at]:
                     script.changes = True
                     self._hand_back(given.leaves[at], part)
-            settle_in(self.module)
+            settle_in(self.module, self._kept_whole)
             return self._put_together(settle(made))
+
+    def _kept_whole(self, t: torch.Tensor) -> torch.Tensor:
+        """A state, say. What belongs to a graph is made whole by who looks at it: it is used at once, or never."""
+        if t.requires_grad or rows_of(t) is None:
+            return t
+        whole = whole_of(self.group, t)
+        self.sight.kept[whole] = t
+        return whole
+
+    def _as_kept(self, share: BatchShare, t: torch.Tensor) -> torch.Tensor:
+        """This rank's rows of it, if it is what the last call has left, of a batch of that size."""
+        found: torch.Tensor | None = self.sight.kept.get(t)
+        rows = None if found is None else rows_of(found)
+        return t if found is None or rows is None or rows.sizes != share.sizes else found
 
     def _parameters(self) -> list[torch.Tensor]:
         """Not those whose gradients may be sparse: each of these is summed by itself."""

@@ -13,6 +13,7 @@ from torch import nn
 
 from .leaves import OF_TORCH
 
+Whole = Callable[[torch.Tensor], torch.Tensor]
 _DEEP = 4  # objects in objects
 _PAIRED = "add sub mul floordiv mod"
 _COMPARED = "lt le gt ge"
@@ -115,14 +116,19 @@ def whole_size(value: Any) -> Any:
     return whole_number(value)
 
 
-def settle(made: Any, deep: int = _DEEP) -> Any:
+_LEFT = (Samples, torch.Tensor, list, tuple, dict)
+
+
+def settle(made: Any, deep: int = _DEEP, whole: Whole = lambda t: t) -> Any:
     """What a forward returns, with the sizes of all in it; objects are changed where they are."""
     if isinstance(made, (Samples, torch.Size)):
         return whole_size(made)
-    if not deep or isinstance(made, (torch.Tensor, nn.Module, type, str, bytes, int, float)):
+    if isinstance(made, torch.Tensor):
+        return whole(made)
+    if not deep or isinstance(made, (nn.Module, type, str, bytes, int, float)):
         return made
     if type(made) in (list, tuple):
-        found = [settle(one, deep - 1) for one in made]
+        found = [settle(one, deep - 1, whole) for one in made]
         if all(a is b for a, b in zip(found, made, strict=True)):
             return made
         if isinstance(made, tuple):
@@ -132,16 +138,16 @@ def settle(made: Any, deep: int = _DEEP) -> Any:
     values = made if type(made) is dict else getattr(made, "__dict__", None)
     if isinstance(values, dict):
         for name, value in list(values.items()):
-            settled = settle(value, deep - 1)
+            settled = settle(value, deep - 1, whole)
             if settled is not value:
                 values[name] = settled
     return made
 
 
-def settle_in(model: nn.Module) -> None:
-    """What it has left in attributes of its modules."""
+def settle_in(model: nn.Module, whole: Whole) -> None:
+    """What it has left in attributes of its modules, where a checkpoint finds it, and its next call."""
     for module in model.modules():
         values = vars(module)
         for name, value in values.items():
-            if isinstance(value, (Samples, torch.Size, list, tuple)) and name not in OF_TORCH:
-                values[name] = settle(value, 2)
+            if isinstance(value, _LEFT) and name not in OF_TORCH:
+                values[name] = settle(value, _DEEP, whole)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils.weak import WeakIdKeyDictionary
 
 from .functions import is_setting, tensors_in, with_tensors
 from .group import Group
@@ -32,6 +33,7 @@ class Sight(TorchFunctionMode):
         super().__init__()
         self.group = group
         self.forward: Hears | None = None
+        self.kept = WeakIdKeyDictionary()  # of what models keep from call to call: this rank's rows, by what is whole
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -187,6 +187,8 @@ def test_what_the_cell_saved_it_can_load_again() -> None:
         import io, torch
         host, moved = torch.nn.Linear(2, 2), torch.nn.Linear(1024, 1024, device="cuda")
         torch.save({"host": host.state_dict(), "moved": moved.state_dict(), "epoch": 3}, "never/best.pt")
+        import os
+        assert os.path.exists("never/best.pt")
         was = host.weight.detach().clone(); host.weight.data.zero_()
         found = torch.load("never/best.pt", weights_only=True)
         host.load_state_dict(found["host"]); moved.load_state_dict(found["moved"])

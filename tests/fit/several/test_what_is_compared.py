@@ -14,7 +14,9 @@ from torch import nn
 from jupyter_gpufit.errors import CannotPart
 from jupyter_gpufit.fit.several.calls import around
 from jupyter_gpufit.fit.several.group import ShapesOnly
+from jupyter_gpufit.fit.several.parts import rows_of
 
+from .idioms import MANY, WIDE, Recurrent
 from .ranks import far, run_on
 
 pytestmark = pytest.mark.slow(1)
@@ -129,6 +131,20 @@ def test_objects_attributes_and_hooks_have_the_whole_batch() -> None:
 
     for other in run_on(2, cell):
         assert far(other, one) < 1e-5
+
+
+def test_what_a_model_keeps_from_call_to_call_is_whole_in_between() -> None:
+    """Where a checkpoint of the first rank finds it."""
+
+    def cell() -> list[Any]:
+        torch.manual_seed(0)
+        model, found = Recurrent(keeps=True), []
+        for _ in range(3):
+            model(torch.randn(MANY, 5, WIDE))
+            found.append([(rows_of(t) is None, tuple(t.shape)) for t in model.state])
+        return found
+
+    assert run_on(2, cell) == [[[(True, (1, MANY, 6))] * 2] * 3] * 2
 
 
 class Sums(nn.Module):
