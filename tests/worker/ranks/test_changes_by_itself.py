@@ -72,10 +72,10 @@ net, losses = Mixes().double().to('cuda'), []
 opt = torch.optim.Adam(net.parameters())
 """
 OF_MIXED = """
-for step in range(60):
+for step in range(400):
     loss = net(torch.randn(16, 8, dtype=torch.double, device='cuda')).pow(2).mean()
     opt.zero_grad(); loss.backward(); opt.step()
-    losses.append(loss.item()); time.sleep(0.0 if os.path.exists({hold!r}) else 0.1)
+    losses.append(loss.item()); time.sleep(0.0 if os.path.exists({hold!r}) else 0.3)
 """
 
 
