@@ -153,9 +153,14 @@ class OfRows(TorchDispatchMode):
             of_rows = isinstance(t, torch.Tensor) and t.dim() > dim and t.shape[dim] == shape[dim]
             return join(self._group, t, dim, sizes) if of_rows else t
 
-        made = func(*tree_map(gathered, args), **tree_map(gathered, kwargs))
+        given, named = tree_map(gathered, args), tree_map(gathered, kwargs)
+        made = func(*given, **named)
+        for at, name in does(func)[1] or ():  # itself, or what its backward needs: the slopes of rrelu()
+            into, drawn = (args[at], given[at]) if at < len(args) else (kwargs.get(name), named.get(name))
+            if isinstance(into, torch.Tensor) and drawn is not into:
+                into.copy_(mine(drawn))
         if func._opname.endswith("_"):
-            return first.copy_(mine(made))
+            return first
         return tree_map(lambda t: mine(t).clone() if isinstance(t, torch.Tensor) else t, made)
 
 

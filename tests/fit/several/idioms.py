@@ -226,5 +226,8 @@ IDIOMS: dict[str, Callable[[], dict[str, Any]]] = {
     "a loss changed in place": trained(
         lambda: Does(_scaled_in_place, head=nn.Linear(WIDE, 4)), loss=lambda model, x: model(x)
     ),
+    "slopes by chance": trained(
+        lambda: nn.Sequential(nn.Linear(WIDE, WIDE), nn.RReLU(), nn.Linear(WIDE, 4), nn.RReLU(inplace=True))
+    ),
     "an array in between": trained(lambda: Does(_from_numpy, head=nn.Linear(WIDE, 9))),
 }
