@@ -310,15 +310,10 @@ def on_a_gpu(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     import torch
 
     for name, value in variables.items():
-        if (
-            type(value) is torch.Tensor
-            and is_metric(name)
-            and not _is_a_part(value)
-            and value.is_cuda
-            and value.numel() == 1
-        ):
-            if value.is_floating_point() and not value.is_sparse:
-                yield name, value
+        if type(value) is not torch.Tensor or not is_metric(name) or _is_a_part(value):
+            continue
+        if value.is_cuda and value.numel() == 1 and value.is_floating_point() and not value.is_sparse:
+            yield name, value
 
 
 def _is_a_part(value: Any) -> bool:

@@ -230,8 +230,8 @@ class WithRows:
         name = line.name
         way, along, out = self._tried(line, func, args, kwargs)
         line.way, line.along = self._agreed(way, along, len(line.shapes), line.cuts)
-        if line.way == "rows":
-            args, kwargs = with_cuts(self.group, self.share, line.cuts, args, kwargs)
+        line.cuts = line.cuts if line.way == "rows" else ()  # another rank may have found no rows
+        args, kwargs = with_cuts(self.group, self.share, line.cuts, args, kwargs)
         if line.way != way or way in ("sum", "mean", "loss", "norm", "whole"):
             out = self._go(line.way, name, func, args, kwargs)
         if line.shapes:

@@ -25,7 +25,6 @@ class StateBefore:
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = [(one, _shallow(vars(one))) for one in model.modules()]
-        self._model = model
         self._buffers = [(b, b.detach().clone()) for b in model.buffers()]
         self._torch = torch.get_rng_state()
         self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -52,7 +51,7 @@ class LookedAt(StateBefore):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        self._left = left_in(model)
+        self._model, self._left = model, left_in(model)
         self._parameters = [(p, p.data) for p in model.parameters() if not isinstance(p, FakeTensor)]
         self._homes = {t.untyped_storage()._cdata: t for _, t in self._parameters}
         self._written: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
