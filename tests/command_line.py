@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -49,11 +50,35 @@ def gpufit(env: Mapping[str, str], *arguments: str) -> subprocess.CompletedProce
         return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())
 
 
-def jobs(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+class Listed(dict[str, dict[str, Any]]):
+    """Jobs by name; a test that misses one says which there are, and what lies on the disk."""
+
+    def __init__(self, env: Mapping[str, str], text: str) -> None:
+        super().__init__({job["name"]: job for job in json.loads(text)})
+        self._folder = Path(env["HOME"], ".local/share/gpufit/jobs")
+
+    def __missing__(self, name: str) -> dict[str, Any]:
+        files = {root.name: sorted(os.listdir(root)) for root in self._folder.iterdir()}
+        raise AssertionError(f"no job is called {name}: listed are {[*self.items()]}, on the disk {files}")
+
+
+def jobs(env: Mapping[str, str]) -> Listed:
     """The user's jobs by name, as the command lists them."""
     listed = gpufit(env, "jobs", "--json")
     assert listed.returncode == 0, listed.stderr
-    return {job["name"]: job for job in json.loads(listed.stdout)}
+    return Listed(env, listed.stdout)
+
+
+def until_gone(pid: int) -> None:
+    """Until a process has ended, whoever's child it is."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([fd], [], [], TIMEOUT)[0], f"process {pid} did not end"
+    finally:
+        os.close(fd)
 
 
 async def until_ended(home: Path, name: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.command_line import gpufit, jobs, killed_with_its_variables, typing, until_running
+from tests.command_line import gpufit, jobs, killed_with_its_variables, typing, until_gone, until_running
 from tests.held_training import CELL, DIGEST, SET_UP, started
 from tests.kernels import TIMEOUT, Kernel
 
@@ -302,11 +302,8 @@ def test_a_thawed_worker_whose_job_goes_on_elsewhere_says_nothing_more(
     resumed = gpufit(env, "resume", "frozen")
     assert resumed.returncode == 0, resumed
     os.kill(job["pid"], signal.SIGCONT)
-    until = time.monotonic() + TIMEOUT
     hold.touch()
-    while Path(f"/proc/{job['pid']}/stat").exists() and " Z " not in Path(f"/proc/{job['pid']}/stat").read_text():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until_gone(job["pid"])
     kernel.finish(sent)
     assert kernel.check("%gpufit attach frozen").stdout.endswith("step 30\n")
     assert kernel.check(DIGEST).stdout == plain

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import gpufit, jobs, typing
+from tests.command_line import gpufit, jobs, typing, until_gone
 from tests.held_training import CELL, DIGEST, SET_UP, started
 from tests.kernels import TIMEOUT, Kernel, environment
 
@@ -96,13 +95,6 @@ def released(kernel: Kernel, env: dict[str, str], name: str, sent: str) -> dict[
     assert job["state"] == "released" and job["pid"] is not None
     assert json.loads(gpufit(env, "status", "--json").stdout)["claims"] == []
     return job
-
-
-def until_gone(pid: int) -> None:
-    until = time.monotonic() + TIMEOUT
-    while (stat := Path(f"/proc/{pid}/stat")).exists() and " Z " not in stat.read_text():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_the_same_process_goes_on_on_the_other_slot_to_the_same_result(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.command_line import until_gone
 from tests.estimate.cells import IMPORTS
 from tests.estimate.traced import traced
 
@@ -150,11 +150,7 @@ def test_processes_of_the_cell_end_with_it() -> None:
     )
 
     pid = int(trace.error.rsplit(" ", 1)[1])
-    with pytest.raises((ProcessLookupError, FileNotFoundError)):
-        while True:  # until init has reaped it
-            os.kill(pid, 0)
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                raise ProcessLookupError
+    until_gone(pid)
 
 
 def test_a_torch_without_what_we_import(monkeypatch: pytest.MonkeyPatch) -> None:
