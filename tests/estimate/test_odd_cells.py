@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from multiprocessing.pool import Pool
 from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
 
+from jupyter_gpufit.estimate.tracing.processes import _Pool
 from tests.estimate.asked import CPU_ONLY, MODEL, TRAIN, estimated
 
 
@@ -212,6 +215,10 @@ PROCESSES = {
         from multiprocessing.pool import ThreadPool
         with mp.Pool(2) as pool:
             assert pool.map(square, range(3)) == [0, 1, 4] and pool.apply_async(square, (3,)).get() == 9
+            assert pool.imap(func=square, iterable=range(3)).next(timeout=9) == 0
+            told = []
+            failed = pool.apply_async(square, ("no",), error_callback=told.append)
+            assert not failed.successful() and isinstance(told[0], TypeError)
         with ThreadPool(2) as pool:
             assert list(pool.imap(square, range(3))) == [0, 1, 4]
         with ProcessPoolExecutor(2) as pool:
@@ -224,6 +231,12 @@ PROCESSES = {
         train(0, model)
     """,
 }
+
+
+@pytest.mark.parametrize("name", [name for name, one in vars(_Pool).items() if callable(one)])
+def test_a_pool_is_called_as_pythons_own(name: str) -> None:
+    ours, theirs = (inspect.signature(getattr(pool, name)).parameters for pool in (_Pool, Pool))
+    assert name.startswith("__") or [*ours] == [*theirs], "a task is often given by name: func=, iterable="
 
 
 @pytest.mark.slow

@@ -130,43 +130,97 @@ class _Pool:
 
     def __del__(self) -> None: ...
 
-    def apply(self, fn: Callable[..., Any], args: Any = (), kwds: Any = None) -> Any:
-        return fn(*args, **(kwds or {}))
+    def apply(self, func: Callable[..., Any], args: Any = (), kwds: Any = None) -> Any:
+        return func(*args, **(kwds or {}))
 
-    def map(self, fn: Callable[..., Any], items: Any, *rest: object) -> list[Any]:
-        return [fn(item) for item in items]
+    def map(self, func: Callable[..., Any], iterable: Any, chunksize: Any = None) -> list[Any]:
+        return [func(item) for item in iterable]
 
-    def starmap(self, fn: Callable[..., Any], items: Any, *rest: object) -> list[Any]:
-        return [fn(*item) for item in items]
+    def starmap(self, func: Callable[..., Any], iterable: Any, chunksize: Any = None) -> list[Any]:
+        return [func(*item) for item in iterable]
 
-    def imap(self, fn: Callable[..., Any], items: Any, *rest: object) -> Iterator[Any]:
-        return map(fn, items)
+    def imap(self, func: Callable[..., Any], iterable: Any, chunksize: Any = 1) -> _Results:
+        return _Results(map(func, iterable))
 
     imap_unordered = imap
 
     def apply_async(
-        self, fn: Callable[..., Any], args: Any = (), kwds: Any = None, callback: Any = None, *rest: object
-    ) -> Any:
-        return _given(self.apply(fn, args, kwds), callback)
+        self,
+        func: Callable[..., Any],
+        args: Any = (),
+        kwds: Any = None,
+        callback: Any = None,
+        error_callback: Any = None,
+    ) -> _Result:
+        return _Result(lambda: self.apply(func, args, kwds), callback, error_callback)
 
-    def map_async(self, fn: Callable[..., Any], items: Any, _: Any = None, callback: Any = None, *rest: object) -> Any:
-        return _given(self.map(fn, items), callback)
+    def map_async(
+        self,
+        func: Callable[..., Any],
+        iterable: Any,
+        chunksize: Any = None,
+        callback: Any = None,
+        error_callback: Any = None,
+    ) -> _Result:
+        return _Result(lambda: self.map(func, iterable), callback, error_callback)
 
     def starmap_async(
-        self, fn: Callable[..., Any], items: Any, _: Any = None, callback: Any = None, *rest: object
-    ) -> Any:
-        return _given(self.starmap(fn, items), callback)
+        self,
+        func: Callable[..., Any],
+        iterable: Any,
+        chunksize: Any = None,
+        callback: Any = None,
+        error_callback: Any = None,
+    ) -> _Result:
+        return _Result(lambda: self.starmap(func, iterable), callback, error_callback)
 
     def close(self) -> None: ...
 
     terminate = join = close
 
 
-def _given(result: Any, callback: Any) -> Any:
-    if callback is not None:
-        callback(result)
-    yes = lambda *args: True  # noqa: E731 - three times the same
-    return types.SimpleNamespace(get=lambda *args: result, wait=yes, ready=yes, successful=yes)
+class _Results:
+    """What `imap` gives: an iterator that can also be asked for the next one within a time."""
+
+    def __init__(self, made: Iterator[Any]) -> None:
+        self._made = made
+
+    def __iter__(self) -> _Results:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._made)
+
+    def next(self, timeout: Any = None) -> Any:
+        return next(self._made)
+
+
+class _Result:
+    """What came of a task; its error is for whoever asks for it."""
+
+    def __init__(self, task: Callable[[], Any], callback: Any, error_callback: Any) -> None:
+        self._made, self._error = None, None
+        try:
+            self._made = task()
+        except Exception as error:
+            self._error, told = error, error_callback
+        else:
+            told = callback
+        if told is not None:
+            told(self._made if self._error is None else self._error)
+
+    def get(self, timeout: Any = None) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._made
+
+    def wait(self, timeout: Any = None) -> None: ...
+
+    def ready(self) -> bool:
+        return True
+
+    def successful(self) -> bool:
+        return self._error is None
 
 
 def _is_impatient() -> bool:
