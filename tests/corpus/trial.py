@@ -234,10 +234,8 @@ def _ask_estimate(kernel: Kernel, program: Program, trial: Trial) -> None:
         trial.estimate = (ran.evalue or ran.shown or "nothing was said").strip()[:300]
         return
     trial.need, trial.confidence = record["need"], record["confidence"]
-    if record.get("status", "") in ("failed", "died"):
-        trial.estimate = "; ".join(record.get("reasons", []))[:300]
-    elif trial.confidence == "none":
-        trial.estimate = "; ".join(map(str, record.get("reasons", [])))[:300]
+    if trial.need is None and not record["needs_none"]:
+        trial.estimate = "; ".join(map(str, record["reasons"]))[:300]
 
 
 def _resume(program: Program, home: Path, expected: _Expected, trial: Trial) -> str:

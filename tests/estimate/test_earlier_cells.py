@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -269,3 +271,31 @@ def test_environments_of_an_earlier_cell_answer_in_its_trace() -> None:
         parents.forget()
 
     assert (trace.error, trace.steps) == ("", 2)
+
+
+def test_a_module_that_tries_itself_on_the_device_as_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker imports it when it opens the variables, before the cell begins."""
+    (tmp_path / "beside_notebook.py").write_text(
+        "import torch\nclass Net(torch.nn.Linear):\n    pass\n"
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "tried = Net(256, 256).to(device)(torch.ones(2, 256).to(device)); kept = torch.ones(3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def opened() -> dict[str, object]:
+        return {"beside": importlib.import_module("beside_notebook")}
+
+    trace = trace_cell(
+        "import torch\nassert beside.tried.is_cuda and beside.device == 'cuda' and beside.kept.device.type == 'cpu'\n"
+        "net = beside.Net(256, 256).to(beside.device); opt = torch.optim.SGD(net.parameters(), 0.1)\n"
+        "for _ in range(3):\n"
+        "    loss = (net(beside.tried.detach()).mean() + beside.kept.sum().item()) / 2\n"
+        "    opt.zero_grad(); loss.backward(); opt.step()\n",
+        opened,
+        A100,
+        limit=300.0,
+    )
+
+    assert (trace.status, trace.error) == ("completed", "") and trace.steps >= 2

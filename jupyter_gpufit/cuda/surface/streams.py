@@ -80,8 +80,8 @@ class OneEvent(torch.Event):
 class NoChange:
     """A context manager that would choose a device or a stream, of which there is one."""
 
-    def __init__(self, chosen: object = None) -> None:
-        self.chosen = chosen
+    def __init__(self, stream: object = None) -> None:
+        self.chosen = stream
         self.idx = 0
 
     def __enter__(self) -> None:

@@ -28,9 +28,11 @@ def _item(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
         return known.item()
     books.notes["value guessed for .item()"] += 1
     dtype = args[0].dtype
-    wanted = branches.wanted()
+    wanted = branches.wanted(books.rounds, books.step)
     if dtype == torch.bool:
         return bool(wanted)
+    if dtype.is_floating_point and (tried := branches.tried(books.rounds, books.step)) is not None:
+        return tried
     guess = 0 if wanted is False else 1
     return float(guess) if dtype.is_floating_point else guess + max(0, books.known.further_of(args[0]))
 
@@ -42,7 +44,7 @@ def _equal(books: Books, func: Any, args: Any, kwargs: Any) -> bool:
     if args[0] is args[1]:
         return True
     books.notes["value guessed for a comparison"] += 1
-    return bool(branches.wanted())
+    return bool(branches.wanted(books.rounds, books.step))
 
 
 def _copy(books: Books, func: Any, args: Any, kwargs: Any) -> Any:

@@ -28,6 +28,7 @@ from .entries import BookEntry
 from .flops import flops_of
 from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes, is_grouped
 from .known import KnownValues
+from .rounds import Rounds
 from .subclasses import plain
 
 aten = torch.ops.aten
@@ -59,6 +60,7 @@ class Books(TorchDispatchMode):
         self.where: Callable[[], str] = lambda: ""  # the module that computes; see paths.py
         self.recomputing: Callable[[], bool] = lambda: False
         self.step = 0  # optimizer steps so far
+        self.rounds = Rounds()
         self.now = self.peak = 0  # bytes alive
         self.backwards = 0
         self.backward_ended: Callable[[int], None] = lambda first: None  # given the first block born in it

@@ -3,6 +3,9 @@
 Where all that comes behind a `return` is a `raise`, the `return` is how it goes on; so is a `break` out of a loop whose
 `else` raises.
 
+A `while` is not gone round for ever: where what nobody knows decides whether it ends, it ends after a few turns in
+which no optimizer took a step. So does one that tries until all is well: `while True: ...; if valid.all(): break`.
+
 Fake tensors have no values, and a guess of no takes every check for failed: `if not valid.all(): raise`. The line that
 asks is read from its source; where there is none, or where no branch gives up, the guess stays.
 """
@@ -13,52 +16,106 @@ import ast
 import linecache
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
-from typing import Literal
 
 from .failures import not_the_users
+from .rounds import Rounds
 
 _LEAVE = (ast.Break, ast.Return, ast.Continue)
 _PASS_ON = ("bool", "all", "any")  # true, as far as one can say, where what they are given is
 _EXITS = ("exit", "quit", "_exit", "abort", "fail", "skip")
 
+_TRIED = (0.0, 1e9, -1e9)
+
 Place = tuple[int, int, int, int]  # first line, column; last line, column
 
 
-def wanted() -> bool | None:
+def wanted(rounds: Rounds, step: int) -> bool | None:
     """The answer with which the code that asks for a truth value now goes on; None: it goes on with either."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not not_the_users(frame.f_code.co_filename):
-            answer = _wanted_at(frame.f_code, frame.f_lasti)
-            if not isinstance(answer, str):
-                return answer
+            place = frame.f_code, frame.f_lasti
+            found = _wanted_at(*place)
+            if found is not RETURNED:
+                ends = found.goes_round and not _is_torchs(frame) and rounds.are_enough(place, step)
+                return found.answer if found.answer is None else found.answer is not ends
         frame = frame.f_back
     return None
 
 
+def _is_torchs(frame: FrameType) -> bool:
+    """A step of its LBFGS may be a whole training."""
+    return str(frame.f_globals.get("__name__")).startswith("torch.")
+
+
+def tried(rounds: Rounds, step: int) -> float | None:
+    """A number for one that a `while` has asked for again and again: small, large or below nought, by turns."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not_the_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None or not _is_in_while(frame.f_code, frame.f_lasti):
+        return None
+    many = rounds.many((frame.f_code, frame.f_lasti), step)
+    return _TRIED[many % len(_TRIED)] if many else None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    answer: bool | None = None
+    goes_round: bool = False  # a `while`, with this answer
+
+
+RETURNED = _Wanted()  # the one who called has to be looked at; told by its identity
+
+
 @lru_cache(maxsize=4096)
-def _wanted_at(code: CodeType, instruction: int) -> bool | Literal["returned"] | None:
-    """Also "returned": the one who called has to be looked at."""
+def _is_in_while(code: CodeType, instruction: int) -> bool:
+    tree = _tree(code.co_filename)
+    place = _place(code, instruction, tree) if tree is not None else None
+    return place is not None and tree is not None and isinstance(_loop_around(place, tree), ast.While)
+
+
+@lru_cache(maxsize=4096)
+def _wanted_at(code: CodeType, instruction: int) -> _Wanted:
     tree = _tree(code.co_filename)
     place = _place(code, instruction, tree) if tree is not None else None
     if place is None or tree is None:
-        return None
+        return _Wanted()
     for statement in _statements_at(tree, place):
         if isinstance(statement, ast.Return) and statement.value is not None and _within(statement.value, place):
-            return "returned" if _is_asked(statement.value, place) is True else None
-        if isinstance(statement, (ast.If, ast.Assert)) and _within(statement.test, place):
+            return RETURNED if _is_asked(statement.value, place) is True else _Wanted()
+        if isinstance(statement, (ast.If, ast.Assert, ast.While)) and _within(statement.test, place):
             straight = _is_asked(statement.test, place)
             answer = _answer(statement, tree)
-            return None if straight is None or answer is None else answer is straight
-    return None
+            if straight is None or answer is None:
+                return _Wanted()
+            return _Wanted(answer is straight, _goes_round(statement, tree))
+    return _Wanted()
 
 
-def _answer(statement: ast.If | ast.Assert, tree: ast.Module) -> bool | None:
+def _goes_round(statement: ast.If | ast.Assert | ast.While, tree: ast.Module) -> bool:
+    """Whether a `while` goes on for as long as the test comes out as it is answered."""
+    if not isinstance(statement, ast.If):
+        return isinstance(statement, ast.While)
+    leaving = [body[-1] for body in (statement.body, statement.orelse) if _leaves(body)]
+    around = _loop_around(_place_of(statement), tree)
+    return isinstance(around, ast.While) and any(isinstance(one, (ast.Break, ast.Return)) for one in leaving)
+
+
+def _loop_around(place: Place, tree: ast.Module) -> ast.AST | None:
+    """The innermost loop, of the same function."""
+    kinds = (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    around = [node for node in ast.walk(tree) if isinstance(node, kinds) and _within(node, place)]
+    return around[-1] if around else None  # walked to last
+
+
+def _answer(statement: ast.If | ast.Assert | ast.While, tree: ast.Module) -> bool | None:
     """What the whole test must be."""
-    if isinstance(statement, ast.Assert):
+    if isinstance(statement, (ast.Assert, ast.While)):
         return True
     raises = _raises(statement.body), _raises(statement.orelse)
     if raises[0] != raises[1]:
@@ -123,7 +180,7 @@ def _place(code: CodeType, instruction: int, tree: ast.Module) -> Place | None:
     Up to Python 3.11 a jump stands where its whole statement does; what was computed before it is what it asks.
     """
     places = list(islice(code.co_positions(), instruction // 2 + 1))
-    statements = {_place_of(node) for node in ast.walk(tree) if isinstance(node, (ast.If, ast.Assert))}
+    statements = {_place_of(node) for node in ast.walk(tree) if isinstance(node, (ast.If, ast.Assert, ast.While))}
     for line, last, column, end in reversed(places):
         if line is None or last is None or column is None or end is None:
             return None
@@ -155,6 +212,7 @@ def _statements_at(tree: ast.Module, place: Place) -> Sequence[ast.stmt]:
     found = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, (ast.If, ast.Assert, ast.Return)) and node.lineno <= place[0] <= (node.end_lineno or 0)
+        if isinstance(node, (ast.If, ast.Assert, ast.Return, ast.While))
+        and node.lineno <= place[0] <= (node.end_lineno or 0)
     ]
     return found[::-1]

@@ -12,7 +12,7 @@ import os
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from inspect import CO_COROUTINE
 from pathlib import Path
@@ -45,6 +45,7 @@ from .entries import BookEntry
 from .example import by_example
 from .failures import CELL, as_the_user_sees_it, in_a_line, limit_of_ours, line_of
 from .hidden import in_place
+from .imported import ImportedOnDevice
 from .left_out import Place, check_at, in_words, refused_at
 from .loops import CUT, Loops, cut_cell, cut_functions, leave_out_of_libraries
 from .modules import Moves
@@ -94,8 +95,7 @@ class Child:
             self._tell({"status": "died", "error": in_a_line(error)})
         try:
             code = cut_cell(self.source, CELL, self.left_out)
-            shim = CudaShim(self.card, recurrent.KERNELS)
-            with torch.autograd.set_multithreading_enabled(False), shim, self.books, fitted(self.plan):
+            with self._on_stand_in(), fitted(self.plan):
                 watchers.append(self.books.follow)
                 clock.speed = self.speed
                 self.counted.steps += is_paged()  # what one uses is known from the one before
@@ -107,6 +107,12 @@ class Child:
         except BaseException as error:
             self._failed(error)
         self._finish("completed")
+
+    @contextlib.contextmanager
+    def _on_stand_in(self) -> Iterator[None]:
+        shim = CudaShim(self.card, recurrent.KERNELS)
+        with torch.autograd.set_multithreading_enabled(False), shim, self.books:
+            yield
 
     def _is_whole(self, error: CannotPart) -> None:
         self.books.notes[error.whole_on(self.sharing.devices).rstrip(".")] = 1
@@ -133,7 +139,8 @@ class Child:
         self.reads.begin()
         on_device = arrived.begin(self.books)
         midway.begin_alone(lambda: self.namespace)  # after the worker's, from which we were forked
-        opened = self.namespace = self.open_namespace()
+        with ImportedOnDevice(self._on_stand_in).begun():
+            opened = self.namespace = self.open_namespace()
         on_device.found.clear()
         self.paths.namespace = opened
         unshare()
