@@ -93,6 +93,14 @@ PACKAGES = {
         "        return self.library.getpid()\n"
         "runtime = Runtime()\n"
     ),
+    "both_of.py": (
+        "class Both(dict):\n"  # as EasyDict: each key is an attribute, too
+        "    def __setattr__(self, name, value):\n"
+        "        super().__setattr__(name, value); super().__setitem__(name, value)\n"
+        "class Row(list): pass\n"
+        "C = config = Both(); C.seed = 1; C.motion = Both(); C.motion.deep = Both(); C.motion.deep.flat = Both()\n"
+        "row = Row([1]); row.names = ['one']\n"
+    ),
     "settings_of.py": (
         "import threading\nLEVEL = 1\nlock = watcher = None\n"
         "def watch():\n    global watcher\n    watcher = threading.Thread(target=print)\n"
@@ -241,6 +249,33 @@ def test_attributes_that_an_earlier_cell_set(kernel: Kernel) -> None:
         "assert found == (5, 9, 'loud') and settings_of.LEVEL == 6\n"
         "assert math.tau_twice == 2 * math.tau and torch.nn.Identity.seen and torch.nn.Flatten()(0) is found\n"
     )
+
+
+def test_a_container_with_attributes_of_its_own_goes_with_both(
+    kernel: Kernel, env: dict[str, str], hold: Path, no_worker_outlives_its_test: None
+) -> None:
+    """As research code keeps its configuration: `from config import config`, and cells that change it."""
+    kernel.check(
+        "import os, time, both_of\nfrom both_of import config, row\nconfig.rate = 3; config.motion.length = 10\n"
+        "config.motion.deep.flat.inner = 7; row.append(2); row.names.append('two')\n"
+    )
+    sent = kernel.send(
+        "%%gpufit train --name both\n"
+        "for step in range(3):\n"
+        "    assert config is both_of.C and (config.rate, config.motion.length) == (3, 10), vars(config)\n"
+        "    assert (config['motion'], config.motion.deep.flat.inner) == (config.motion, 7)\n"
+        "    assert (row, row.names) == ([1, 2], ['one', 'two']) and row is both_of.row\n"
+        "    config.motion.steps = config.motion.get('steps', 0) + 1; config.made = both_of.Both()\n"
+        "    print('step', step)\n"
+        f"    while step == 1 and not os.path.exists({str(hold)!r}): time.sleep(0.01)\n"
+    )
+    kernel.until(sent, "step 1")
+    assert gpufit(env, "release", "both").returncode == 0
+    kernel.finish(sent)
+    hold.touch()
+    kernel.check("%gpufit resume both")
+    kernel.check("assert config is both_of.C and config.motion.steps == config['motion']['steps'] == 3, vars(config)")
+    kernel.check("assert type(config.made) is both_of.Both and config['made'] is config.made")
 
 
 def test_no_half_of_an_objects_state_goes(kernel: Kernel) -> None:
