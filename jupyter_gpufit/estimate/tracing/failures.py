@@ -42,6 +42,10 @@ _OURS = (
     fake_tensor.UnsupportedFakeTensorException,
     fake_tensor.UnsupportedOperatorException,
 )
+_NO_NUMPY = ".numpy() is not supported for tensor subclasses."
+_NO_NUMPY_OF_CUDA = (
+    "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+)
 _OPERATOR = re.compile(r"aten[.:]+\w+(?:\.\w+)?")
 
 
@@ -92,6 +96,7 @@ def in_a_line(error: BaseException) -> str:
 def _in_words_of_a_gpu(text: str) -> str:
     text = re.sub(rf"\b{STAND_IN}(\w+)Type\b", r"torch.cuda.\1Tensor", text)
     text = text.replace("torch._subclasses.fake_tensor.FakeTensorDeviceMismatchError", "RuntimeError")
+    text = text.replace(f"RuntimeError: {_NO_NUMPY}", f"TypeError: {_NO_NUMPY_OF_CUDA}")
     return text.replace(STAND_IN, "cuda")
 
 

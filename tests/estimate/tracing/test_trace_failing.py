@@ -185,3 +185,11 @@ def test_who_computes_with_the_notebooks_number_of_threads_does_not_wait_for_thr
         torch.set_num_threads(threads)
 
     assert trace.status == "completed", trace
+
+
+def test_a_tensor_of_the_device_that_is_plotted_as_it_is_fails_in_the_words_of_a_gpu() -> None:
+    trace = traced("import torch, numpy\nnumpy.asarray(torch.ones(4, 3).cuda())")
+
+    assert trace.status == "failed"
+    assert trace.error.endswith("Use Tensor.cpu() to copy the tensor to host memory first.")
+    assert "TypeError: can't convert cuda:0 device type tensor to numpy" in trace.error
