@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -47,3 +50,28 @@ def test_a_row_of_a_parameter_that_has_changed_since_can_be_packed() -> None:
     _, storage, looks, *_ = tensor_state(row)
 
     assert storage.data_ptr() == weight.untyped_storage().data_ptr() and looks[1:] == (2, (2,), (1,))
+
+
+DEEP = """
+import torch
+from jupyter_gpufit.graph.kinds.flowing import flows_nowhere
+from jupyter_gpufit.graph.kinds.tensors import has_live_graph
+x = torch.ones(2, requires_grad=True)
+h, added = x, x.clone()
+for _ in range(60_000):
+    h, added = h * x, added + 1
+assert has_live_graph(h) and has_live_graph(added) and not flows_nowhere(h) and not flows_nowhere(added)
+(h + 0).sum().backward(retain_graph=True)
+assert has_live_graph(h)
+h.sum().backward()
+assert not has_live_graph(h)
+del h, added
+print("freed")
+"""
+
+
+def test_a_deep_graph_that_was_looked_at_is_freed_as_any_other() -> None:
+    """As of a network that is unrolled over a long sequence; each node that Python has seen is freed by a call more."""
+    ran = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True)
+
+    assert (ran.returncode, ran.stdout) == (0, "freed\n"), ran.stderr

@@ -9,29 +9,44 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from ...errors import GraphStayed
 
+_MOST_NODES = 500
+
+
+def nearest_nodes(t: torch.Tensor) -> Iterator[Any]:
+    """The nodes of its graph, those that come first in a backward before the others, and so many at the most.
+
+    A node that was looked at from Python is freed by a call inside of the call that frees the one before it: ten
+    thousands in a row, as in a network that is unrolled over a long sequence, would end the process.
+    """
+    todo, seen = deque([t.grad_fn]), set[Any]()
+    while todo and len(seen) < _MOST_NODES:
+        node: Any = todo.popleft()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        todo += [following for following, _ in node.next_functions]
+
 
 def flows_nowhere(t: torch.Tensor) -> bool:
     """Whether a backward through the tensor's live graph leaves nothing that anybody could see."""
     if t.retains_grad or t._backward_hooks:
         return False
-    todo, seen = [t.grad_fn], set()
-    while todo:
-        node: Any = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    nodes = list(nearest_nodes(t))
+    for node in nodes:
         if isinstance(node, torch.autograd.function.BackwardCFunction) or saves(node):
             return False
         if hasattr(node, "variable") and _references(node) > _of_nobody():
             return False
-        todo += [following for following, _ in node.next_functions]
-    return True
+    return len(nodes) < _MOST_NODES
 
 
 def saves(node: Any) -> bool:

@@ -19,7 +19,7 @@ from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
 from ..refusals import why_not
 from ..spans import LARGE
-from .flowing import flowing, flows_nowhere
+from .flowing import flowing, flows_nowhere, nearest_nodes
 from .generic import reduce_generic
 from .instances import INSTANCE, attributes, fill_instance, instance_state, make
 from .slopes import Slope, sloped, slopes_of
@@ -234,20 +234,17 @@ def _same_look(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def has_live_graph(t: torch.Tensor) -> bool:
-    """Whether backward could still run through a tensor's graph: it cannot once it has freed what one node saved."""
-    todo, seen = [t.grad_fn], set()
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    """Whether backward could still run through a tensor's graph: it cannot once it has freed what one node saved.
+
+    Those nearest to the tensor tell: a backward begins there.
+    """
+    for node in nearest_nodes(t):
         for name in dir(node):
             if name.startswith("_saved_") or name == "saved_tensors":
                 try:
                     getattr(node, name)
                 except RuntimeError:
                     return False
-        todo += [following for following, _ in node.next_functions]
     return True
 
 
