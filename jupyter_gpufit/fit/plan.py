@@ -176,6 +176,13 @@ class RungVerdict:
     moves: int = 0  # bytes a step between device and host
     host: int = 0  # bytes of the host
     seconds: float = 0.0  # that a step takes
+    low: int | None = None  # bytes: of one that fits if its margin is not used up, what it will hardly do without
+
+    @property
+    def needs(self) -> str:
+        """In words; of one that fits tightly from where to where."""
+        least = "" if self.low is None else f"{format_bytes(self.low)} to "
+        return "" if self.need is None else f"{least}{format_bytes(self.need)}"
 
 
 @dataclass(frozen=True)
@@ -221,7 +228,7 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
         with_margin = limits.fits_alone(tried)
         fits = with_margin or limits.may_fit(tried)
         why = "" if fits else _too_much(tried, limits)
-        cost = (tried.moves, tried.host, tried.seconds)
+        cost = (tried.moves, tried.host, tried.seconds, tried.low if fits and not with_margin else None)
         steps.append(RungVerdict(rung.NAME, found.words, tried.need, tried.slower, found.exact, fits, why, *cost))
         if fits:
             its = (not with_margin, (found.seconds if with_margin else tried.need) or inf)

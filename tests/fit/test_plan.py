@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from jupyter_gpufit.estimate.asking.fit import trains_by
 from jupyter_gpufit.fit.plan import Climbed, Facts, FitLimits, ModelPart, Notch, Plan, Rung, TriedPlan, climb, lower
 from jupyter_gpufit.fit.rungs.blocks import blocks_of
 
@@ -123,7 +124,10 @@ def test_one_that_fits_only_with_its_margin_gets_the_most_that_can_be_done() -> 
     with pytest.raises(StopIteration) as end:
         climbing.send(TriedPlan(low=50, need=75))
 
-    assert plan.words == "one 5 of 5" and end.value.value.plan.words == "one 5 of 5"
+    climbed = end.value.value
+    assert plan.words == "one 5 of 5" and climbed.plan.words == "one 5 of 5"
+    assert climbed.steps[-1].needs == "50 B to 75 B", "the device has 50"
+    assert ": trains there by one 5 of 5: 50 B to 75 B, about" in trains_by(Climbed.from_record(climbed.to_record()))
 
 
 def test_what_fits_with_its_margin_comes_before_what_is_quicker_and_only_may_fit() -> None:

@@ -73,8 +73,8 @@ def trains_by(climbed: Climbed) -> str:
     assert climbed.plan is not None
     plan = climbed.plan
     last = next(step for step in reversed(climbed.steps) if step.words == plan.words)
-    needs = f"{format_bytes(last.need)}, " if last.need is not None else ""
-    return f"{climbed.steps[0].why}: trains there by {plan.words}: {needs}{plan.cost}"
+    needs = filter(None, (last.needs, plan.cost))
+    return f"{climbed.steps[0].why}: trains there by {plan.words}: {', '.join(needs)}"
 
 
 def nothing_does(climbed: Climbed) -> str:

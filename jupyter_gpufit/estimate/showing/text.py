@@ -77,7 +77,7 @@ def ladder(climbed: Climbed) -> str:
     """How it would fit: a line for each rung that was tried, the one that does last."""
     lines = ["How it fits:" if climbed.plan else "Nothing makes it fit:"]
     for step in climbed.steps:
-        need = format_bytes(step.need) if step.need is not None else "not tried"
+        need = step.needs or "not tried"
         exact = "exact" if step.exact else "not exact"
         time = f"{step.slower:.2f}x the time"
         if step.seconds:
