@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from jupyter_gpufit.estimate.reckoning.report import NO_GPU
 from jupyter_gpufit.jobs.record import Record, read_record
 from jupyter_gpufit.jobs.state import BEFORE
 from jupyter_gpufit.jobs.state import ENDED as ENDED_STATES
@@ -234,7 +235,7 @@ def _ask_estimate(kernel: Kernel, program: Program, trial: Trial) -> None:
         trial.estimate = (ran.evalue or ran.shown or "nothing was said").strip()[:300]
         return
     trial.need, trial.confidence = record["need"], record["confidence"]
-    if trial.need is None and not record["needs_none"]:
+    if trial.need is None and record["reasons"][:1] != [NO_GPU]:
         trial.estimate = "; ".join(map(str, record["reasons"]))[:300]
 
 

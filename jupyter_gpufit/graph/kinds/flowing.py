@@ -40,13 +40,14 @@ def flows_nowhere(t: torch.Tensor) -> bool:
     """Whether a backward through the tensor's live graph leaves nothing that anybody could see."""
     if t.retains_grad or t._backward_hooks:
         return False
-    nodes = list(nearest_nodes(t))
-    for node in nodes:
+    count = 0
+    for node in nearest_nodes(t):
+        count += 1
         if isinstance(node, torch.autograd.function.BackwardCFunction) or saves(node):
             return False
         if hasattr(node, "variable") and _references(node) > _of_nobody():
             return False
-    return len(nodes) < _MOST_NODES
+    return count < _MOST_NODES
 
 
 def saves(node: Any) -> bool:
