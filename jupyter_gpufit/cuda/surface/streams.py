@@ -80,7 +80,7 @@ class OneEvent(torch.Event):
 class NoChange:
     """A context manager that would choose a device or a stream, of which there is one."""
 
-    def __init__(self, stream: object = None) -> None:
+    def __init__(self, stream: object = None) -> None:  # the name that torch's StreamContext has for it
         self.chosen = stream
         self.idx = 0
 

@@ -40,7 +40,7 @@ def wanted(rounds: Rounds, step: int) -> bool | None:
         if not not_the_users(frame.f_code.co_filename):
             place = frame.f_code, frame.f_lasti
             found = _wanted_at(*place)
-            if found is not RETURNED:
+            if found is not _RETURNED:
                 ends = found.goes_round and not _is_torchs(frame) and rounds.are_enough(place, step)
                 return found.answer if found.answer is None else found.answer is not ends
         frame = frame.f_back
@@ -69,7 +69,7 @@ class _Wanted:
     goes_round: bool = False  # a `while`, with this answer
 
 
-RETURNED = _Wanted()  # the one who called has to be looked at; told by its identity
+_RETURNED = _Wanted()  # the one who called has to be looked at; told by its identity
 
 
 @lru_cache(maxsize=4096)
@@ -87,23 +87,23 @@ def _wanted_at(code: CodeType, instruction: int) -> _Wanted:
         return _Wanted()
     for statement in _statements_at(tree, place):
         if isinstance(statement, ast.Return) and statement.value is not None and _within(statement.value, place):
-            return RETURNED if _is_asked(statement.value, place) is True else _Wanted()
+            return _RETURNED if _is_asked(statement.value, place) is True else _Wanted()
         if isinstance(statement, (ast.If, ast.Assert, ast.While)) and _within(statement.test, place):
             straight = _is_asked(statement.test, place)
             answer = _answer(statement, tree)
             if straight is None or answer is None:
                 return _Wanted()
-            return _Wanted(answer is straight, _goes_round(statement, tree))
+            return _Wanted(answer is straight, _goes_round(statement, answer, tree))
     return _Wanted()
 
 
-def _goes_round(statement: ast.If | ast.Assert | ast.While, tree: ast.Module) -> bool:
-    """Whether a `while` goes on for as long as the test comes out as it is answered."""
+def _goes_round(statement: ast.If | ast.Assert | ast.While, answer: bool, tree: ast.Module) -> bool:
+    """Whether a `while` goes on for as long as the test comes out so, and else ends."""
     if not isinstance(statement, ast.If):
         return isinstance(statement, ast.While)
-    leaving = [body[-1] for body in (statement.body, statement.orelse) if _leaves(body)]
+    other = statement.orelse if answer else statement.body
     around = _loop_around(_place_of(statement), tree)
-    return isinstance(around, ast.While) and any(isinstance(one, (ast.Break, ast.Return)) for one in leaving)
+    return isinstance(around, ast.While) and bool(other) and isinstance(other[-1], (ast.Break, ast.Return))
 
 
 def _loop_around(place: Place, tree: ast.Module) -> ast.AST | None:
