@@ -67,9 +67,9 @@ class Whole:
         insort(self._moved, one, key=lambda one: one.address)
         self._by_offset[offset] = one
 
-    def put_back(self) -> None:
-        """Into the mapping, what has moved: for whoever reads it from outside."""
-        for one in self._moved:
+    def put_back(self, offset: int | None = None) -> None:
+        """Into the mapping, what has moved from there: for whoever reads all of it. By default, all that has."""
+        for one in self._moved if offset is None else filter(None, [self._by_offset.get(offset)]):
             if one.still_there:
                 ctypes.memmove(self.address + one.offset, one.address, one.storage.nbytes())
 

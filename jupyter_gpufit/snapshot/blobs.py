@@ -1,8 +1,8 @@
 """From the bytes that a graph stands on to blobs, and back.
 
 A region of this process's memory is one blob, a storage on a device another, and so is every region of the memory that
-the variables came in with. Where a blob is exactly one tensor of a module, it has that tensor's name, type and shape,
-so that any reader of safetensors can show a model's weights.
+the variables came in with; small ones go together. Where a blob is exactly one tensor of a module, it has that tensor's
+name, type and shape, so that any reader of safetensors can show a model's weights.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..devices import sides
 from ..graph.memory import Buffer
 from ..graph.opening import Whole
 from ..graph.spans import Foreign, Region, SpanLayout
+from .packs import extent, packs
 from .users_files import Look, UsersFiles, may_have_changed
 
 Read = Callable[[int, memoryview], None]
@@ -89,38 +90,83 @@ class Parts:
 
 
 def gather(
-    layout: SpanLayout, devices: Mapping[int, Any], whole: Whole, inputs: Any, roots: Mapping[str, Any], since: float
+    layout: SpanLayout,
+    devices: Mapping[int, Any],
+    whole: Whole,
+    inputs: Sequence[tuple[int, int]],
+    roots: Mapping[str, Any],
+    since: float,
 ) -> Parts:
     """`devices`: the storages on devices by offset. `inputs`: the extents of the shipment in `whole`.
 
     Of files that are mapped, those that nobody has written to `since` have all their bytes already.
     """
-    named, blobs = names_of_tensors(roots), _Blobs()
+    blobs = _Blobs(names_of_tensors(roots))
     runs: list[Region | Foreign] = [*layout.regions, *layout.foreign]
     runs.sort(key=lambda run: run.offset)
-    for run in runs:
-        if isinstance(run, Region):
-            blobs.add(run.address, run.nbytes, named.get(("cpu", run.address, run.nbytes)), run)
-        else:
-            storage = devices[run.offset]
-            key = (str(storage.device), storage.data_ptr(), storage.nbytes())
-            blobs.add(None, run.nbytes, named.get(key), storage, run.write)
-    for offset, nbytes in inputs:
-        address = whole.address_of(offset)
-        known = named.get(("cpu", address, nbytes))
-        blobs.add(address, nbytes, known, whole, changes="often" if known and known.trained else "seldom")
+    made = packs(runs, lambda run: isinstance(run, Foreign) or blobs.has_name(run))
+    for pack in made:
+        blobs.add_made(pack, devices)
+    came = packs(_came_in(inputs, whole), blobs.has_name)
+    for group in came:
+        blobs.add_input(group, whole)
     changed = {path for path in {path for path, _ in layout.mapped} if may_have_changed(path, since)}
     in_files = [(path, region) for path, region in layout.mapped if path in changed]
     for _, region in in_files:
         blobs.add(region.address, region.nbytes, None, region, changes="seldom")
     mapped = [(path, region.offset, region.nbytes) for path, region in in_files]
-    return Parts(tuple(blobs.found), [(run.offset, run.nbytes) for run in runs], list(inputs), mapped)
+    return Parts(tuple(blobs.found), [*map(extent, made)], [*map(extent, came)], mapped)
+
+
+def _came_in(inputs: Sequence[tuple[int, int]], whole: Whole) -> Iterator[Region]:
+    for offset, nbytes in inputs:
+        yield Region(whole.address_of(offset), nbytes, offset, True, ())
+
+
+def _each(regions: Sequence[Any], start: int) -> Callable[[memoryview], None]:
+    """What copies them one by one, each to its place from `start`, and nought between them."""
+
+    def write(view: memoryview) -> None:
+        to = ctypes.addressof((ctypes.c_char * len(view)).from_buffer(view))
+        ctypes.memset(to, 0, len(view))
+        for region in regions:
+            ctypes.memmove(to + region.offset - start, region.address, region.nbytes)
+
+    return write
 
 
 class _Blobs:
-    def __init__(self) -> None:
+    def __init__(self, named: Mapping[tuple[str, int, int], Named]) -> None:
         self.found: list[Blob] = []
+        self._named = named
         self._taken: set[str] = set()
+
+    def has_name(self, run: Region) -> bool:
+        return ("cpu", run.address, run.nbytes) in self._named
+
+    def add_made(self, pack: Sequence[Region | Foreign], devices: Mapping[int, Any]) -> None:
+        """What the cell has made; only regions go together."""
+        match pack:
+            case [Region() as run]:
+                self.add(run.address, run.nbytes, self._named.get(("cpu", run.address, run.nbytes)), run)
+            case [Foreign() as run]:
+                storage = devices[run.offset]
+                key = (str(storage.device), storage.data_ptr(), storage.nbytes())
+                self.add(None, run.nbytes, self._named.get(key), storage, run.write)
+            case _:
+                offset, nbytes = extent(pack)
+                self.add(None, nbytes, None, pack, _each(pack, offset))
+
+    def add_input(self, group: Sequence[Region], whole: Whole) -> None:
+        offset, nbytes = extent(group)
+        if len(group) == 1:
+            known = self._named.get(("cpu", group[0].address, nbytes))
+            changes: Changes = "often" if known and known.trained else "seldom"
+            self.add(group[0].address, nbytes, known, whole, changes=changes)
+            return
+        for run in group:
+            whole.put_back(run.offset)
+        self.add(whole.address + offset, nbytes, None, whole, changes="seldom")
 
     def add(
         self,

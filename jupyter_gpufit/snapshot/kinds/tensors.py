@@ -151,7 +151,7 @@ def make_storage(opener: Opener, number: int, resizable: bool, shared: bool) -> 
         return made
     if resizable and whole is not None and not offset and nbytes == whole.nbytes():
         return whole
-    if resizable and opener.came_in(number):
+    if resizable and (opener.came_in(number) or opener.stands_alone(number)):
         made = own_storage(opener.view(number))
         opener.has_moved(number, made)
         return made
