@@ -71,9 +71,8 @@ _HOMES: dict[
     "tensors": (
         "graph.kinds.tensors",
         (
-            "fill_generator fill_loader fill_storage fill_tensor find_default_generator make_device_tensor make_event"
-            " make_flowing"
-            " make_generator make_meta make_optimizer make_storage make_stream make_tensor make_typed"
+            "fill_loader fill_tensor make_device_tensor make_event make_flowing make_meta make_optimizer"
+            " make_sloped make_stream make_tensor"
         ),
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
@@ -125,10 +124,13 @@ _HOMES: dict[
 NAMES = {f"{first}.{name}": (home, name) for first, (home, names) in _HOMES.items() for name in names.split()}
 # What was another's before: checkpoints have it under the name that it had.
 _MOVED = "make_csv_writer make_text seek"
+_OF_RANDOM_NUMBERS = "fill_generator find_default_generator make_generator"
 NAMES |= {
     f"instances.{name}": ("graph.kinds.generic", name) for name in "fill_generic find_in_module set_state".split()
 }
 NAMES["generators.expressed"] = ("graph.midway", "make_expression")  # of the program
+NAMES |= {f"tensors.{name}": ("graph.kinds.storages", name) for name in "fill_storage make_storage make_typed".split()}
+NAMES |= {f"tensors.{name}": ("graph.kinds.random_numbers", name) for name in _OF_RANDOM_NUMBERS.split()}
 NAMES["functions.fill_class"] = ("graph.kinds.classes", "fill_class")
 NAMES["saved.figures.fill_transform"] = ("graph.kinds.figures", "fill_transform")
 NAMES |= {f"odd.{name}": ("graph.kinds.weak", name) for name in "fill_weak make_reference make_weak".split()}

@@ -13,7 +13,7 @@ SMALL = 4096  # bytes: from here on a run has a blob of its own
 PACK = 1 << 20  # bytes: where one of them changes, no more than this is written again
 
 
-class Run(Protocol):
+class Extent(Protocol):
     @property
     def offset(self) -> int: ...
 
@@ -21,7 +21,7 @@ class Run(Protocol):
     def nbytes(self) -> int: ...
 
 
-R = TypeVar("R", bound=Run)
+R = TypeVar("R", bound=Extent)
 
 
 def packs(runs: Iterable[R], alone: Callable[[R], bool]) -> list[list[R]]:
@@ -38,10 +38,10 @@ def packs(runs: Iterable[R], alone: Callable[[R], bool]) -> list[list[R]]:
     return found
 
 
-def extent(pack: Sequence[Run]) -> tuple[int, int]:
+def extent(pack: Sequence[Extent]) -> tuple[int, int]:
     """Where a group begins, and how many bytes it is long, with what lies between."""
     return pack[0].offset, _end(pack[-1]) - pack[0].offset
 
 
-def _end(run: Run) -> int:
+def _end(run: Extent) -> int:
     return run.offset + run.nbytes

@@ -107,7 +107,7 @@ def _open(
     restoring: Restoring,
 ) -> tuple[Any, process.Settings, Any, NeededAgain]:
     opener, name = Opener(), ""
-    opener.extend(header["table"], header["files"], loaded, whole, alone=header["alone"])
+    opener.extend(header["table"], header["files"], loaded, whole, alone=header.get("alone", ()))
     try:
         given = [namespace, opener, restoring, program]
         unpickler = GraphUnpickler(stream, given, opener, header["buffers"])

@@ -52,7 +52,7 @@ from .pickler import SnapshotPickler, Unready
 from .trials import trials
 from .users_files import Look, Written
 
-VERSION = 5  # of what a snapshot's has in it: a resume reads no other
+VERSION = 4  # of what a snapshot's has in it: a resume reads no other
 _OF_DYNAMO = re.compile(r"G__.*|torch_dynamo_resume_in_.*|.*_fn_\d+")  # names that compiling leaves in the namespace
 Skip = Callable[[str], bool]
 

@@ -1,4 +1,4 @@
-"""Tensors: what they look like is in the graph, and their bytes are in the memory beside it.
+"""Tensors: what they look like is in the graph, and their bytes are in the memory beside it (storages).
 
 Loaded only where torch is. Autograd graphs do not travel: a variable that is a tensor with a live one is refused on the
 way in, one inside of an object refuses a gradient, and all else arrives as a leaf, but for tensors whose graph nobody
@@ -7,7 +7,6 @@ can tell from another one (see flowing, slopes).
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import torch
@@ -16,9 +15,8 @@ from torch.utils.data import DataLoader
 
 from ...devices import sides
 from ..kind import Kind, Pickler, Reduced
-from ..opening import Opener
 from ..refusals import why_not
-from ..spans import LARGE
+from . import random_numbers, storages
 from .flowing import flowing, flows_nowhere, nearest_nodes
 from .generic import reduce_generic
 from .instances import INSTANCE, attributes, fill_instance, instance_state, make
@@ -37,7 +35,7 @@ def find(cls: type) -> Kind | None:
     if issubclass(cls, DataLoader) and why_not(cls) is None:
         return Kind(reduce=reduce_loader, state=loader_state, fill=fill_loader)
     if issubclass(cls, torch._C.Generator):
-        return Kind(reduce=reduce_generator, state=generator_state, fill=fill_generator)
+        return random_numbers.KIND
     if issubclass(cls, torch.Stream):
         return Kind(reduce=reduce_stream)
     if issubclass(cls, torch.Event):
@@ -54,7 +52,7 @@ def find(cls: type) -> Kind | None:
         from . import scripted
 
         return scripted.find(cls)
-    return _KINDS.get(cls)
+    return storages.KINDS.get(cls)
 
 
 def is_plain(t: torch.Tensor) -> bool:
@@ -248,116 +246,6 @@ def has_live_graph(t: torch.Tensor) -> bool:
     return True
 
 
-def reduce_storage(storage: torch.UntypedStorage, pickler: Pickler) -> Reduced:
-    where = sides.lies(storage)
-    nbytes = where.nbytes()
-    if where.device.type == "cpu":
-        number = pickler.recorder.number(where.data_ptr(), nbytes, where)
-    else:
-        number = pickler.recorder.foreign(nbytes, lambda buffer: _copy_to(buffer, where))
-    is_ours, may_change = sides.on_device(storage), 0 < nbytes < LARGE and where.resizable()
-    return make_storage, (pickler.recorder, number, *([is_ours, may_change] if is_ours or may_change else []))
-
-
-def _copy_to(buffer: Any, storage: torch.UntypedStorage) -> None:
-    """From the device straight to where the bytes go."""
-    source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-    torch.frombuffer(buffer, dtype=torch.uint8).copy_(source)
-
-
-def make_storage(
-    opener: Opener, number: int, on_device: bool = False, may_change: bool = False
-) -> torch.UntypedStorage:
-    """`may_change`: its size, as that of an observer's or of an `out=`: torch must have made it."""
-    buffer, offset, nbytes = opener.place(number)
-    made = torch.UntypedStorage(0)
-    if may_change and opener.stands_alone(number):
-        made = own_storage(opener.view(number))
-        opener.has_moved(number, made)
-    elif nbytes:
-        made = torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage()
-    if not on_device:
-        return made
-    there = sides.here.storage(made)
-    sides.has_arrived(there)
-    return there
-
-
-def own_storage(found: memoryview) -> torch.UntypedStorage:
-    """With a copy of these bytes."""
-    made = torch.UntypedStorage(found.nbytes)
-    memoryview((ctypes.c_char * found.nbytes).from_address(made.data_ptr())).cast("B")[:] = found
-    return made
-
-
-def storage_mark(storage: torch.UntypedStorage) -> tuple[int, int]:
-    where = sides.lies(storage)
-    return 0 if storage.device.type == "cuda" else storage.data_ptr(), where.nbytes()  # a plan may move it there
-
-
-def fill_storage(storage: torch.UntypedStorage, new: torch.UntypedStorage) -> None:
-    """Its bytes lie elsewhere now (`share_memory_`, `resize_`)."""
-    if storage.nbytes() != new.nbytes():
-        storage.resize_(new.nbytes())
-    storage.copy_(new)
-
-
-def reduce_typed(storage: Any, pickler: Pickler) -> Reduced:
-    return make_typed, (storage._untyped_storage, storage.dtype)
-
-
-def make_typed(untyped: torch.UntypedStorage, dtype: torch.dtype) -> Any:
-    return torch.storage.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
-
-
-def reduce_generator(generator: torch.Generator, pickler: Pickler) -> Reduced:
-    if generator is torch.default_generator:
-        return find_default_generator, ()
-    device = "cuda" if sides.generator_on_device(generator) else "cpu"
-    return make_generator, (device,), generator_state(generator), None, None, fill_generator
-
-
-def find_default_generator() -> torch.Generator:
-    return torch.default_generator
-
-
-def make_generator(device: str) -> torch.Generator:
-    return torch.Generator(device)
-
-
-def generator_state(generator: torch.Generator) -> Any:
-    """Of a device's: its seed, and its state on each kind of device that it was on. One means nothing to the other, so
-    on a new kind it begins at its seed."""
-    if generator is torch.default_generator:
-        return None
-    now = bytes(generator.get_state().cpu().numpy())
-    if not sides.generator_on_device(generator):
-        return now
-    kind = "cuda" if type(generator) is torch._C.Generator else "cpu"
-    seed, (then, others) = generator.initial_seed(), getattr(generator, _ELSEWHERE, (now, ()))
-    return seed, ((kind, now), *(others if now == then else ()))
-
-
-_ELSEWHERE = "_gpufit_elsewhere"  # what the generator was here when it came, and what it was on other kinds of device
-
-
-def fill_generator(generator: torch.Generator, state: Any) -> None:
-    if state is None:
-        return
-    if isinstance(state, bytes):
-        generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
-        return
-    seed, states = state
-    kind = "cuda" if generator.device.type == "cuda" else "cpu"
-    generator.manual_seed(seed)
-    for known, found in states:
-        if known == kind:
-            generator.set_state(torch.frombuffer(bytearray(found), dtype=torch.uint8))
-    if type(generator) is not torch._C.Generator:
-        others = tuple(one for one in states if one[0] != kind)
-        setattr(generator, _ELSEWHERE, (bytes(generator.get_state().numpy()), others))
-
-
 def reduce_stream(stream: torch.Stream, pickler: Pickler) -> Reduced:
     return make_stream, ()
 
@@ -405,11 +293,3 @@ def fill_loader(loader: Any, state: dict[str, Any]) -> None:
     iterator = vars(loader).get("_iterator")
     vars(loader).clear()
     vars(loader).update(state, _iterator=that_stands(iterator, state.get("_iterator")))
-
-
-_KINDS: dict[type, Kind] = {
-    torch.UntypedStorage: Kind(
-        reduce=reduce_storage, state=torch.UntypedStorage.clone, fill=fill_storage, mark=storage_mark
-    ),
-    torch.storage.TypedStorage: Kind(reduce=reduce_typed),
-}

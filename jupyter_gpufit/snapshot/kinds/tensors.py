@@ -21,7 +21,8 @@ from ...graph.kinds.flowing import flows_nowhere, graph_stayed
 from ...graph.kinds.generic import reduce_generic
 from ...graph.kinds.instances import make_instance, reduce_instance
 from ...graph.kinds.slopes import slopes_of
-from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta, make_sloped, own_storage
+from ...graph.kinds.storages import own_storage
+from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta, make_sloped
 from ...graph.opening import Opener
 from ...graph.refusals import why_not
 from ...program import Program

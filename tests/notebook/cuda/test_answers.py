@@ -11,7 +11,7 @@ import torch
 
 from jupyter_gpufit.cuda.slot import SlotMode, standing_in
 from jupyter_gpufit.errors import NoDevice, NotOnASlot
-from jupyter_gpufit.graph.kinds.tensors import fill_generator, generator_state
+from jupyter_gpufit.graph.kinds.random_numbers import fill_generator, generator_state
 from jupyter_gpufit.notebook.cuda import expected as expected_module
 from jupyter_gpufit.notebook.cuda.answers import NotebookAnswers
 from jupyter_gpufit.notebook.cuda.expected import Expected
