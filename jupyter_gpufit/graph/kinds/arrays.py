@@ -97,7 +97,7 @@ def array_mark(a: Array) -> Any:
     if a.dtype.kind == "O":
         return list(a.flat), a.shape
     where = a.__array_interface__["data"][0] if a.size else 0
-    return where, a.shape, a.strides, str(a.dtype), a.flags.writeable
+    return f"{where} {a.shape} {a.strides} {a.flags.writeable}", a.dtype  # in one text: there may be very many
 
 
 def array_state(a: Array) -> Any:
