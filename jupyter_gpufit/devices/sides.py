@@ -44,10 +44,20 @@ _Generator = torch._C.Generator
 
 def note(tensor: torch.Tensor) -> None:
     """Note that a tensor is the device's, where nothing else is known: the gradient of one that is."""
-    if tensor.layout is torch.strided and tensor.device.type == "cpu":
-        storage = tensor.untyped_storage()
-        if getattr(storage, NOTE, None) is None:
+    for part in [tensor] if tensor.layout is torch.strided else parts(tensor):
+        if part.device.type == "cpu" and getattr(storage := part.untyped_storage(), NOTE, None) is None:
             setattr(storage, NOTE, "slot")
+
+
+def parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors that a sparse one consists of, its values last; it has no memory of its own."""
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return []
 
 
 class Here(Protocol):
@@ -58,6 +68,11 @@ class Here(Protocol):
 
     def tensor(self, storage: torch.UntypedStorage, dtype: torch.dtype, *look: Any) -> torch.Tensor:
         """On such a storage; `look` is its offset, size and stride."""
+
+    def sparse(
+        self, layout: torch.layout, parts: list[torch.Tensor], size: tuple[int, ...], coalesced: bool
+    ) -> torch.Tensor:
+        """Of what `parts` gives."""
 
     def as_class(self, cls: type, made: torch.Tensor) -> Any:
         """A parameter, or what else it is."""
@@ -74,6 +89,13 @@ class Noted:
 
     def tensor(self, storage: torch.UntypedStorage, dtype: torch.dtype, *look: Any) -> torch.Tensor:
         return torch.empty(0, dtype=dtype, device="cpu").set_(storage, *look)
+
+    def sparse(
+        self, layout: torch.layout, parts: list[torch.Tensor], size: tuple[int, ...], coalesced: bool
+    ) -> torch.Tensor:
+        more = (coalesced,) if layout is torch.sparse_coo else ()
+        made: torch.Tensor = torch._utils._rebuild_sparse_tensor(layout, (*parts[:-1], parts[-1], size, *more))
+        return made
 
     def as_class(self, cls: type, made: torch.Tensor) -> Any:
         return torch.Tensor._make_subclass(cls, made, False)

@@ -72,7 +72,7 @@ _HOMES: dict[
         "graph.kinds.tensors",
         (
             "fill_loader fill_tensor make_device_tensor make_event make_flowing make_meta make_optimizer"
-            " make_sloped make_stream make_tensor"
+            " make_sloped make_sparse make_stream make_tensor"
         ),
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),

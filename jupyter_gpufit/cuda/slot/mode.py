@@ -33,6 +33,9 @@ _TOO_MUCH = re.compile(r"can't allocate memory: you tried to allocate (\d+) byte
 _NO_GPU = re.compile(r"accelerator device when none|ATen_cuda|not compiled with CUDA")
 _SPEAK_FOR_USER = ("torch.nn.modules.module", "torch.utils._pytree")  # Module.cpu(), tree_map(torch.Tensor.cpu, ...)
 _LIKE = "empty_like full_like ones_like rand_like randint_like randn_like zeros_like"
+_SPARSE = (
+    "sparse_coo_tensor sparse_compressed_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor"
+)
 _NEW = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
 
 
@@ -83,6 +86,7 @@ class SlotMode(TorchFunctionMode):
         likes = [getattr(torch, name) for name in _LIKE.split()] + [getattr(tensor, name) for name in _NEW.split()]
         return {
             **dict.fromkeys(_device._device_constructors(), self._make),
+            **dict.fromkeys((getattr(torch, name) for name in _SPARSE.split()), self._make_sparse),
             **dict.fromkeys(likes, self._make_like),
             **dict.fromkeys((torch.as_tensor, torch.asarray), self._adopt),
             torch.device: self._device,
@@ -141,6 +145,17 @@ class SlotMode(TorchFunctionMode):
             if side == "host" and func is torch.tensor and args and isinstance(args[0], torch.Tensor):
                 side = side_of(args[0])
         return self._noted(func(*args, **kwargs), side)
+
+    def _make_sparse(self, func: Function, args: Arguments, kwargs: Options) -> Any:
+        """On the memory of its values, and where they are, unless a device is named."""
+        side, kwargs = self._for_cpu(kwargs)
+        given = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+        if side is None and kwargs.get("device") is None:
+            side = side_of(given[-1]) if given else _by_default()
+        out = func(*args, **kwargs)
+        if side is not None and any((side_of(one) or "host") != side for one in given):
+            out = out.clone()
+        return self._noted(out, side)
 
     def _make_like(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         side, kwargs = self._for_cpu(kwargs)

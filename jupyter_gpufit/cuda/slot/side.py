@@ -8,6 +8,8 @@ the slot gets the slot's note; all that carries none (a loader's batch, what was
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 from ...devices import sides
@@ -28,28 +30,39 @@ def any_on_slot() -> bool:
 
 def side_of(tensor: object) -> Side | None:
     """The side the tensor is known to be on, or None where it carries no note."""
-    return getattr(_storage_of(tensor), NOTE, None)
+    for storage in _storages_of(tensor):
+        return getattr(storage, NOTE, None)
+    return None
 
 
 def note(memory: torch.Tensor | torch.UntypedStorage, side: Side | None) -> None:
     """Note the side of a tensor's memory."""
-    storage = _storage_of(memory) if isinstance(memory, torch.Tensor) else memory
-    if side is None or storage is None:
+    if side is None:
         return
-    setattr(storage, NOTE, side)
-    sides.is_used = sides.is_used or side == "slot"
+    for storage in _storages_of(memory) if isinstance(memory, torch.Tensor) else [memory]:
+        setattr(storage, NOTE, side)
+        sides.is_used = sides.is_used or side == "slot"
 
 
-def _storage_of(tensor: object) -> torch.UntypedStorage | None:
+def _storages_of(tensor: object) -> Iterable[torch.UntypedStorage]:
     if not isinstance(tensor, torch.Tensor):
-        return None  # what torch's functions take for one: tensordict's
+        return ()  # what torch's functions take for one: tensordict's
     try:
         if type(tensor) in _PLAIN:
-            return tensor.untyped_storage()
+            return (tensor.untyped_storage(),)
         with torch._C.DisableTorchFunctionSubclass():  # a lazy parameter refuses; others need not see that we look
-            return tensor.untyped_storage()
+            return (tensor.untyped_storage(),)
     except (NotImplementedError, RuntimeError):
-        return None  # sparse, nested and vmapped tensors have none
+        return [part.untyped_storage() for part in _parts_of(tensor)]
+
+
+def _parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Of a sparse one; nested and vmapped tensors show none."""
+    try:
+        with torch._C.DisableTorchFunction():
+            return sides.parts(tensor)
+    except (NotImplementedError, RuntimeError):
+        return []
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

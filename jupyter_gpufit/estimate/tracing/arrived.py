@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ...cuda.stand_in.device import STAND_IN
+from ...cuda.stand_in.sparse_fake import SparseFake
 from ...devices import sides
 from .books import Books
 
@@ -39,6 +40,11 @@ class OnStandIn:
         if (came := getattr(storage, _CAME, None)) is not None:  # a length that a module keeps in a buffer, say
             self._books.known.arrived(torch.empty(0, dtype=dtype).set_(came, *look), there)
         return there
+
+    def sparse(
+        self, layout: torch.layout, parts: list[torch.Tensor], size: tuple[int, ...], coalesced: bool
+    ) -> torch.Tensor:
+        return SparseFake(layout, parts, size, coalesced)
 
     def as_class(self, cls: type, made: torch.Tensor) -> Any:
         if not issubclass(cls, nn.Parameter):

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ...cuda.stand_in.device import STAND_IN, on_stand_in
+from ...cuda.stand_in.sparse_fake import SparseFake
 from ...devices import sides
 from ...devices.card import Card
 from ...fit.clock import clock
@@ -48,9 +49,10 @@ class Books(TorchDispatchMode):
         *,
         answers: Mapping[Any, Callable[..., Any]],  # by the operator
         by_example: Callable[..., Any],  # for those without a fake kernel
+        of_sparse: Callable[..., Any],  # for those that take or make a sparse matrix; NotImplemented for others
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._answers, self._by_example = answers, by_example
+        self._answers, self._by_example, self._of_sparse = answers, by_example, of_sparse
         self.fake, self.card = fake, card
         self.entries: list[BookEntry] = []
         self.events: list[tuple[int, bool]] = []  # block, whether it is alive
@@ -166,6 +168,8 @@ class Books(TorchDispatchMode):
         if func.namespace == _COLLECTIVES:
             with self:
                 return func.redispatch(_THERE, *args, **kwargs)
+        if (out := self._of_sparse(self, func, args, kwargs, found)) is not NotImplemented:
+            return out
         if (answer := self._answers.get(func)) is not None:
             return answer(self, func, args, kwargs)
         return self.compute(func, args, kwargs)
@@ -263,7 +267,7 @@ def _bytes_of(found: Any) -> int:
 
 
 def _concerns_us(value: object) -> bool:
-    return isinstance(value, FakeTensor) or (isinstance(value, torch.device) and value.type == STAND_IN)
+    return isinstance(value, FakeTensor | SparseFake) or (isinstance(value, torch.device) and value.type == STAND_IN)
 
 
 def _fail_as_torch_does(func: Any, args: Any, kwargs: Any) -> None:

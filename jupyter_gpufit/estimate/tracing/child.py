@@ -37,7 +37,19 @@ from ...system.contained import Contained
 from ...system.names import Holders
 from ..asking.worth import means_to_train
 from ..reckoning.record import AUTOCAST, NO_STEP, Kind
-from . import arrived, groups, loading, processes, recurrent, sparse, subclasses, surface, types_told, whole
+from . import (
+    arrived,
+    groups,
+    loading,
+    processes,
+    recurrent,
+    sparse,
+    sparse_gradients,
+    subclasses,
+    surface,
+    types_told,
+    whole,
+)
 from .answers import ANSWERS
 from .books import Books
 from .doubt import doubt_about
@@ -119,12 +131,14 @@ class Child:
 
     def _install(self, notes: Counter[str]) -> None:
         uncompiled.begin(lambda what: notes.update([what]))  # first: a mode's making imports the compiler
-        self.books = Books(device.begin(), self.card, notes, answers=ANSWERS, by_example=by_example)
+        self.books = Books(
+            device.begin(), self.card, notes, answers=ANSWERS, by_example=by_example, of_sparse=sparse.answer
+        )
         self.kept += autocast.begin()
         self.kept += whole.begin(self.books)
         surface.begin(self.books)
         subclasses.begin()
-        sparse.begin(self.books)
+        sparse_gradients.begin(self.books)
         processes.begin(self.books)
         groups.begin()
         self.paths, self.modules = Paths(self.books, self.namespace), Modules()

@@ -99,7 +99,10 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
             if sides.on_device(state[1]):
                 return make_device_tensor, (type(t), state[1], state[2]), state, None, None, fill_tensor
             return make_tensor, (type(t), t.dtype), state, None, None, fill_tensor
-        return reduce_generic(t.detach() if t.grad_fn is not None else t, pickler)
+        t = t.detach() if t.grad_fn is not None else t
+        if type(t) is torch.Tensor and (parts := sides.parts(t)) and sides.on_device(parts[-1].untyped_storage()):
+            return make_sparse, (t.layout, parts, tuple(t.size()), t.layout is torch.sparse_coo and t.is_coalesced())
+        return reduce_generic(t, pickler)
 
 
 def _cannot_stay(t: torch.Tensor) -> bool:
@@ -117,6 +120,13 @@ def make_device_tensor(cls: type, storage: torch.UntypedStorage, looks: tuple[An
     with _untouched():
         made = sides.here.tensor(storage, *looks)
         return made if cls is torch.Tensor else sides.here.as_class(cls, made)
+
+
+def make_sparse(
+    layout: torch.layout, parts: list[torch.Tensor], size: tuple[int, ...], coalesced: bool
+) -> torch.Tensor:
+    with _untouched():
+        return sides.here.sparse(layout, parts, size, coalesced)
 
 
 def _placed(storage: torch.UntypedStorage, looks: tuple[Any, ...], on_device: bool) -> torch.Tensor:
@@ -181,18 +191,7 @@ def tensor_mark(t: torch.Tensor) -> Any:
     with _untouched():
         if t.device.type == "cuda":
             return object()  # nothing tells whether its bytes have changed, so they go back
-        return tensor_state(t) if is_plain(t) else (type(t), *(part.data_ptr() for part in _parts(t)))
-
-
-def _parts(t: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors that a sparse tensor consists of."""
-    if t.layout is torch.sparse_coo:
-        return [t._indices(), t._values()]
-    if t.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [t.crow_indices(), t.col_indices(), t.values()]
-    if t.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [t.ccol_indices(), t.row_indices(), t.values()]
-    return []
+        return tensor_state(t) if is_plain(t) else (type(t), *(part.data_ptr() for part in sides.parts(t)))
 
 
 def fill_tensor(t: torch.Tensor, state: Any) -> None:

@@ -151,6 +151,27 @@ def test_what_moves_may_change_its_form(slot: Budget) -> None:
     assert torch.func.vmap(lambda x: x.to("cuda") * 2)(torch.ones(3, 2)).sum() == 12
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_a_sparse_matrix_is_where_its_values_are(slot: Budget) -> None:
+    places, values = torch.tensor([[0, 1], [1, 0]]), torch.tensor([3.0, 4.0])
+    host = torch.sparse_coo_tensor(places, values, (2, 2))
+    named = torch.sparse_coo_tensor(places, values, (2, 2), device="cuda")
+    rows = torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), values, device="cuda")
+    coordinates = [host.cuda(), host.to("cuda").coalesce(), torch.sparse_coo_tensor(places.cuda(), values.cuda())]
+
+    for one in (rows, named, *coordinates):
+        parts = (rows.values(), rows.crow_indices()) if one is rows else (one._values(), one._indices())
+        assert {part.device for part in (one, *parts, one.to_dense(), one.t(), one @ one.to_dense())} == {CUDA}
+        assert one.cpu().device.type == "cpu"
+    assert {part.device.type for part in (host, places, values, host.coalesce(), host @ torch.ones(2, 2))} == {"cpu"}
+    named.coalesce().values().mul_(2)
+    named._values().mul_(2)
+    assert values.tolist() == [3, 4], "what has moved shares no memory with the other side"
+    weight = nn.Embedding(5, 2, sparse=True, device="cuda")
+    weight(torch.tensor([1, 2], device="cuda")).sum().backward()
+    assert weight.weight.grad is not None and weight.weight.grad.device == CUDA
+
+
 def test_tied_weights_stay_tied(slot: Budget) -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].weight = model[0].weight

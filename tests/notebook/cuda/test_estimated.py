@@ -91,3 +91,36 @@ def test_both_sides_in_one_operation_are_an_error_as_on_a_gpu(kernel: Kernel) ->
     ran = kernel.run('%%gpufit estimate --on "NVIDIA L4"\nloss = model(X)')
 
     assert ran.ename == "CellFailedInTrial" and "cpu" in ran.evalue and "cuda" in ran.evalue
+
+
+GRAPH = """
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+places, values = torch.randint(0, 50, (2, 90)), torch.rand(90)
+adjacency = torch.sparse_coo_tensor(places, values, (50, 50)).coalesce().to(device)
+rows = adjacency.to_sparse_csr()
+w = torch.randn(50, 8, device=device, requires_grad=True)
+opt = torch.optim.SGD([w], lr=0.01)
+"""
+TRAINED = """
+for step in range(5):
+    loss = (torch.sparse.mm(adjacency, w) + rows @ w).square().mean() + w[adjacency.indices()[0]].mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+where = [str(one.device) for one in (adjacency, adjacency.values(), rows, rows.values(), w)]
+made = adjacency * 2
+"""
+
+
+def test_a_sparse_matrix_of_an_earlier_cell_is_on_the_device(kernel: Kernel) -> None:
+    kernel.check(GRAPH)
+    found = told(kernel, TRAINED)
+    kernel.check("%%gpufit train" + TRAINED)
+
+    assert found["how"] == "trace" and found["confidence"] != "low"
+    assert kernel.check("print(set(where), adjacency.device, made.device, rows.device)").stdout == (
+        "{'cuda:0'} cuda:0 cuda:0 cuda:0\n"
+    )
+    ours = kernel.check("print(w.sum().item().hex(), made.to_dense().sum().item().hex())").stdout
+    kernel.check(GRAPH + TRAINED)
+    assert kernel.check("print(w.sum().item().hex(), made.to_dense().sum().item().hex())").stdout == ours
