@@ -184,12 +184,23 @@ def gpufit(home: Path, *arguments: str) -> str:
 
 def take(page: Page, to: Path, name: str, themes: list[str]) -> None:
     """One picture in each theme."""
+    for theme in in_theme(page, themes):
+        page.locator(".jp-Notebook .jp-Cell").last.evaluate(FROM_THE_TOP)  # who runs a cell sees it at the top
+        kept(page.screenshot(animations="disabled"), to / f"{name}-{theme}.png")
+
+
+def in_theme(page: Page, themes: list[str]) -> Iterator[str]:
+    """The same page in one theme after the other."""
     for theme in themes:
         command(page, "apputils:change-theme", theme=f"JupyterLab {theme.title()}")
         expect(page.locator("body")).to_have_attribute("data-jp-theme-light", str(theme == "light").lower())
-        page.locator(".jp-Notebook .jp-Cell").last.evaluate(FROM_THE_TOP)  # who runs a cell sees it at the top
-        shot = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
-        shot.quantize(COLOURS, dither=Image.Dither.NONE).save(to / f"{name}-{theme}.png", optimize=True)
+        yield theme
+
+
+def kept(shot: bytes, path: Path) -> None:
+    """Keep a picture in a small file."""
+    image = Image.open(io.BytesIO(shot)).convert("RGB")
+    image.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def notebook(about: str, *sources: str) -> dict[str, Any]:
