@@ -111,7 +111,7 @@ def tell(page: Page, lab: Lab, holders: list[Typed], taken: Callable[[str], None
     holders[0].signal(signal.SIGTERM)
     holders[0].end()
     expect(job_card(page, "digits")).to_contain_text("running on cpu:0")
-    until_step(page, 50)
+    until_step(page, 600)  # its curves have a shape
     button(page, "Checkpoint digits").click()
     expect(job_card(page, "digits").locator("dl")).to_contain_text("savedstep", timeout=5 * HANGS)
     taken("3-run")
@@ -122,7 +122,7 @@ def tell(page: Page, lab: Lab, holders: list[Typed], taken: Callable[[str], None
     button(page, "Move digits").click()
     page.get_by_role("menuitem", name="cpu:1").click()
     expect(job_card(page, "digits")).to_contain_text("running on cpu:1", timeout=5 * HANGS)
-    until_step(page, 90)
+    until_step(page, 1200)
     taken("4-move")
 
 
