@@ -44,7 +44,16 @@ def test_any_jobs_curves_can_be_unfolded_by_keyboard(stage: Stage, drawn: Drawn)
 
 
 def test_of_a_loss_that_is_told_nobody_says_that_there_is_none(stage: Stage, drawn: Drawn) -> None:
-    nothing = {"names": [], "curves": [], "memory": [], "clock": [], "busy": [], "power": [], "breaks": [], "laps": []}
+    nothing: dict[str, object] = {
+        "names": [],
+        "curves": [],
+        "memory": [],
+        "clock": [],
+        "busy": [],
+        "power": [],
+        "breaks": [],
+        "laps": [],
+    }
     address = "**/jupyter-gpufit/api/jobs/id-of-early/curves*"
     stage.page.route(address, lambda route: route.fulfill(json=nothing | {"older": False}))
     stage.show(jobs=[a_job("early")])
