@@ -21,13 +21,16 @@ $(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wi
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-# What the demo uses, and nothing that only tests use; where these are installed, they are enough.
+# What the demo uses, and nothing that only tests use; where these are installed, they are enough. The panel is built
+# while torch comes, as a wheel that nobody installs: what is built is then not built again.
 $(VENV)/demo: pyproject.toml constraints.txt
 	@echo "Installing into $(VENV); most of it is torch."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo]"
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(VENV)/panel . & panel=$$!; \
+	  $(BIN)/python -m pip install --quiet --constraint constraints.txt torch && wait $$panel
+	@HATCH_BUILD_NO_HOOKS=true \
+	  $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo]"
 	@touch $@
 
 # A gigabyte of other people's libraries, with whose loops, models and trackers tests train; a missing one then fails.

@@ -111,7 +111,7 @@ def tell(page: Page, lab: Lab, holders: list[Typed], taken: Callable[[str], None
     holders[0].signal(signal.SIGTERM)
     holders[0].end()
     expect(job_card(page, "digits")).to_contain_text("running on cpu:0")
-    until_step(page, 50)
+    until_step(page, 600)  # its curves have a shape
     button(page, "Checkpoint digits").click()
     expect(job_card(page, "digits").locator("dl")).to_contain_text("savedstep", timeout=5 * HANGS)
     taken("3-run")
@@ -122,7 +122,7 @@ def tell(page: Page, lab: Lab, holders: list[Typed], taken: Callable[[str], None
     button(page, "Move digits").click()
     page.get_by_role("menuitem", name="cpu:1").click()
     expect(job_card(page, "digits")).to_contain_text("running on cpu:1", timeout=5 * HANGS)
-    until_step(page, 90)
+    until_step(page, 1200)
     taken("4-move")
 
 
@@ -184,12 +184,23 @@ def gpufit(home: Path, *arguments: str) -> str:
 
 def take(page: Page, to: Path, name: str, themes: list[str]) -> None:
     """One picture in each theme."""
+    for theme in in_theme(page, themes):
+        page.locator(".jp-Notebook .jp-Cell").last.evaluate(FROM_THE_TOP)  # who runs a cell sees it at the top
+        kept(page.screenshot(animations="disabled"), to / f"{name}-{theme}.png")
+
+
+def in_theme(page: Page, themes: list[str]) -> Iterator[str]:
+    """The same page in one theme after the other."""
     for theme in themes:
         command(page, "apputils:change-theme", theme=f"JupyterLab {theme.title()}")
         expect(page.locator("body")).to_have_attribute("data-jp-theme-light", str(theme == "light").lower())
-        page.locator(".jp-Notebook .jp-Cell").last.evaluate(FROM_THE_TOP)  # who runs a cell sees it at the top
-        shot = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
-        shot.quantize(COLOURS, dither=Image.Dither.NONE).save(to / f"{name}-{theme}.png", optimize=True)
+        yield theme
+
+
+def kept(shot: bytes, path: Path) -> None:
+    """Keep a picture in a small file."""
+    image = Image.open(io.BytesIO(shot)).convert("RGB")
+    image.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def notebook(about: str, *sources: str) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def run(source: Path, kernel: KernelManager, *, story: bool) -> None:
     nbformat.write(notebook, target)
     by_hand = f"GPUFIT_DEVICES=cpu:2x4GiB {_here(Path(sys.prefix))}/bin/jupyter lab {source}"
     if story:
-        print(f"See {' '.join(map(str, client.pictures)) or target}; to run it yourself: {by_hand}")
+        print(f"Its picture: {' '.join(map(str, client.pictures)) or target}\nTo run it yourself: {by_hand}")
     else:
         print(f"The executed notebook: {target}\nRun it by hand: {by_hand}")
 

@@ -90,7 +90,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         type=_GPUS,
         default=(1, 1),
         metavar="N",
-        help="data parallel on so many devices, all or nothing: 2; or as many as are free: 1-4 (default: 1)",
+        help="data parallel on this many devices, all or nothing: 2; or on as many as are free: 1-4 (default: 1)",
     )
     train.add_argument("--exclusive", action="store_true", help="share the device with nobody")
     train.add_argument(
@@ -120,10 +120,14 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="N",
         help="optimizer steps to watch (default: 2)",
     )
-    estimate.add_argument("--gpus", type=_GPUS, default=(1, 1), metavar="N", help="for each of so many devices: 2")
+    estimate.add_argument(
+        "--gpus", type=_GPUS, default=(1, 1), metavar="N", help="for each device, trained on this many: 2"
+    )
     several = estimate.add_mutually_exclusive_group()
     several.add_argument("--sweep", metavar="NAME=8,16", help="estimate for several values of a name: batch=8,16,32")
-    several.add_argument("--max-batch", type=values.variable, metavar="NAME", help="find its largest that fits")
+    several.add_argument(
+        "--max-batch", type=values.variable, metavar="NAME", help="find the largest value of this name that fits"
+    )
     estimate.add_argument(
         "--fit", choices=FITS, metavar="HOW", help="also how it would fit (default: exact): %(choices)s"
     )
@@ -139,7 +143,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         type=_DEVICES,
         default=1,
         metavar="N",
-        help="so many devices, all or nothing (default: 1)",
+        help="this many devices, all or nothing (default: 1)",
     )
     run.add_argument(
         "--memory", type=values.memory, metavar="BYTES", help="claim this much on each, e.g. 12GiB (default: all of it)"
@@ -151,7 +155,11 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     jobs.add_argument("--json", action="store_true", help="as JSON: id, name, state, pid, device, epoch, step and more")
     status = verb("status", "Show the devices, who holds them, who waits and why, and your running jobs.")
     status.add_argument("--json", action="store_true", help="as JSON: devices, claims, queue, jobs and more")
-    status.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C (only in a terminal)")
+    status.add_argument(
+        "--watch",
+        action="store_true",
+        help="renewed every two seconds, with curves and keys; q leaves (only in a terminal)",
+    )
     queue = verb("queue", "Show who waits, in the order of service, and why.")
     queue.add_argument("--json", action="store_true", help="as JSON")
     history = verb("history", "Sum up who used how much: device-hours of the last days, running jobs included.")
@@ -166,7 +174,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         help="how far back (default: 7)",
     )
     history.add_argument(
-        "--plans", action="store_true", help="instead: what your own runs were predicted to take, and took"
+        "--plans", action="store_true", help="what your own runs were predicted to take, and what they took"
     )
     history.add_argument("--json", action="store_true", help="as JSON")
     deploy = verb("deploy", "Have a model answer calls, on the device where it fits: an ONNX file, or a torch module.")
@@ -180,10 +188,10 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         "--example",
         type=values.variable,
         metavar="NAME",
-        help="of a module: the variable with what it is called with, a tensor, or a tuple or dict of them",
+        help="for a module: the variable that holds what it is called with (a tensor, or a tuple or dict of tensors)",
     )
     deploy.add_argument(
-        "--weights", default="", metavar="FILE", help="of a module: a .safetensors file with the weights to deploy"
+        "--weights", default="", metavar="FILE", help="for a module: a .safetensors file with the weights to deploy"
     )
     deploy.add_argument("--gpu", default="", metavar="DEVICE", help="only this device: an index, UUID or slot name")
     deploy.add_argument("--memory", type=values.memory, metavar="BYTES", help="claim this much (default: the estimate)")
@@ -194,7 +202,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         type=_ROWS,
         default=16,
         metavar="N",
-        help="at most so many rows are run at once (default: 16)",
+        help="rows that are run at once, at most (default: 16)",
     )
     deploy.add_argument(
         "--waiting",
@@ -207,7 +215,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         "--deadline",
         type=values.moment,
         metavar="TIME",
-        help="of a call: 50ms, 2s; what cannot be answered by then is refused at once (default: none)",
+        help="for each call, such as 50ms or 2s; what cannot be answered by then is refused at once (default: none)",
     )
     deploy.add_argument(
         "--dim",
@@ -217,7 +225,9 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         metavar="NAME=N",
         help="the largest size of a named dimension, for the estimate: length=512",
     )
-    deploy.add_argument("-d", "--detach", action="store_true", help="return at once; a terminal does once it waits")
+    deploy.add_argument(
+        "-d", "--detach", action="store_true", help="return at once; in a terminal: once it runs or waits"
+    )
     serve = verb("serve", "Let HTTP clients call your deployed models (Open Inference Protocol; only in a terminal).")
     serve.add_argument(
         "--port",
@@ -254,7 +264,7 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     )
     resume.add_argument("--gpu", default="", metavar="DEVICE", help="on this device (default: as it was started)")
     resume.add_argument(
-        "--gpus", type=_GPUS, default=None, metavar="N", help="on so many devices (default: as it was started)"
+        "--gpus", type=_GPUS, default=None, metavar="N", help="on this many devices (default: as it was started)"
     )
     resume.add_argument(
         "--memory", type=values.memory, metavar="BYTES", help="claim this much (default: what its runs so far tell)"
@@ -292,10 +302,10 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         type=_SECONDS,
         default=2.5,
         metavar="SECONDS",
-        help="for what is slow (default: 2.5)",
+        help="how long slow parts may take (default: 2.5)",
     )
     about = verb("help", "Say what there is, or what a verb does.")
-    about.add_argument("about", metavar="VERB", nargs="?", default="", help="the same as VERB --help")
+    about.add_argument("about", metavar="VERB", nargs="?", default="", help="explain this verb, as VERB --help does")
     completion = verb("completion", "Print what makes your shell complete gpufit (only in a terminal).")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell that is")
     add_deeds(verb("lab", LAB))

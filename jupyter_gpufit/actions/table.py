@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
@@ -98,23 +99,35 @@ def _claims(claims: Sequence[ClaimView], now: float, width: int) -> str:
     for claim in claims:
         memory = f"{format_bytes(claim.bytes)}{' alone' if claim.alone else ''}"
         held = format_duration(max(0.0, now - claim.since))
-        rows.append((_you(claim), claim.name, ", ".join(claim.devices), memory, held, _short(claim.label), claim.id))
+        rows.append((_you(claim), claim.name, ", ".join(claim.devices), memory, held, _what(claim), claim.id))
     return columns(rows, width)
+
+
+def _what(claim: ClaimView) -> str:
+    """Of a notebook's path its end, which tells the most; below one's own home from there."""
+    if not claim.label.endswith(".ipynb"):
+        return _short(claim.label)
+    home = f"{os.path.expanduser('~')}/"
+    path = f"~/{claim.label.removeprefix(home)}" if claim.mine and claim.label.startswith(home) else claim.label
+    return path if len(path) <= LABEL else f"…{path[1 - LABEL :]}"
 
 
 def _queue(queue: Sequence[TicketView], now: float, width: int) -> str:
     rows = [("", "waits", "job", "wants", "for", "starts", "why")]
     for ticket in queue:
         waited = format_duration(max(0.0, now - ticket.since))
-        rows.append(
-            (f"{ticket.position}.", _you(ticket), ticket.name, ticket.wants, waited, _starts(ticket), ticket.reason)
-        )
+        starts, unknown = _starts(ticket.expected)
+        why = "; ".join(filter(None, [ticket.reason, unknown]))
+        rows.append((f"{ticket.position}.", _you(ticket), ticket.name, ticket.wants, waited, starts, why))
     return columns(rows, width)
 
 
-def _starts(ticket: TicketView) -> str:
-    """ "in 5 min to 8 min"; where it cannot be said, the sentence says why."""
-    return ticket.expected.removeprefix("starts ").removeprefix("start ") or "-"
+def _starts(expected: str) -> tuple[str, str]:
+    """ "in 5 min to 8 min"; and, where it cannot be said, the sentence why, which a narrow column would cut."""
+    when, _, why_not = expected.partition(": ")
+    if not when.startswith("starts "):
+        return "-", expected
+    return when.removeprefix("starts "), why_not
 
 
 def _you(what: ClaimView | TicketView) -> str:

@@ -148,7 +148,7 @@ class Places:
         needed, took = self._handover.foreseen or 0, loaded.took
         words = f"Loaded on {device_words([device.label])} in {format_duration(loaded.seconds)}"
         if took:
-            words += f"; it took {format_bytes(took)}, {format_bytes(needed)} were foreseen"
+            words += f"; it took {format_bytes(took)}, {format_bytes(needed)} were expected"
         if device.kind == "slot":
             words += f"; {threads} thread{'s' if threads > 1 else ''}"
         self._account.put(Note(f"{words}. {self._together(loaded)}".rstrip()))

@@ -108,7 +108,10 @@ class NoEstimate(GpufitError):
     why: str
 
     def __str__(self) -> str:
-        return f"The cell could not be estimated: {self.why} Run it with --memory, or without for a whole device."
+        return (
+            f"The cell could not be estimated: {self.why} Run it with --memory 12GiB, say. Without --memory it claims a"
+            " whole device."
+        )
 
 
 class CellFailed(CellError):

@@ -79,12 +79,12 @@ class HostIsFull(DeviceError):
             return (
                 f"The plan keeps {format_bytes(self.needed)} in the host's memory, of which the lab's policy gives all"
                 f" plans together {format_bytes(self.spare)} (`host`; gpufit lab policy). Try a smaller model or a"
-                " larger device, or ask the administrator; --fit no runs the cell as it is."
+                " larger device, or ask the administrator. With --fit no the cell runs as it is."
             )
         return (
             f"The plan keeps {format_bytes(self.needed)} more in the host's memory, which has"
-            f" {format_bytes(self.spare)} to spare. Try again when other jobs have ended, or a smaller model; --fit no"
-            " runs the cell as it is."
+            f" {format_bytes(self.spare)} to spare. Try again when other jobs have ended, or try a smaller model."
+            " With --fit no the cell runs as it is."
         )
 
 

@@ -108,7 +108,7 @@ class LeavesAlready(JobError):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.name} is leaving its device already: what was asked of it before is done first."
+        return f"{self.name} is already leaving its device. Ask again when it has left."
 
 
 @dataclass(eq=False)

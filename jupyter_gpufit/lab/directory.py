@@ -40,8 +40,9 @@ class Lab:
 
     def remark_on(self, devices: Iterable[Device]) -> str:
         """The same, where it matters: nothing of a lab of their own where there is no GPU, or nobody, to share."""
-        shares = any(device.kind == "gpu" for device in devices) and others_have_accounts()
-        return self.remark if shares else ""
+        if not self.remark or not any(device.kind == "gpu" for device in devices):
+            return ""
+        return self.remark if others_have_accounts() else ""
 
 
 def open_lab(settings: Settings, *, waits: bool = False) -> Lab:

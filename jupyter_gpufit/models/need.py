@@ -89,7 +89,7 @@ class NeedWords:
 
 def claimed(need: ModelNeed, measured: Sequence[int]) -> NeedWords:
     """What to claim: what it took before where that is known, or else what is foreseen."""
-    foreseen = f"{format_bytes(need.total)} were foreseen"
+    foreseen = f"{format_bytes(need.total)} were expected"
     if measured:
         most = round(max(measured) * (1 + MEASURED_MARGIN))
         return NeedWords(most, f"claims {format_bytes(most)}: it took {format_bytes(max(measured))} before; {foreseen}")

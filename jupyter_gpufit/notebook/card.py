@@ -33,6 +33,7 @@ from .saved import Likeness, Still, sentence
 
 EVERY = 0.25  # seconds between two drawings: an attach replays a whole journal
 LONGEST_CHIP = 30  # characters of a number's name
+_SAID = "font-size:90%;line-height:1.5"
 
 
 class JobCard:
@@ -57,6 +58,7 @@ class JobCard:
             [self._head, self._choice, self._pictures, buttons, self._question, self._said],
             layout=Layout(border="1px solid var(--jp-border-color2, #ddd)", padding="4px 8px"),
         )
+        self.box.add_class("jp-gpufit-under-cell")
         self._still = Still(self.box, f"gpufit-card-{job.id}-{time.monotonic_ns()}")
         self.draw()
 
@@ -169,7 +171,7 @@ class JobCard:
             "It ends at its next safe point, and can be resumed from there.",
             lambda: self._answer("release"),
         )
-        stop = _button(WORDS["stop"].label, "What is not saved is lost.", lambda: self._answer("stop"))
+        stop = _button("Stop without saving", "What is not saved is lost.", lambda: self._answer("stop"))
         keep = _button("Go on", "Do nothing.", lambda: self._answer(None))
         return Box([gentle, stop, keep], layout=Layout(flex_flow="row wrap"))
 
@@ -180,8 +182,9 @@ class JobCard:
             self._press("stop")  # there is nothing to lose, or no way to keep it
             return
         kept = view.checkpoint
-        lost = f"what it did since step {kept.step:,} is lost" if kept else "nothing of it was saved, and all is lost"
-        _set(self._lost, f'<span style="font-size:90%">Stop {html.escape(self._job.name)}? Stopped now, {lost}.</span>')
+        since = f"What it did since step {kept.step:,} is lost." if kept else ""
+        lost = since or "It has no checkpoint: what it did so far is lost."
+        _set(self._lost, f'<div style="{_SAID}">Stop {html.escape(self._job.name)}? {lost}</div>')
         self._question.layout.display = ""
 
     def _answer(self, verb: Verb | None) -> None:
@@ -197,10 +200,7 @@ class JobCard:
         thread.start()
 
     def _say(self, text: str) -> None:
-        _set(
-            self._said,
-            f'<span role="status" style="font-size:90%;line-height:1.5;opacity:.8">{sentence(text)}</span>',
-        )
+        _set(self._said, f'<div role="status" style="{_SAID};opacity:.8">{sentence(text)}</div>')
 
 
 def _do(job: Job, verb: Verb, settings: Settings, say: Callable[[str], None], after: Callable[[], None]) -> None:
@@ -229,7 +229,7 @@ def _chip(text: str, tells: str) -> ToggleButton:
     return ToggleButton(
         description=text[:LONGEST_CHIP],
         tooltip=tells,
-        layout=Layout(width="auto", height="22px", padding="0 8px"),
+        layout=Layout(width="auto", padding="0 8px"),
         style={"font_size": "85%"},
     )
 
@@ -244,11 +244,12 @@ def _head(line: str, total: int | None, step: int, left: float | None) -> str:
     if total:
         share = min(1.0, step / total)
         # At which step it is stands in the line above, which may be of another moment.
-        told = f"{share:.0%} of {total:,} steps" + (f", {format_duration(left)} left" if left is not None else "")
+        rest = f", {format_duration(left)} left" if left is not None else ""
+        told = f"{100 * share:.0f} % of {total:,} steps{rest}"
         parts.append(
-            f'<div role="progressbar" aria-valuemin="0" aria-valuemax="{total}" aria-valuenow="{step}"'
-            f' aria-valuetext="{html.escape(told)}" style="height:5px;border-radius:3px;margin:3px 0;'
-            'background:var(--jp-layout-color3, #ddd)">'
+            f'<div role="progressbar" aria-label="progress" aria-valuemin="0" aria-valuemax="{total}"'
+            f' aria-valuenow="{step}" aria-valuetext="{html.escape(told)}"'
+            ' style="height:5px;border-radius:3px;margin:3px 0;background:var(--jp-layout-color3, #ddd)">'
             f'<div style="width:{100 * share:.1f}%;height:100%;border-radius:3px;'
             'background:var(--jp-brand-color1, #1976d2)"></div></div>'
             f'<div style="font-size:85%;line-height:1.5;opacity:.75">{html.escape(told)}</div>'

@@ -353,7 +353,7 @@ class Notebook:
 
     async def _say_all(self, words: AsyncIterator[str], interrupts: Interrupts) -> None:
         """Say what comes of a wish; an interrupt ends the looking on, and leaves the wish."""
-        async with _unless(interrupts, "What was asked for still stands"):
+        async with _unless(interrupts, "only the watching has ended; what was asked for goes on"):
             async for word in words:
                 self._say(word)
 

@@ -32,11 +32,13 @@ def picture(
     if len(known) < 2:
         return f'<p style="{_TEXT};margin:0 12px 2px 0">{said}</p>'
     heights = [y for _, y in known]
-    span = f"{written(min(heights))} to {written(max(heights))}" if line is None and min(heights) < max(heights) else ""
+    least, largest = written(min(heights)), written(max(heights))
+    span = f"{least} to {largest}" if line is None and least != largest else ""
     return (
-        f'<figure style="margin:0 12px 2px 0;display:inline-block;width:{WIDTH}px;max-width:100%">'
-        f'<figcaption style="{_TEXT};display:flex;gap:8px;white-space:nowrap"><span style="flex:1;overflow:hidden;'
-        f'text-overflow:ellipsis">{said}</span> <span style="opacity:.75">{span}</span></figcaption>'
+        f'<figure style="margin:0 12px 2px 0;display:inline-block;width:calc(100% - 12px);max-width:{WIDTH}px">'
+        f'<figcaption style="{_TEXT};display:flex;flex-wrap:wrap;gap:0 8px;white-space:nowrap">'
+        f'<span style="flex:1;max-width:100%;overflow:hidden;text-overflow:ellipsis">{said}</span>'
+        f' <span style="opacity:.75">{span}</span></figcaption>'
         f'<svg role="img" aria-label="{html.escape(words)}" width="100%" height="{HEIGHT}"'
         f' viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">'
         # No browser draws this. Where drawings are taken out of what people saved (on GitHub), their texts are left.

@@ -19,6 +19,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from ..actions.buttons import find_mine
 from ..errors import GpufitError
+from ..jobs.state import OVER
 from ..system.background import aside
 from . import wire
 from .encode import to_json
@@ -165,7 +166,7 @@ class _Followed:
         self.gone = False
         self.reading = asyncio.Lock()
         self.told = False  # that it has ended
-        self.state = ""
+        self.state = ""  # as the last reading had it
         wake.set()
 
     @property
@@ -182,7 +183,7 @@ class _Followed:
 
     def read(self, id: str) -> tuple[wire.WireJournal, str]:
         """The next stretch and its JSON; in a thread."""
-        stretch = self._following.read(STRETCH)
+        stretch = self._following.read(STRETCH, lives=self.state != "" and self.state not in OVER)
         entries, ended = stretch.entries, stretch.ended
         return stretch, to_json(wire.EntriesMessage(job=id, entries=entries, ended=ended, question=self._question))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..jobs import journal
 from ..jobs.events import Entry as Written
+from ..jobs.events import StateChange
 from ..jobs.paths import JobPaths
 from ..jobs.record import read_record
 from ..jobs.state import OVER
@@ -26,13 +27,20 @@ class Following:
     _reader: journal.JournalReader | None = None
     _unread: Iterator[Written] = field(default_factory=lambda: iter(()))
 
-    def read(self, limit: int = MOST_ENTRIES) -> WireJournal:
-        """The next stretch; empty when there is nothing new."""
+    def read(self, limit: int = MOST_ENTRIES, *, lives: bool = False) -> WireJournal:
+        """The next stretch; empty when there is nothing new.
+
+        `lives`: a moment ago its worker lived. Whether it has ended is then only looked at where something says so.
+        """
         if self._reader is None:
             self._begin()
+        limit = min(limit, MOST_ENTRIES)
+        entries = self._take(limit) if lives else []
+        if entries and not any(entry.event["kind"] == StateChange.kind for entry in entries):
+            return WireJournal(entries=tuple(entries), next=self.after, ended=False)
         # Before the look into the journal: a worker that is gone by now has written all it ever will.
         silent = read_record(self.paths).state in OVER
-        entries = self._take(min(limit, MOST_ENTRIES))
+        entries += self._take(limit - len(entries))
         return WireJournal(entries=tuple(entries), next=self.after, ended=silent and not self.more)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 PEOPLE = range(1000, 65534)  # as login.defs has it; below are services, above `nobody` and containers
 NO_SHELL = ("nologin", "false")
-GROUPS_LAST = 300.0  # seconds
+LAST = 300.0  # seconds for which groups and lists of users are taken as they were
 
 
 @lru_cache(maxsize=1024)  # a name may come from a directory server on the network
@@ -24,7 +24,7 @@ def user_name(uid: int) -> str:
 
 def groups_of(uid: int) -> frozenset[str]:
     """The names of a user's Unix groups, which are asked for anew every few minutes."""
-    return _groups_of(uid, int(time.monotonic() // GROUPS_LAST))
+    return _groups_of(uid, int(time.monotonic() // LAST))
 
 
 @lru_cache(maxsize=1024)
@@ -45,8 +45,15 @@ def _group_name(number: int) -> str:
 
 
 def others_have_accounts() -> bool:
-    """Whether anybody else could log in here: by the list of users, and by homes where a directory server has it."""
-    mine = os.getuid()
+    """Whether anybody else could log in here: by the list of users, and by homes where a directory server has it.
+
+    It is asked for anew every few minutes: the list may be long, and come over the network.
+    """
+    return _others_have_accounts(os.getuid(), int(time.monotonic() // LAST))
+
+
+@lru_cache(maxsize=1)
+def _others_have_accounts(mine: int, _when: int) -> bool:
     listed = (user.pw_uid for user in pwd.getpwall() if not user.pw_shell.endswith(NO_SHELL))
     return any(uid in PEOPLE and uid != mine for uid in (*listed, *_owners_of_homes()))
 

@@ -201,7 +201,7 @@ def _interruptible(words: AsyncIterator[str]) -> int:
     try:
         anyio.run(_print_all, words)
     except KeyboardInterrupt:
-        print("What was asked for still stands.", file=sys.stderr)  # noqa: T201
+        print("Only the watching has ended; what was asked for goes on.", file=sys.stderr)  # noqa: T201
         return 130
     return 0
 

@@ -13,7 +13,7 @@ _STATES = {
     **dict.fromkeys(("failed", "lost", "stopped"), RED),
 }
 _STATE = re.compile(rf"(?<=  )({'|'.join(_STATES)})(?=  )")
-_BAR = re.compile("█+")
+_DRAWN = re.compile("[█⠁-⣿]+")  # bars, and curves of dots
 _HEADS = ("device  ", "held by  ", "job  ", "    waits  ", "    waits", "name  ", "user  ", "day  ")
 
 
@@ -23,7 +23,7 @@ def wanted(env: Mapping[str, str], *, tty: bool) -> bool:
 
 
 def coloured(text: str) -> str:
-    """The same text with its heads, states and bars in colours."""
+    """The same text with its heads, states, bars and curves in colours."""
     return "\n".join(map(_line, text.split("\n")))
 
 
@@ -33,4 +33,4 @@ def _line(line: str) -> str:
     if line.startswith("Please: "):
         return f"{YELLOW}{line}{RESET}"
     line = _STATE.sub(lambda found: f"{_STATES[found[1]]}{found[1]}{RESET}", line)
-    return _BAR.sub(lambda found: f"{CYAN}{found[0]}{RESET}", line)
+    return _DRAWN.sub(lambda found: f"{CYAN}{found[0]}{RESET}", line)

@@ -161,8 +161,7 @@ class _Run:
         if granted.devices[0].kind == "slot":
             much = format_bytes(granted.bytes)
             sentences.append(
-                f"A CPU slot shows no GPU to the command, and its {much} are what others leave to it, not a limit that"
-                " is enforced."
+                f"On a CPU slot the command sees no GPU. Others leave {much} to it; whether it takes more is up to it."
             )
         return sentences
 

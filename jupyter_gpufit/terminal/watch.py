@@ -111,7 +111,9 @@ class WatchScreen:
         assert self.status is not None
         text = table.status(self.status, width)
         shown = (coloured(text) if colours else text).split("\n")
-        below = [*self._charts(width), "", self._footer(width, colours=colours)]
+        charts = self._charts(width)
+        drawn = coloured("\n".join(charts)).split("\n") if colours and charts else charts
+        below = [*drawn, "", self._footer(width, colours=colours)]
         room = max(0, height - len(below))
         if len(shown) > room:
             shown = [*shown[: max(0, room - 1)], "…"][:room]

@@ -143,7 +143,7 @@ def test_stops_only_when_it_is_meant(stage: Stage) -> None:
     assert stage.asked.pop() == ("jobs/id-of-digits/release", {})
 
     button(stage.page, "Stop digits").click()
-    dialog.get_by_role("button", name="Stop", exact=True).click()
+    dialog.get_by_role("button", name="Stop without saving").click()
     expect(job_card(stage.page, "digits")).to_contain_text("heard")
     assert stage.asked == [("jobs/id-of-digits/stop", {})]
 

@@ -43,6 +43,33 @@ def test_any_jobs_curves_can_be_unfolded_by_keyboard(stage: Stage, drawn: Drawn)
     expect(picture(stage, "digits", "loss")).to_have_count(0)
 
 
+def test_of_a_loss_that_is_told_nobody_says_that_there_is_none(stage: Stage, drawn: Drawn) -> None:
+    nothing: dict[str, object] = {
+        "names": [],
+        "curves": [],
+        "memory": [],
+        "clock": [],
+        "busy": [],
+        "power": [],
+        "breaks": [],
+        "laps": [],
+    }
+    address = "**/jupyter-gpufit/api/jobs/id-of-early/curves*"
+    stage.page.route(address, lambda route: route.fulfill(json=nothing | {"older": False}))
+    stage.show(jobs=[a_job("early")])
+    button(stage.page, "Curves of early").click()
+    card = job_card(stage.page, "early")
+    expect(card).to_contain_text("Nothing to draw")
+
+    stage.page.unroute(address)  # the next answer has it
+    stage.show(jobs=[a_job("early", loss={"name": "loss", "value": 0.5})])
+
+    expect(card).not_to_contain_text("Nothing to draw", timeout=INTERVAL / 2)
+
+
+INTERVAL = 3000  # ms between two questions of the panel, as curves.tsx has it
+
+
 def test_what_is_drawn_is_picked_and_told_to_the_server(stage: Stage, drawn: Drawn) -> None:
     stage.show(jobs=[a_job("sums", memory=MEMORY)])
     button(stage.page, "Curves of sums").click()

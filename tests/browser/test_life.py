@@ -42,7 +42,7 @@ def test_each_button_acts_while_the_cell_blocks(page: Page, lab: Lab, training: 
     runs(page, training)
 
     button(page, f"Stop {training}").click()
-    page.locator(".jp-Dialog").get_by_role("button", name="Stop", exact=True).click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Stop without saving").click()
     expect(card).to_contain_text("stopped")
     expect(card.get_by_role("alert")).to_have_count(0)
 
@@ -58,7 +58,7 @@ def test_a_reload_and_a_second_tab_see_the_same(browser: Browser, page: Page, la
     other.set_default_timeout(HANGS)
     open_panel(other, lab)
     button(other, f"Stop {training}").click()
-    other.locator(".jp-Dialog").get_by_role("button", name="Stop", exact=True).click()
+    other.locator(".jp-Dialog").get_by_role("button", name="Stop without saving").click()
 
     for one in (other, page):
         fold(one, "Ended").click()

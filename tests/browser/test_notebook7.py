@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from .conftest import TOKEN, Lab
 from .screen import button, job_card, panel_of
 from .stage import Stage, a_claim, a_gpu, a_job
+from .test_axe import AXE, CARD, FINDINGS, PARTS
 from .training import KERNEL_IS_READY, end, run_all, write_notebook
 
 NAME = "seventh"
@@ -53,6 +54,9 @@ def test_panel_card_and_output_after_a_reload(page: Page, lab: Lab) -> None:
         expect(job_card(page, NAME)).to_contain_text("running on cpu:")
         expect(output.get_by_role("button", name="Checkpoint")).to_be_visible()  # the card's own
         expect(output).to_contain_text("step 50\n")
+        if AXE.exists():  # else test_axe.py says that this is not tested
+            page.add_script_tag(path=AXE)
+            assert [page.evaluate(FINDINGS, part) for part in (PARTS[0], CARD)] == [[], []]
         page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
         page.goto("about:blank")
 

@@ -48,7 +48,7 @@ def weights(home: Path, env: dict[str, str]) -> Iterator[tuple[np.ndarray, np.nd
     deployed = gpufit(env, "deploy", str(home / "net.onnx"), "--name", "net")
     assert deployed.returncode == 0, deployed.stderr
     assert "net: x: float32 [batch, 4] -> y: float32 [batch, 2]. It claims" in deployed.stdout
-    assert "were foreseen" in deployed.stdout and "net answers on cpu:0." in deployed.stdout
+    assert "were expected" in deployed.stdout and "net answers on cpu:0." in deployed.stdout
     assert deployed.stdout.endswith("To call it: net = %gpufit attach net in a notebook; over HTTP: gpufit serve\n")
     yield found
     kill_workers(home)

@@ -21,7 +21,7 @@ def test_before_the_first_load_it_is_foreseen_and_says_of_what() -> None:
 def test_afterwards_it_is_what_it_took_and_both_are_said() -> None:
     found = claimed(NEED, [190 * MiB, 200 * MiB])
     assert found.memory == round(220 * MiB)
-    assert found.reason == "claims 220.0 MiB: it took 200.0 MiB before; 250.0 MiB were foreseen"
+    assert found.reason == "claims 220.0 MiB: it took 200.0 MiB before; 250.0 MiB were expected"
 
 
 def test_operators_of_unknown_size_are_named() -> None:

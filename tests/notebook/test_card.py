@@ -66,7 +66,7 @@ def enabled(made: widget.JobCard) -> set[str]:
 def test_says_how_far_it_is(paths: JobPaths) -> None:
     record(paths, "running")
     shown = html(card(paths, StateChange("running", device="cpu:0")))
-    assert "30% of 10 steps, 7.0 s left" in shown and 'aria-valuenow="3"' in shown
+    assert "30 % of 10 steps, 7.0 s left" in shown and 'aria-valuenow="3"' in shown
     assert "&lt;b&gt;ert: running on cpu:0" in shown and "<b>" not in shown
     ended = StateChange("released", "released at step 3; `gpufit resume bert` goes on")
     assert "; <code>gpufit resume bert</code> goes on" in html(card(paths, ended))
@@ -158,8 +158,10 @@ def test_a_button_does_what_the_command_does_and_shows_what_it_says(
     assert did == [("j", "checkpoint", "", False), ("j", "move", "", False)]
 
 
-@pytest.mark.parametrize(("answer", "does"), [("Save and stop", ["release"]), ("Stop", ["stop"]), ("Go on", [])])
-@pytest.mark.parametrize(("saved", "lost"), [(True, "what it did since step 1 is lost"), (False, "all is lost")])
+@pytest.mark.parametrize(
+    ("answer", "does"), [("Save and stop", ["release"]), ("Stop without saving", ["stop"]), ("Go on", [])]
+)
+@pytest.mark.parametrize(("saved", "lost"), [(True, "since step 1 is lost."), (False, "what it did so far is lost.")])
 def test_before_a_stop_it_says_what_is_lost_and_offers_to_save(
     paths: JobPaths, monkeypatch: pytest.MonkeyPatch, answer: str, does: list[str], saved: bool, lost: str
 ) -> None:

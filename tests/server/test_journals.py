@@ -118,3 +118,24 @@ def test_whether_it_has_ended(paths: JobPaths) -> None:
 def test_a_worker_that_was_killed_has_ended(paths: JobPaths) -> None:
     write_record(paths, Record(state="running", since=0.0))
     assert read_stretch(paths, 0, 10).ended
+
+
+def test_of_one_that_lives_the_record_is_read_where_something_may_have_ended(
+    paths: JobPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[JobPaths] = []
+
+    def looked(paths: JobPaths) -> Record:
+        looks.append(paths)
+        return Record(state="done", since=0.0)
+
+    monkeypatch.setattr(journals, "read_record", looked)
+    write(paths, "a", "b")
+    following = Following(paths)
+    assert texts(following.read(lives=True)) == ["a", "b"] and not looks
+    journal = Journal(paths.journal, 1 << 20)
+    journal.append_final(StateChange("done"))
+    journal.close()
+    assert following.read(lives=True).ended and len(looks) == 1
+    assert following.read(lives=True).ended and len(looks) == 2  # nothing new: its record may be
+    following.close()

@@ -31,4 +31,8 @@ def test_people_are_those_who_can_log_in(
 ) -> None:
     monkeypatch.setattr(pwd, "getpwall", lambda: accounts)
     monkeypatch.setattr(users, "_owners_of_homes", lambda: homes)
+    users._others_have_accounts.cache_clear()
     assert users.others_have_accounts() is others
+    monkeypatch.setattr(pwd, "getpwall", lambda: pytest.fail("the list of users, again"))
+    assert users.others_have_accounts() is others
+    users._others_have_accounts.cache_clear()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from jupyter_gpufit.actions import table
 from jupyter_gpufit.actions.columns import columns
-from jupyter_gpufit.actions.status import JobView, Status, TicketView
+from jupyter_gpufit.actions.status import ClaimView, JobView, Status, TicketView
 from jupyter_gpufit.jobs.events import Entry, Metrics, ProgressMark
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.settings import Settings
@@ -84,8 +84,30 @@ def test_colours_change_no_character_and_are_for_terminals_that_want_them() -> N
     assert not colours.wanted({"TERM": "dumb"}, tty=True) and not colours.wanted({}, tty=False)
 
 
+def test_of_a_notebook_the_end_of_its_path_is_told_and_ones_own_home_in_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/lin")
+    mine = ClaimView("c1", "lin", True, "j1", "bert", "/home/lin/bert.ipynb", ("0",), 1, False, 0.0, ())
+    others = replace(mine, mine=False, label=f"/home/ada/{'deep/' * 10}tune.ipynb")
+    command = replace(mine, label=f"python /home/lin/train.py {'--long ' * 10}")
+    shown = table.status(replace(status(), claims=(mine, others, command)))
+    assert "  ~/bert.ipynb  " in shown and "deep/tune.ipynb  " in shown and "  …" in shown
+    assert "  python /home/lin/train.py --long" in shown
+
+
 def test_the_queue_says_when_each_may_start() -> None:
     assert "in 1 min to 1 min 30 s" in table.queue(status())
+
+
+def test_why_nobody_can_say_when_one_starts_is_not_cut() -> None:
+    whole = status()
+    unknown = "bob's gnn does not say how long it runs"
+    for expected, why in (
+        (f"start not known: {unknown}", f"bob holds it; start not known: {unknown}"),
+        (f"starts in 5 min at the earliest: {unknown}", f"bob holds it; {unknown}"),
+    ):
+        waits = replace(whole.queue[0], expected=expected)
+        shown = " ".join(table.queue(replace(whole, queue=(waits,)), 80).split())
+        assert why in shown and ("in 5 min at the earliest" in shown) == ("earliest" in expected)
 
 
 def test_a_curve_goes_from_its_first_to_its_last_point() -> None:
@@ -156,6 +178,9 @@ def test_the_screen_is_filled_and_not_overfull(watch: WatchScreen, monkeypatch: 
     lines = watch.lines(120, 40, colours=False)
     assert any("loss 0.0101" in line and "memory 98.0 MiB" in line for line in lines)
     assert lines[-1].startswith("q quit")
+    in_colours = watch.lines(120, 40, colours=True)
+    assert any(re.search(f"{re.escape(colours.CYAN)}[⠁-⣿]", line) for line in in_colours)
+    assert re.sub(r"\x1b\[\d+m", "", "\n".join(in_colours)) == "\n".join(lines)
 
 
 @pytest.mark.slow

@@ -126,9 +126,7 @@ def sysctls(values: Mapping[str, str | None]) -> Iterator[Finding]:
     }
     for name, value in values.items():
         if value is None:
-            yield note(
-                f"This kernel has no {name}: {why[name]}, if it has no other guard.", "Use a Linux kernel >= 4.19."
-            )
+            yield note(f"This kernel has no {name}. Without another guard, {why[name]}.", "Use a Linux kernel >= 4.19.")
         elif value == "0":
             level = bad if name == "fs.protected_hardlinks" else note
             yield level(

@@ -89,7 +89,7 @@ function Move(props: {
     host.current?.querySelector('button')?.focus();
   };
   // One reason for all of them is the job's own.
-  const first = targets[0] ?? { ok: false, reason: 'There is no device.' };
+  const first = targets[0] ?? { ok: false, reason: 'There is no other device.' };
   const same = ({ ok, reason }: Target) => !ok && reason === first.reason;
   const why = targets.every(same) ? first.reason : '';
   return (

@@ -233,10 +233,11 @@ async function confirmed(known: GpufitModel, job: Job): Promise<Verb | null> {
     ? 'Calls that wait fail. It can be resumed from its file.'
     : `Its training ends now. ${rest}`;
   const saved = can.release === '' ? [gentle] : [];
+  const hard = saved.length && !model ? 'Stop without saving' : WORDS.stop.label;
   const answer = await showDialog({
     title: `${WORDS.stop.label} ${name}?`,
     body: hasEnded(job) ? '' : said,
-    buttons: [Dialog.cancelButton(), ...saved, Dialog.warnButton({ label: WORDS.stop.label })],
+    buttons: [Dialog.cancelButton(), ...saved, Dialog.warnButton({ label: hard })],
     defaultButton: 0
   });
   if (!answer.button.accept) {

@@ -82,7 +82,7 @@ export function Curves(props: {
           cuts={known.breaks.map(({ left }) => left)}
         />
       )}
-      {known && !known.names.length && !known.memory.length && (
+      {known && !known.names.length && !known.memory.length && !job.loss && (
         <p className="jp-gpufit-quiet">
           Nothing to draw: its loop has shown no number yet.
         </p>
@@ -100,6 +100,7 @@ function useKnown(
 ): [Known | null, (known: Known) => void] {
   const [known, setKnown] = React.useState<Known | null>(null);
   const interval = GOING.has(job.state) ? INTERVAL : RESTING;
+  const begun = job.loss !== null; // its first number is asked for at once
   React.useEffect(() => {
     const poll = new Poll({
       name: `jupyter-gpufit:curves-${job.id}`,
@@ -114,7 +115,7 @@ function useKnown(
       standby: () => document.hidden || !host.current?.offsetParent
     });
     return () => poll.dispose();
-  }, [job.id, span, interval]);
+  }, [job.id, span, interval, begun]);
   return [known, setKnown];
 }
 

@@ -108,7 +108,7 @@ function History({ device }: { device: Device }): JSX.Element {
       aria-label={
         busy.length
           ? `Peak ${most} % busy in the last minute`
-          : 'It does not tell how busy it is'
+          : 'How busy it is cannot be read'
       }
     >
       {line.length > 1 && (

@@ -53,7 +53,7 @@ export function Devices(props: {
     <Section
       title="Devices"
       count={devices.length}
-      empty="None can be seen here."
+      empty="None can be seen here. `gpufit doctor` in a terminal says why."
     >
       {devices.map(device => {
         const held = claims.filter(({ devices }) =>
