@@ -131,6 +131,7 @@ _OF_LIBRARIES = {
     "sqlite3": "kinds.databases",
     "lmdb": "kinds.databases",
     "pygame": "kinds.surfaces",
+    "wandb": "kinds.tracked_runs",
 }
 
 

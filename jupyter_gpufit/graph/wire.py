@@ -86,6 +86,7 @@ _HOMES: dict[
     "scripted": ("graph.kinds.scripted", "fill_around_one fill_module load_again make_around_one part_of"),
     "simulators": ("graph.kinds.simulators", "Simulated arrive"),
     "simulated": ("system.simulators", "CallSeen Stood"),
+    "tracked": ("graph.kinds.tracked_runs", "join"),
     "weak": ("graph.kinds.weak", "fill_reference make_weak_method"),
     "widgets": ("graph.kinds.widgets", "fill_line fill_widget make_line"),
     "writers": ("graph.kinds.writers", "another make_writer"),

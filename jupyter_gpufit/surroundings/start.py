@@ -84,7 +84,7 @@ def put(found: Process) -> None:
         if "TZ" in anew or "TZ" in gone:
             time.tzset()
     _put_rights_and_language(found)
-    if os.path.isdir(found.get("directory", "")):
+    if "directory" in found and os.path.isdir(found["directory"]):
         os.chdir(found["directory"])
 
 

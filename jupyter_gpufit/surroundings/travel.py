@@ -24,6 +24,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..graph.kind import TookTooLong
+from ..graph.kinds import tracked_runs
 from . import magics, own_generators, process, start, twins
 from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, put, put_object, same, values_of, without
@@ -82,6 +83,8 @@ class SurroundingsOut:
         self.found["process"] = start.outward() if self.came is None else start.changed(self.came.process)
         if self.came is None:
             self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
+            if (tracked := tracked_runs.of_process()) is not None and self._mentions(pickler)("wandb"):
+                self.found["tracked"] = tracked
         self.found["settings"] = self.settings
         self.found["signals"] = self._signals(pickler)
         self.found["drew"] = sorted(watch.drew | watch.drew_before)
@@ -128,12 +131,7 @@ class SurroundingsOut:
                 yield change
 
     def _changes(self, pickler: GraphPickler) -> Iterator[Change]:
-        stream = pickler.stream.getvalue()
-
-        def mentioned(package: str) -> bool:
-            # What stands before a name in the stream may be anything, what follows is no letter.
-            return package in self.imports or bool(re.search(re.escape(package.encode()) + rb"(?!\w)", stream))
-
+        mentioned = self._mentions(pickler)
         needed = watch.packages(mentioned)
         self.found["packages"] = sorted(needed)
         candidates: list[tuple[Change, bool]] = []
@@ -171,6 +169,15 @@ class SurroundingsOut:
                 yield place, kept
         if late:
             self.left.append(f"{late} changes inside of libraries do not travel: looking through them took too long.")
+
+    def _mentions(self, pickler: GraphPickler) -> Callable[[str], bool]:
+        stream = pickler.stream.getvalue()
+
+        def mentioned(package: str) -> bool:
+            # What stands before a name in the stream may be anything, what follows is no letter.
+            return package in self.imports or bool(re.search(re.escape(package.encode()) + rb"(?!\w)", stream))
+
+        return mentioned
 
     def _that_travels(
         self, place: Place, difference: Difference | None, trial: Trial, by_cell: bool
@@ -283,7 +290,9 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     for change in found.get("changes", ()):
         remarks += filter(None, [put(change, load=not in_kernel)])
     own_generators.put(found.get("drawn from", ()), load=not in_kernel)
-    start.put(found.get("process", {}))
+    tracked_runs.put(found.get("tracked"))
+    if "process" in found:
+        start.put(found["process"])
     settings = tuple(found.get("settings", ()))
     remarks += twins.put(settings, load=not in_kernel)
     process.put_signals(found.get("signals", {}))

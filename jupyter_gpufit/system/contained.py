@@ -273,7 +273,7 @@ class Contained:
 
     def _where_it_is(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def look(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
-            if self.copies and isinstance(path, str | bytes | os.PathLike) and kwargs.get("dir_fd") is None:
+            if self.copies and path and isinstance(path, str | bytes | os.PathLike) and kwargs.get("dir_fd") is None:
                 whole = os.path.abspath(os.fsdecode(path))
                 path = path if (there := self.where(whole)) == whole else there
             return real(path, *args, **kwargs)

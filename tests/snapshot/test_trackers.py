@@ -6,16 +6,14 @@ import glob
 import sys
 from ast import literal_eval
 from collections import Counter
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
 from jupyter_gpufit.snapshot.libraries import trackers
 from tests.libraries import need
+from tests.wandb_rows import rows_of
 
 from .test_refusals import problems
 from .test_restore import through
@@ -75,37 +73,9 @@ def test_runs_of_wandb_go_on_at_their_steps(trainings: Trainings, tmp_path: Path
     ended = trainings.run(WANDB, of=tmp_path / "saved").digests
 
     assert ended["same"] == "True" and ended["found"] == whole["found"]
-    rows = [_rows(file) for file in sorted(glob.glob(f"{tmp_path}/wandb/offline-run-*/*.wandb"))]
+    rows = [rows_of(file) for file in sorted(glob.glob(f"{tmp_path}/wandb/offline-run-*/*.wandb"))]
     last: dict[str, list[int]] = {key: steps for row in rows for key, steps in row.items()}
     assert last == {"loss": [3, 4, 5, 6, 7], "other": [30, 40, 50, 60, 70]}
-
-
-def _rows(file: str) -> dict[str, list[int]]:
-    """The steps at which each key was logged."""
-    wandb = import_module("wandb.proto.wandb_internal_pb2")
-    found: dict[str, list[int]] = {}
-    for each in _records(Path(file).read_bytes()):
-        record: Any = wandb.Record.FromString(each)
-        for item in record.history.item:
-            key = item.key or item.nested_key[0]
-            if not key.startswith("_"):
-                found.setdefault(key, []).append(record.history.step.num)
-    return found
-
-
-def _records(data: bytes) -> Iterator[bytes]:
-    """Of a LevelDB log with a head of 7 bytes: blocks of 32 KiB of parts (checksum, length, whether it is the last)."""
-    at, record = 7, b""
-    while at + 7 <= len(data):
-        left, size, kind = 32768 - at % 32768, int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
-        if left < 7 or not kind:
-            at += left
-            continue
-        record += data[at + 7 : at + 7 + size]
-        at += 7 + size
-        if kind in (1, 4):
-            yield record
-            record = b""
 
 
 @pytest.mark.slow

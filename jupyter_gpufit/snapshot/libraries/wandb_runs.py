@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import INSTANCE, make_instance
+from ...graph.kinds.tracked_runs import RUN, SERVICE, join
 from ...system.objects import module_of
 
 if TYPE_CHECKING:
     from ..pickler import SnapshotPickler
     from ..restoring import Restoring
 
-_RUN = "wandb.sdk.wandb_run.Run"
 # What a run is also known by, and where each keeps the methods of its run.
 _PARTS = {
     "wandb.sdk.wandb_config.Config": ("config", "_callback"),
     "wandb.sdk.wandb_summary.Summary": ("summary", "_get_current_summary_callback"),
 }
-_SERVICE = "WANDB_SERVICE"  # where the process listens that writes and sends: 3-<pid of its starter>-unix-<path>
 # Settings that belong to one process, or that wandb.init() is given by their own names.
 _OF_A_PROCESS = frozenset(
     ("program", "program_abspath", "program_relpath", "host", "docker", "settings_system", "mode", "reinit", "root_dir")
@@ -53,7 +52,7 @@ class Identity:
 
 def find(cls: type) -> Kind | None:
     names = {f"{module_of(base)}.{base.__qualname__}" for base in cls.__mro__}
-    if _RUN in names:
+    if RUN in names:
         return Kind(reduce=reduce_run)
     part = next((part for name, part in _PARTS.items() if name in names), None)
     return Kind(reduce=lambda obj, pickler: _reduce_part(obj, pickler, *part)) if part is not None else None
@@ -67,7 +66,7 @@ def current() -> Any:
 
 def close() -> None:
     """Have written or sent what was logged, since the process that does it ends with this one; then no run is live."""
-    if _starter(os.environ.get(_SERVICE, "")) == os.getpid():
+    if _starter(os.environ.get(SERVICE, "")) == os.getpid():
         sys.modules["wandb"].teardown()
 
 
@@ -131,11 +130,11 @@ def take_up(restoring: Restoring, wanted: Identity, first: Identity | None) -> A
         take_up(restoring, first, None)
     if wandb.run is not None and wandb.run.id == wanted.id:
         return wandb.run
-    service = os.environ.get(_SERVICE, "")
+    service = os.environ.get(SERVICE, "")
     if not _answers(service):
-        os.environ.pop(_SERVICE, None)
+        os.environ.pop(SERVICE, None)
     elif _starter(service) == wanted.owner:
-        return _joined(wandb, wanted)
+        return join(wanted.id, wanted.owner, service, wanted.arguments["config"])
     arguments = {name: value for name, value in wanted.arguments.items() if value is not None}
     arguments["settings"] = wandb.Settings(**wanted.settings)
     if first is not None:
@@ -173,14 +172,6 @@ def _begun(restoring: Restoring, wandb: Any, name: str, arguments: dict[str, Any
             " It goes on offline: `wandb sync` sends it later."
         )
         return wandb.init(id=name, **arguments | {"mode": "offline"})
-
-
-def _joined(wandb: Any, wanted: Identity) -> Any:
-    """The notebook's, which still has it."""
-    run = make_instance(wandb.sdk.wandb_run.Run)
-    run.__setstate__({"_attach_id": wanted.id, "_init_pid": wanted.owner, "_is_finished": False})
-    assert run.settings  # to look at anything is to join
-    return run
 
 
 def fill_run(run: Any, history: Any) -> None:

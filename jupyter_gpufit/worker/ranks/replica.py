@@ -25,6 +25,7 @@ from typing import NoReturn
 import IPython
 import torch
 
+from ...graph.kinds import tracked_runs
 from ...graph.memory import part_from_parent
 from ...system.contained import Contained
 from ...system.processes import die_with_parent
@@ -129,6 +130,7 @@ def _contain(replica: Replica, training: Training) -> None:
         files.part_from_first(training.arrival.opened.objects, contained)
     contained.close_open_ends(kept)
     contained.begin()
+    tracked_runs.silence()
     files.begin(contained)
 
 
