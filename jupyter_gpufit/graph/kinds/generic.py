@@ -7,6 +7,7 @@ import functools
 import hashlib
 import pickle
 import sys
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from types import BuiltinFunctionType
 from typing import Any
@@ -60,6 +61,10 @@ def reduce_generic(obj: Any, pickler: Pickler) -> Reduced:
     if (name := own_name(obj)) is not None:
         return name
     found = reduced(obj, pickler)
+    if _only_begins(obj):
+        name = pickler.name_in_module(obj, type(obj).__module__)
+        values = tuple(getattr(obj, field.name) for field in fields(obj) if field.init)
+        return (type(obj), values) if name is None else (find_in_module, (type(obj).__module__, name))
     if not isinstance(found, str):
         by_own_new = found[0] is _MAKES_ANEW and _makes_it_its_own_way(type(obj))
         return (make_as_built_in, *found[1:]) if by_own_new else found
@@ -67,6 +72,13 @@ def reduce_generic(obj: Any, pickler: Pickler) -> Reduced:
     if pickler.name_in_module(obj, module) in (None, found):
         return found
     return find_in_module, (module, pickler.name_in_module(obj, module))
+
+
+def _only_begins(obj: Any) -> bool:
+    """Whether it has its values when it is made or never: a frozen dataclass in compiled code (plum's)."""
+    cls = type(obj)
+    frozen = is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return frozen and not hasattr(obj, "__dict__") and not copyreg._slotnames(cls)  # type: ignore[attr-defined]
 
 
 def is_own(cls: type) -> bool:
@@ -95,7 +107,7 @@ def make_as_built_in(cls: Any, *args: Any) -> Any:
 
 def generic_state(obj: Any) -> Any:
     found = reduced(obj)
-    if isinstance(found, str) or len(found) < 3:
+    if isinstance(found, str) or len(found) < 3 or _only_begins(obj):
         return None
     state, items, pairs = (*found[2:5], None, None, None)[:3]
     if state is None and items is None and pairs is None:
