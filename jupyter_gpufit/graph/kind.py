@@ -132,6 +132,7 @@ _OF_LIBRARIES = {
     "lmdb": "kinds.databases",
     "pygame": "kinds.surfaces",
     "wandb": "kinds.tracked_runs",
+    "wrapt": "kinds.wrapped",
 }
 
 

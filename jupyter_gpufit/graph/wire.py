@@ -89,6 +89,7 @@ _HOMES: dict[
     "tracked": ("graph.kinds.tracked_runs", "join"),
     "weak": ("graph.kinds.weak", "fill_reference make_weak_method"),
     "widgets": ("graph.kinds.widgets", "fill_line fill_widget make_line"),
+    "wrapped": ("graph.kinds.wrapped", "fill_wrapped make_wrapped"),
     "writers": ("graph.kinds.writers", "another make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Entries Matches"),
