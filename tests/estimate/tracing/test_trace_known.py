@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.estimate.cells import IMPORTS
 from tests.estimate.traced import peak_by_kind, traced
 
 pytestmark = pytest.mark.slow
@@ -222,3 +223,23 @@ def test_lengths_in_their_order_are_those_of_the_host() -> None:
 
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
     assert "value guessed for .item()" not in trace.notes
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.Tensor([loss.detach(), 1.0])",
+        "torch.FloatTensor([loss.detach()])",
+        "loss.new_tensor([loss.detach()])",
+        "torch.LongTensor([loss.detach().long()])",
+        "torch.Tensor([[loss.detach(), loss.detach()]])",
+    ],
+)
+def test_numbers_of_the_device_go_into_the_hosts_tensors(made: str) -> None:
+    cell = "model = nn.Linear(4, 4).cuda(); opt = torch.optim.SGD(model.parameters(), 0.1); seen = []\n"
+    cell += (
+        "for step in range(20):\n    loss = model(torch.ones(2, 4).cuda()).mean(); opt.zero_grad(); loss.backward()\n"
+    )
+    trace = traced(IMPORTS + cell + f"    opt.step(); seen.append({made}.numel())\n    assert {made}.device.type\n")
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
