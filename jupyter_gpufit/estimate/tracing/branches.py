@@ -36,15 +36,26 @@ Place = tuple[int, int, int, int]  # first line, column; last line, column
 def wanted(rounds: Rounds, step: int) -> bool | None:
     """The answer with which the code that asks for a truth value now goes on; None: it goes on with either."""
     frame: FrameType | None = sys._getframe(1)
+    inside: list[_Wanted] = []  # functions that return the one or the other by what is asked, and were called here
     while frame is not None:
         if not not_the_users(frame.f_code.co_filename):
             place = frame.f_code, frame.f_lasti
             found = _wanted_at(*place)
-            if found is not _RETURNED:
+            if found.returns is not None:
+                inside.append(found)
+            elif found is not _RETURNED:
                 ends = found.goes_round and not _is_torchs(frame) and rounds.are_enough(place, step)
-                return found.answer if found.answer is None else found.answer is not ends
+                return _asked_inside(found.answer if found.answer is None else found.answer is not ends, inside)
         frame = frame.f_back
-    return None
+    return _asked_inside(None, inside)
+
+
+def _asked_inside(answer: bool | None, inside: Sequence[_Wanted]) -> bool | None:
+    """What the innermost must be told so that the outermost returns `answer`."""
+    for found in reversed(inside):
+        assert found.returns is not None
+        answer = found.answer if answer is None else found.returns.index(answer) == 0
+    return answer
 
 
 def _is_torchs(frame: FrameType) -> bool:
@@ -67,6 +78,7 @@ def tried(rounds: Rounds, step: int) -> float | None:
 class _Wanted:
     answer: bool | None = None
     goes_round: bool = False  # a `while`, with this answer
+    returns: tuple[bool, bool] | None = None  # what its function returns if it is so, and if not
 
 
 _RETURNED = _Wanted()  # the one who called has to be looked at; told by its identity
@@ -93,8 +105,24 @@ def _wanted_at(code: CodeType, instruction: int) -> _Wanted:
             answer = _answer(statement, tree)
             if straight is None or answer is None:
                 return _Wanted()
-            return _Wanted(answer is straight, _goes_round(statement, answer, tree))
+            goes_round = _goes_round(statement, answer, tree)
+            returns = _returns(statement, tree)
+            return _Wanted(answer is straight, goes_round, returns if straight or returns is None else returns[::-1])
     return _Wanted()
+
+
+def _returns(statement: ast.If | ast.Assert | ast.While, tree: ast.Module) -> tuple[bool, bool] | None:
+    """Of `if finished: return False` with `return True` behind it: the caller decides what that means."""
+    if not isinstance(statement, ast.If) or (first := _truth_of(statement.body)) is None:
+        return None
+    second = _truth_of(statement.orelse or _behind(statement.body[-1], tree))
+    return (first, second) if second is not None and second is not first else None
+
+
+def _truth_of(body: list[ast.stmt]) -> bool | None:
+    last = body[-1] if body else None
+    value = last.value if isinstance(last, ast.Return) else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, bool) else None
 
 
 def _goes_round(statement: ast.If | ast.Assert | ast.While, answer: bool, tree: ast.Module) -> bool:

@@ -44,11 +44,41 @@ def returns(x):
         x = x / 2
         if torch.allclose(x, x / 2):
             return x
+def unfinished(finished, elsewhere=False):
+    if elsewhere:
+        return True
+    elif finished:
+        return False
+    return True
+def generated(x):
+    left = torch.ones(4, dtype=torch.bool, device="cuda"); over = False
+    while unfinished(over):
+        x = x / 2
+        left = left & (x[:, 0] > 1e-3)
+        over = left.max() == 0
+    return x
+def is_good(x):
+    if not (x > 0).all():
+        return False
+    return True
+def drawn(x):
+    while not is_good(x):
+        x = torch.randn_like(x)
+    return x
 """
 
 
 @pytest.mark.parametrize(
-    "made", ["tour()[:, None].expand(4, 8)", "settled(x)", "all_good(x)", "sinkhorn(x.exp())", "returns(x)"]
+    "made",
+    [
+        "generated(x)",
+        "drawn(x)",
+        "tour()[:, None].expand(4, 8)",
+        "settled(x)",
+        "all_good(x)",
+        "sinkhorn(x.exp())",
+        "returns(x)",
+    ],
 )
 def test_what_is_tried_until_it_is_well(made: str) -> None:
     trace = traced(TRAINING + f"for i in range(4):\n    x = torch.randn(4, 8, device='cuda')\n    trained({made})\n")
