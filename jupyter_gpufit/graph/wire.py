@@ -87,6 +87,7 @@ _HOMES: dict[
     "simulators": ("graph.kinds.simulators", "Simulated arrive"),
     "simulated": ("system.simulators", "CallSeen Stood"),
     "tracked": ("graph.kinds.tracked_runs", "join"),
+    "trackers": ("surroundings.tracked", "TrackedByMlflow TrackedByWandb"),
     "weak": ("graph.kinds.weak", "fill_reference make_weak_method"),
     "widgets": ("graph.kinds.widgets", "fill_line fill_widget make_line"),
     "wrapped": ("graph.kinds.wrapped", "fill_wrapped make_wrapped"),

@@ -24,8 +24,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..graph.kind import TookTooLong
-from ..graph.kinds import tracked_runs
-from . import magics, own_generators, process, start, twins
+from . import magics, own_generators, process, start, tracked, twins
 from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, put, put_object, same, values_of, without
 from .holders import Place, at, here_or_new, in_words, keeps_more, root
@@ -83,8 +82,7 @@ class SurroundingsOut:
         self.found["process"] = start.outward() if self.came is None else start.changed(self.came.process)
         if self.came is None:
             self.found["imports"] = {by: sorted(changed) for by, changed in watch.caused.items()}
-            if (tracked := tracked_runs.of_process()) is not None and self._mentions(pickler)("wandb"):
-                self.found["tracked"] = tracked
+            self.found["tracked"] = tracked.of_process(self._mentions(pickler))
         self.found["settings"] = self.settings
         self.found["signals"] = self._signals(pickler)
         self.found["drew"] = sorted(watch.drew | watch.drew_before)
@@ -290,7 +288,7 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     for change in found.get("changes", ()):
         remarks += filter(None, [put(change, load=not in_kernel)])
     own_generators.put(found.get("drawn from", ()), load=not in_kernel)
-    tracked_runs.put(found.get("tracked"))
+    tracked.put(found.get("tracked", []))
     if "process" in found:
         start.put(found["process"])
     settings = tuple(found.get("settings", ()))

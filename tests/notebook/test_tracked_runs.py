@@ -63,3 +63,28 @@ def test_a_training_that_was_released_goes_on_with_it(kernel: Kernel, second_ker
     assert kernel.check("print(seen == (run.id, True, 0.1))").stdout == "True\n"
     kernel.check("wandb.finish()")
     assert rows(kernel, home) == [{"loss": [*range(6)], "other": [*range(6)]}]
+
+
+def test_a_run_of_mlflow_has_what_the_training_logs_and_goes_on(kernel: Kernel, home: Path) -> None:
+    need("mlflow")
+    kernel.check(f"""
+import mlflow, torch
+mlflow.set_tracking_uri("sqlite:///{home}/runs.db"); mlflow.set_experiment("ours")
+outer = mlflow.start_run(run_name="outer"); run = mlflow.start_run(run_name="inner", nested=True)
+net = torch.nn.Linear(2, 2).to("cuda"); opt = torch.optim.SGD(net.parameters(), lr=0.1)
+""")
+
+    kernel.check("""%%gpufit train
+for step in range(4):
+    loss = net(torch.ones(1, 2, device="cuda")).sum()
+    opt.zero_grad(); loss.backward(); opt.step()
+    mlflow.log_metric("loss", loss.item(), step=step)
+seen = mlflow.active_run().info.run_id, mlflow.get_experiment(mlflow.active_run().info.experiment_id).name
+""")
+
+    kernel.check("client = mlflow.MlflowClient(); ours = run.info.experiment_id")
+    assert kernel.check("print(seen == (run.info.run_id, 'ours'), mlflow.active_run() is run)").stdout == "True True\n"
+    told = "[one.step for one in client.get_metric_history(run.info.run_id, 'loss')], len(client.search_runs([ours]))"
+    assert (
+        kernel.check(f"print({told}, client.get_run(run.info.run_id).info.status)").stdout == "[0, 1, 2, 3] 2 RUNNING\n"
+    )

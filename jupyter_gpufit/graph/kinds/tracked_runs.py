@@ -7,7 +7,6 @@ may be sent (an estimate, a silent rank) the run is one that does nothing. Loade
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -55,39 +54,3 @@ def join(name: str, owner: int, service: str, config: dict[str, Any]) -> Any:
         assert run.settings  # to look at anything is to join
         vars(run.config)["_items"].update(config)  # which does not come with it
     return run
-
-
-# The run of the process, to which `wandb.log` goes --------------------------------------------------------------------
-
-
-def of_process() -> tuple[Any, Any] | None:
-    """And what a cell has put in place of its `wandb.config`, if it has."""
-    wandb = sys.modules.get("wandb")
-    if (run := getattr(wandb, "run", None)) is None or getattr(run, "_is_finished", False):
-        return None
-    config = getattr(wandb, "config", None)
-    return run, None if type(config).__module__.partition(".")[0] == "wandb" else config
-
-
-def put(found: tuple[Any, Any] | None) -> None:
-    if found is None:
-        return
-    run, config = found
-    wandb: Any = import_module("wandb")
-    if wandb.run is not run:
-        wandb.sdk.wandb_init._set_global_run(run)
-    if config is not None:
-        wandb.config = config
-
-
-def silence() -> None:
-    """In a process that may send nothing, forked from one that has joined a run: the same object does nothing now."""
-    wandb: Any = sys.modules.get("wandb")
-    run = getattr(wandb, "run", None)
-    if run is None or not getattr(run, "_attach_id", None):
-        return
-    silent = wandb.init(mode="disabled", id=run._attach_id, config=dict(vars(run)["_config"]))
-    vars(run).clear()
-    vars(run).update(vars(silent))
-    run.__class__ = type(silent)
-    wandb.sdk.wandb_init._set_global_run(run)

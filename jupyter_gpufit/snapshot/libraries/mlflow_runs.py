@@ -7,7 +7,6 @@ in the run twice), and autologging, which patches libraries: that it is gone is 
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import CannotArrive
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import INSTANCE
+from ...surroundings.tracked import active_in_mlflow
 from ...system.objects import module_of
 
 if TYPE_CHECKING:
@@ -50,14 +50,6 @@ def find(cls: type) -> Kind | None:
     return Kind(reduce=reduce_run) if f"{_FLUENT}.ActiveRun" in names else None
 
 
-def active() -> list[Any]:
-    stack = getattr(sys.modules.get(_FLUENT), "_active_run_stack", [])
-    if hasattr(stack, "get_all_thread_values"):  # else a plain list, in older versions
-        # Not simply this thread's: a graph of many linked objects is written by a thread with a larger stack.
-        stack = stack.get_all_thread_values().get(threading.main_thread().ident, [])
-    return list(stack)
-
-
 def autologging() -> list[Autologging]:
     """What the cell has turned on; as long as it does not say so once more, it is off in another process."""
     integrations = getattr(sys.modules.get(_AUTOLOGGING), "AUTOLOGGING_INTEGRATIONS", {})
@@ -83,7 +75,7 @@ def close() -> None:
 
 
 def reduce_run(run: Any, pickler: SnapshotPickler) -> Reduced:
-    ids = tuple(one.info.run_id for one in active())
+    ids = tuple(one.info.run_id for one in active_in_mlflow())
     if run.info.run_id not in ids:
         return INSTANCE.reduce(run, pickler)  # it has ended, and is no more than what it says
     measured = tuple(getattr(sys.modules[_FLUENT], "run_id_to_system_metrics_monitor", ()))
@@ -95,7 +87,7 @@ def take_up(restoring: Restoring, stack: Stack, wanted: str) -> Any:
     mlflow: Any = import_module("mlflow")
     if mlflow.get_tracking_uri() != stack.uri:
         mlflow.set_tracking_uri(stack.uri)
-    held = {run.info.run_id: run for run in active()}
+    held = {run.info.run_id: run for run in active_in_mlflow()}
     for name in stack.runs:
         if name not in held:
             held[name] = _started(mlflow, name, bool(held), name in stack.measured)

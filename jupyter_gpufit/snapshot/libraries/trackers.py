@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
+from ...surroundings.tracked import active_in_mlflow
 from ...system.objects import module_of
 from . import mlflow_runs, wandb_runs
 
@@ -36,7 +37,7 @@ def _refuse_task(task: Any, pickler: SnapshotPickler) -> Reduced:
 def live() -> list[Any]:
     """The runs that `wandb.log` and `mlflow.log_metric` mean. To have them opened is to have them taken up."""
     run = wandb_runs.current()
-    return [*([] if run is None else [run]), *mlflow_runs.active(), *mlflow_runs.autologging()]
+    return [*([] if run is None else [run]), *active_in_mlflow(), *mlflow_runs.autologging()]
 
 
 def close() -> None:

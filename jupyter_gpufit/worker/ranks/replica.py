@@ -25,8 +25,8 @@ from typing import NoReturn
 import IPython
 import torch
 
-from ...graph.kinds import tracked_runs
 from ...graph.memory import part_from_parent
+from ...surroundings import tracked
 from ...system.contained import Contained
 from ...system.processes import die_with_parent
 from ..shell import OUR_FILES
@@ -130,7 +130,7 @@ def _contain(replica: Replica, training: Training) -> None:
         files.part_from_first(training.arrival.opened.objects, contained)
     contained.close_open_ends(kept)
     contained.begin()
-    tracked_runs.silence()
+    tracked.silence()
     files.begin(contained)
 
 
