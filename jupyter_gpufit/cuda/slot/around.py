@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import sysconfig
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from .mode import SlotMode
 from .side import CPU, CPU_AS_DEFAULT, SLOT, note, side_named, side_of
 
 _BETWEEN = ("torch.", "jupyter_gpufit.cuda.")
+_LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 _PINS = "torch.utils.data._utils.pin_memory"
 _BEFORE_ALL = 0  # the priority of a package in torch.serialization; the CPU's is 10
 
@@ -215,10 +217,17 @@ def _uncompiled(real: Callable[..., Any], compiling: ExitStack, slot: str) -> Ca
     def compile(*args: Any, **kwargs: Any) -> Any:
         run_uncompiled(compiling)
         where = f"on the CPU slot {slot}" if slot else "in the notebook's own process"
-        warnings.warn(f"torch.compile: {where} the model runs uncompiled.", stacklevel=2)
+        if not _is_imported(sys._getframe(1).f_globals):
+            warnings.warn(f"torch.compile: {where} the model runs uncompiled.", stacklevel=2)
         return real(*args, **kwargs)
 
     return compile
+
+
+def _is_imported(asker: dict[str, Any]) -> bool:
+    """Whether a library compiles something of its own as it is imported (bitsandbytes): no model of the cell's."""
+    importing = getattr(asker.get("__spec__"), "_initializing", False)
+    return importing and str(asker.get("__file__")).startswith(_LIBRARIES)
 
 
 def run_uncompiled(until: ExitStack) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from jupyter_gpufit.cuda.slot import Budget
+from jupyter_gpufit.cuda.slot import Budget, around
 from jupyter_gpufit.errors import NotOnASlot
 
 CUDA = torch.device("cuda", 0)
@@ -152,6 +154,21 @@ def test_compiled_models_run_uncompiled_and_say_so(slot: Budget) -> None:
 
     assert torch.equal(compiled(x), model(x))
     assert set(compiled.state_dict()) == {"_orig_mod.weight", "_orig_mod.bias"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_a_library_compiles_as_it_is_imported_is_not_told(
+    slot: Budget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "compiles_itself.py").write_text("import torch\ndouble = torch.compile(lambda x: x * 2)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.warns(UserWarning, match="runs uncompiled"):  # a module of the user's own
+        import_module("compiles_itself")
+    monkeypatch.delitem(sys.modules, "compiles_itself")
+    monkeypatch.setattr(around, "_LIBRARIES", (str(tmp_path),))
+
+    assert import_module("compiles_itself").double(torch.ones(1, device="cuda")).item() == 2
 
 
 @pytest.mark.slow
