@@ -6,6 +6,7 @@ An earlier cell began them, and they stay the notebook's: the worker joins them,
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -52,6 +53,8 @@ def _of_wandb() -> TrackedByWandb | None:
 
 def _put_wandb(found: TrackedByWandb) -> None:
     wandb: Any = import_module("wandb")
+    if not getattr(found.run, "_attach_id", None):
+        found.run._init_pid = os.getpid()  # one that does nothing is no other process's: a checkpoint has it
     if wandb.run is not found.run:
         wandb.sdk.wandb_init._set_global_run(found.run)
     if found.config is not None:

@@ -48,21 +48,24 @@ def rows(kernel: Kernel, home: Path) -> list[dict[str, list[int]]]:
 
 
 @pytest.mark.usefixtures("no_worker_outlives_its_test")
-def test_a_training_that_was_released_goes_on_with_it(kernel: Kernel, second_kernel: Kernel, home: Path) -> None:
+@pytest.mark.parametrize("mode", ["offline", "disabled"])
+def test_a_training_that_was_released_goes_on_with_it(
+    kernel: Kernel, second_kernel: Kernel, home: Path, mode: str
+) -> None:
     need("wandb")
-    hold = home / "go on"
-    kernel.check(SETUP.format(mode="offline"))
-    sent = kernel.send("%%gpufit train --name job\n" + CELL.format(hold=str(hold)))
+    hold = home / f"go on {mode}"
+    kernel.check(SETUP.format(mode=mode))
+    sent = kernel.send(f"%%gpufit train --name {mode}-job\n" + CELL.format(hold=str(hold)))
     kernel.until(sent, "step 2")
-    second_kernel.check("%gpufit release job")
+    second_kernel.check(f"%gpufit release {mode}-job")
     kernel.finish(sent)
     hold.touch()
 
-    kernel.check("%gpufit resume job")
+    kernel.check(f"%gpufit resume {mode}-job")
 
     assert kernel.check("print(seen == (run.id, True, 0.1))").stdout == "True\n"
     kernel.check("wandb.finish()")
-    assert rows(kernel, home) == [{"loss": [*range(6)], "other": [*range(6)]}]
+    assert rows(kernel, home) == ([{"loss": [*range(6)], "other": [*range(6)]}] if mode == "offline" else [])
 
 
 def test_a_run_of_mlflow_has_what_the_training_logs_and_goes_on(kernel: Kernel, home: Path) -> None:
