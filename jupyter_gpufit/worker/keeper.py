@@ -18,7 +18,7 @@ from ..devices.device import Device
 from ..errors import CannotSave, NotResumable, NotSaved
 from ..jobs.events import Why
 from ..jobs.handover import note_start, noted_start
-from ..surroundings import travel as surroundings
+from ..surroundings import saved as surroundings
 from ..system.memory import free_memory
 from ..units import format_bytes, format_duration
 from .saving import Durable, NotReady, labels

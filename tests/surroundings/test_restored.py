@@ -13,9 +13,11 @@ import pytest
 
 from jupyter_gpufit.program import Program
 from jupyter_gpufit.snapshot.trials import trials
-from jupyter_gpufit.surroundings import magics, travel
+from jupyter_gpufit.surroundings import magics
+from jupyter_gpufit.surroundings import saved as page
 from jupyter_gpufit.surroundings.imports import Watch
-from jupyter_gpufit.surroundings.travel import Came, restored, saved
+from jupyter_gpufit.surroundings.saved import restored, saved
+from jupyter_gpufit.surroundings.travel import Came
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def test_what_a_module_keeps_for_the_main_thread_goes_along(tmp_path: Path, monk
     """keras counts the names of layers there, and no checkpoint can hold a threading.local itself."""
     (tmp_path / "layer_names.py").write_text("import threading\nstate = threading.local()\nstate.made = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(travel, "watch", watch := Watch())
+    monkeypatch.setattr(page, "watch", watch := Watch())
     watch.begin()
     names: Any = import_module("layer_names")
     watch.end()
@@ -77,8 +79,8 @@ def test_a_package_that_takes_too_long_is_said_once_and_passed_over(
     (tmp_path / "keeps_much.py").write_text("class Kept: ...\nfirst = second = None\n")
     (tmp_path / "keeps_less.py").write_text("from keeps_much import Kept\nfirst = None\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(travel, "watch", watch := Watch())
-    monkeypatch.setattr(travel, "_TOO_LARGE", set())
+    monkeypatch.setattr(page, "watch", watch := Watch())
+    monkeypatch.setattr(page, "_TOO_LARGE", set())
     watch.begin()
     much: Any = import_module("keeps_much")
     less: Any = import_module("keeps_less")
@@ -102,7 +104,7 @@ def test_a_package_that_takes_too_long_is_said_once_and_passed_over(
 def test_a_librarys_own_generator_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "draws_own.py").write_text("import random\nclass Own: rng = random.Random()\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(travel, "watch", watch := Watch())
+    monkeypatch.setattr(page, "watch", watch := Watch())
     watch.begin()
     own: Any = import_module("draws_own").Own
     watch.end()
@@ -137,7 +139,7 @@ def test_what_modules_took_of_earlier_cells_and_their_magics_hold_after_a_resume
 def test_a_name_that_a_library_gave_to_numpy_is_there_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
     """recbole's, for libraries that say `numpy.float`: in a function that is called once."""
     numpy: Any = import_module("numpy")
-    monkeypatch.setattr(travel, "watch", watch := Watch())
+    monkeypatch.setattr(page, "watch", watch := Watch())
     watch.begin()
     watch.end()
     monkeypatch.setattr(numpy, "old_float", numpy.float64, raising=False)
