@@ -200,3 +200,16 @@ def test_what_an_earlier_cell_put_back_into_a_module_that_the_cell_does_not_name
     trainings.run(cell, shipment=shipment, at=2, save=tmp_path)
 
     assert trainings.run(cell, shipment=shipment, of=tmp_path).digests["kept"] == "Kept"
+
+
+def test_a_bar_that_an_earlier_cell_made_goes_on(trainings: Trainings, tmp_path: Path) -> None:
+    namespace = notebook("import io, tqdm\nbar = tqdm.trange(6, file=io.StringIO(), miniters=1, mininterval=0)")
+    shipment = ship(defined(namespace), namespace)
+    cell = "seen = []\nfor i in bar:\n    bar.set_postfix(i=i)\n    seen.append((i, bar.n))\n"
+
+    whole = trainings.run(cell, shipment=shipment).digests
+    assert not trainings.run(cell, shipment=shipment, at=3, save=tmp_path / "saved").error
+    left = trainings.run(cell, shipment=shipment, of=tmp_path / "saved", at=1, save=tmp_path / "again")
+    assert not left.error
+
+    assert trainings.run(cell, shipment=shipment, of=tmp_path / "again").digests["seen"] == whole["seen"]

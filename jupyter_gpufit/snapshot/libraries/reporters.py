@@ -46,7 +46,7 @@ def reduce_bar(bar: Any, pickler: SnapshotPickler) -> Reduced:
 
 
 def make_bar(cls: Any, shown: bool) -> Any:
-    return cls.__new__(cls) if shown else object.__new__(cls)
+    return cls.__new__(cls) if shown else make_instance(cls)  # either way the class has its lock
 
 
 def fill_bar(bar: Any, state: tuple[dict[str, Any], float]) -> None:
