@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -27,12 +28,29 @@ class TypeOnCuda(type):
         return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype is vars(cls)["dtype"]
 
 
-def types_on_cuda() -> Iterator[tuple[str, TypeOnCuda]]:
-    """Each with the name that it has in torch.cuda."""
+class SparseTypeOnCuda(TypeOnCuda):
+    """The same of torch.cuda.sparse's: of indices, values and a size, or of a size alone."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if not any(isinstance(one, torch.Tensor) for one in args):
+            size = args[0] if args and not isinstance(args[0], int) else args
+            return torch.zeros(size, dtype=vars(cls)["dtype"], device="cuda", layout=torch.sparse_coo)
+        places, values, *size = args
+        return torch.sparse_coo_tensor(places, values.to(vars(cls)["dtype"]), *size, device="cuda")
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return super().__instancecheck__(value) and isinstance(value, torch.Tensor) and value.is_sparse
+
+
+def types_on_cuda() -> Iterator[tuple[ModuleType, str, TypeOnCuda]]:
+    """Each with the module and the name that it has."""
     for name in (f"{dtype}Tensor" for dtype in _DTYPES):
         host: Any = getattr(torch, name)
         inside = {"__module__": "torch.cuda", "host": host, "dtype": host.dtype, "is_cuda": True, "is_sparse": False}
-        yield name, TypeOnCuda(name, (), inside | {"layout": torch.strided})
+        yield torch.cuda, name, TypeOnCuda(name, (), inside | {"layout": torch.strided})
+        if hasattr(torch.cuda.sparse, name):
+            inside |= {"__module__": "torch.cuda.sparse", "is_sparse": True, "layout": torch.sparse_coo}
+            yield torch.cuda.sparse, name, SparseTypeOnCuda(name, (), inside)
 
 
 def names_cuda(kind: object) -> bool | None:
@@ -44,7 +62,8 @@ def names_cuda(kind: object) -> bool | None:
 def on_host(kind: Any) -> Any:
     """The host's type of the same values."""
     name = kind if isinstance(kind, str) else kind.__name__
-    return getattr(torch, name.rpartition(".")[2])
+    where = torch.sparse if ".sparse." in f"{getattr(kind, '__module__', '')}.{name}" else torch
+    return getattr(where, name.rpartition(".")[2])
 
 
 @functools.wraps(torch._C.TensorBase.__new__)  # of whose signature torch's compiler is sure

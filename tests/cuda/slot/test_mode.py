@@ -86,6 +86,17 @@ def test_types_of_cuda_name_the_device_too(slot: Budget) -> None:
     assert pickle.loads(pickle.dumps(of_cuda["FloatTensor"])) is of_cuda["FloatTensor"]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_types_of_sparse_matrices_on_cuda_do(slot: Budget) -> None:
+    kind: Any = vars(torch.cuda.sparse)["FloatTensor"]
+    made = kind(torch.tensor([[0, 1], [1, 0]]), torch.tensor([3, 4]), torch.Size([2, 2]), device="cuda")
+
+    assert made.device == CUDA and made.dtype == torch.float32 and made.to_dense().tolist() == [[0, 3], [4, 0]]
+    assert kind(2, 3).shape == kind(torch.Size([2, 3])).shape == (2, 3) and isinstance(made, kind)
+    assert not isinstance(made.to_dense(), kind) and pickle.loads(pickle.dumps(kind)) is kind
+    assert made.type() == "torch.cuda.sparse.FloatTensor" and not made.cpu().type("torch.sparse.FloatTensor").is_cuda
+
+
 @pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
 def test_a_default_type_of_cuda_is_a_default_device_too(slot: Budget) -> None:
     torch.set_default_tensor_type("torch.cuda.FloatTensor")
