@@ -63,6 +63,7 @@ def cuda_replacements(answers: Answers, around: Around) -> Iterator[tuple[object
         if name.endswith("Storage") and hasattr(torch, name):
             yield torch.cuda, name, getattr(torch, name)
     yield from types_on_cuda()
+    yield torch.cuda, "default_generators", (torch.default_generator,)  # which manual_seed() seeds, too
     yield torch, "set_default_tensor_type", default_type(torch.set_default_tensor_type)
     yield from parallel_on_one()
     # Libraries with kernels of their own ask at import; a build for CUDA would ask the driver.

@@ -86,6 +86,15 @@ def test_types_of_cuda_name_the_device_too(slot: Budget) -> None:
     assert pickle.loads(pickle.dumps(of_cuda["FloatTensor"])) is of_cuda["FloatTensor"]
 
 
+def test_each_device_has_a_default_generator(slot: Budget) -> None:
+    for number in range(torch.cuda.device_count()):
+        torch.cuda.default_generators[number].manual_seed(3 + number)
+    drawn = torch.rand(2, device="cuda")
+    torch.cuda.manual_seed(3)
+
+    assert torch.equal(torch.rand(2, device="cuda"), drawn)
+
+
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_types_of_sparse_matrices_on_cuda_do(slot: Budget) -> None:
     kind: Any = vars(torch.cuda.sparse)["FloatTensor"]
