@@ -22,16 +22,23 @@ def anyio_backend() -> str:
 async def test_one_after_the_other_in_one_thread_which_ends_when_there_is_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(background, "_idle", [])  # without the threads of other tests
     monkeypatch.setattr(background, "KEPT", 60.0)
     first = await aside(threading.current_thread)
-    while not background._idle:  # it has answered, and is about to wait
-        pass
+    _until_idle()
     assert await aside(threading.current_thread) is first and first.daemon
+    _until_idle()
     monkeypatch.setattr(background, "KEPT", 0.0)
     assert await aside(threading.current_thread) is first
     first.join(60.0)
     assert not first.is_alive()
     assert await aside(threading.current_thread) is not first
+
+
+def _until_idle() -> None:
+    """It has answered, and is about to wait."""
+    while not background._idle:
+        pass
 
 
 async def test_what_fails_fails_for_who_asked_and_the_next_is_served() -> None:
