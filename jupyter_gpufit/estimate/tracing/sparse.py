@@ -210,7 +210,7 @@ def _summed(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 def _product(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     """A matrix, or what it is added to, of what two are multiplied to."""
-    first, second = args[-2:] if len(args) < 3 or isinstance(args[2], torch.Tensor) is False else args[1:3]
+    first, second = [one for one in args if isinstance(one, torch.Tensor)][-2:]
     if isinstance(first, SparseFake) and isinstance(second, SparseFake):
         books.notes[MORE] += 1
         more = max((first, second), key=lambda one: one.entries)
