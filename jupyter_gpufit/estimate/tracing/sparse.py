@@ -210,19 +210,23 @@ def _summed(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 def _product(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     """A matrix, or what it is added to, of what two are multiplied to."""
-    first, second = [one for one in args if isinstance(one, torch.Tensor)][-2:]
+    factors: list[Any] = [one for one in args if isinstance(one, torch.Tensor)][-2:]
+    first, second = factors
     if isinstance(first, SparseFake) and isinstance(second, SparseFake):
         books.notes[MORE] += 1
-        more = max((first, second), key=lambda one: one.entries)
-        return SparseFake(more.kind, [part.clone() for part in more.parts], (first.shape[0], second.shape[1]), False)
+        size = first.shape[0], second.shape[1]
+        count, device = min(size[0] * size[1], first.entries * second.entries), true_device(first.values_)
+        places = torch.empty(2, count, dtype=torch.int64, device=device)
+        found = SparseFake(COO, (places, torch.empty(count, dtype=first.dtype, device=device)), size, False)
+        return _compressed(found, first.kind)
     sparse, dense = (first, second) if isinstance(first, SparseFake) else (second, first)
     if first.shape[-1] != second.shape[0 if second.dim() == 1 else -2]:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({_by(first)} and {_by(second)})"
         )  # as torch does, which says no more
-    size = (*first.shape[:-1], *second.shape[second.dim() - 1 :]) if second.dim() > 1 else first.shape[:-1]
+    shape = (*first.shape[:-1], *second.shape[second.dim() - 1 :]) if second.dim() > 1 else first.shape[:-1]
     books.count(2 * sparse.entries * (dense.shape[-1] if dense.dim() > 1 else 1))
-    return torch.empty(size, dtype=dense.dtype, device=true_device(dense))
+    return torch.empty(shape, dtype=dense.dtype, device=true_device(dense))
 
 
 def _by(one: torch.Tensor) -> str:

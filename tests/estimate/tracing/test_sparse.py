@@ -74,3 +74,10 @@ def test_shapes_that_do_not_go_together_fail_as_they_would() -> None:
     trace = traced(CELL.format(matrix=MATRICES[0], product="a @ w[:5]"))
 
     assert "mat1 and mat2 shapes cannot be multiplied (2000x2000 and 5x8)" in trace.error
+
+
+def test_a_product_of_two_has_no_more_entries_than_there_can_be() -> None:
+    trace = traced(CELL.format(matrix=MATRICES[0], product="torch.sparse.mm(a, a) @ w"))
+
+    assert (trace.status, trace.error) == ("completed", "") and AS_DENSE not in trace.notes
+    assert max(block.size for block in trace.blocks) == 2 * 8 * 2000 * 2000  # the indices, of all that may be
