@@ -57,10 +57,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _frozen_again() -> None:
     """The rewriting of programs has it thawed where it asks who holds an object."""
-    gc.freeze()
+    if not gc.get_freeze_count():
+        gc.freeze()
 
 
 @pytest.fixture(scope="module")

@@ -127,6 +127,7 @@ _OF_LIBRARIES = {
     "numpy": "kinds.arrays",
     "matplotlib.transforms": "kinds.figures",
     "pandas": "kinds.frames",
+    "pandas.io.parsers.readers": "kinds.frame_readers",
     "h5py": "kinds.hdf5",
     "sqlite3": "kinds.databases",
     "lmdb": "kinds.databases",

@@ -39,6 +39,7 @@ _HOMES: dict[
     "enums": ("graph.kinds.enums", "fill_member find_member"),
     "exceptions": ("graph.kinds.exceptions", "fill_error fill_own_way make_error"),
     "figures": ("graph.kinds.figures", "fill_figure"),
+    "frame readers": ("graph.kinds.frame_readers", "make_closed open_again read_on"),
     "frames": ("graph.kinds.frames", "fill_frame fill_index"),
     "functions": (
         "graph.kinds.functions",

@@ -6,6 +6,7 @@ The pickler here knows what these tests need, and no more; tests/checkpoint has 
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import linecache
 import pickle
@@ -151,6 +152,7 @@ class World:
     """One process's worth of a cell: a namespace and its program."""
 
     def __init__(self, earlier: str = "") -> None:
+        gc.freeze()  # of what was there before, nothing is a world's: it need not be looked through
         self.namespace = _namespace()
         self.program = Program(self.namespace)
         self.points = 0

@@ -32,17 +32,21 @@ for row in frame.itertuples(index=False):
     say(row.name, row.size, torch.rand(1))
 for name, column in frame.items():
     say(name, column.tolist())
+for number, piece in enumerate(pd.read_csv("TABLE", chunksize=2)):
+    say(number, piece.index.tolist(), piece["size"].tolist(), torch.rand(1))
 """
 
 
 @pytest.mark.slow
 def test_they_go_on_where_they_were(trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CELLS, "rows", Cell(ROWS, before=BEGIN + "import pandas as pd", loads=("pandas",)))
+    (table := tmp_path / "table.csv").write_text("size\n" + "\n".join(map(str, range(7))))
+    rows = ROWS.replace("TABLE", str(table))
+    monkeypatch.setitem(CELLS, "rows", Cell(rows, before=BEGIN + "import pandas as pd", loads=("pandas",)))
 
-    row = Matrix(trainings, tmp_path).row("rows", 4)
+    row = Matrix(trainings, tmp_path).row("rows", 5)
 
     assert not row.differences
-    assert row.tried and row.tried + row.deferred == 4  # pandas' own loops are among the points
+    assert row.tried and row.tried + row.deferred == 5  # pandas' own loops are among the points
 
 
 def test_what_gives_others_the_next_time_is_told() -> None:

@@ -29,7 +29,6 @@ from .managers import enter_again, noted
 
 _OF_C = frozenset(
     {
-        type,
         BuiltinFunctionType,
         ClassMethodDescriptorType,
         MethodDescriptorType,
@@ -167,7 +166,8 @@ class Frame(Activation):
         self.pc = k
         if self.since is not None:
             self._ended()
-        if type(callee) in _OF_C and callee is not builtins.exec:
+        kind = type(callee)
+        if (kind in _OF_C and callee is not builtins.exec) or (kind is type and type(callee.__init__) in _OF_C):
             self.callee = callee if callee is next else None
             return self.following if callee is next else self.begun if callee is builtins.iter else callee
         variant = self.program.functions.variant(callee, self, k)

@@ -12,13 +12,14 @@ from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from ...errors import CannotArrive
+from ...system.packages import is_installed
 from ..libraries import own_resume
 from ..libraries.gain import Gain, LeftShare
 from ..libraries.library import package_of
 from ..reading.scopes import Definition
 from ..rewriting.source import Codes, Source
 from ..values import PROGRAM, FrameRecord, Unit
-from . import run_calls
+from . import constructors, run_calls
 from .activation import Activation
 from .delegates import on_the_way
 from .managers import enter_again
@@ -73,6 +74,10 @@ class Functions:
         elif type(callee) is functools.partial:
             variant = self.variant(callee.func, frame, k)
             return variant and functools.partial(variant, *callee.args, **callee.keywords)
+        elif isinstance(callee, type):
+            init = constructors.init_of(callee)
+            variant = self.variant(init, frame, k) if init is not None and _is_of_the_user(init) else None
+            return variant and constructors.made_by(callee, variant, frame, k)
         elif callable(callee) and type(type(callee).__call__) is FunctionType:
             variant = self.variant(type(callee).__call__, frame, k)
             return MethodType(variant, callee) if variant else self._of_module(callee, frame, k)
@@ -130,6 +135,8 @@ class Functions:
             return self.enter(callee.func, frame, k)
         if type(callee) is MethodType:
             return self.enter(callee.__func__, frame, k)
+        if isinstance(callee, type):
+            return constructors.go_on(callee, frame, k, self.enter)
         if type(callee) is not FunctionType:
             return self.enter(forward_of(callee) or type(callee).__call__, frame, k)
         found = self._known.get(callee.__code__, callee)
@@ -173,6 +180,12 @@ class Functions:
 def entered(code: CodeType, home: dict[str, Any], cells: dict[str, CellType]) -> FunctionType:
     closure = tuple(cells.get(name) or CellType() for name in code.co_freevars)
     return FunctionType(code, home, code.co_name, None, closure)
+
+
+def _is_of_the_user(function: FunctionType) -> bool:
+    """What libraries construct does not train, and to rewrite all of it would cost what their trainers need."""
+    home = function.__globals__
+    return not package_of(home) or not is_installed(str(home.get("__file__", "")))
 
 
 def _with_code(function: FunctionType, code: CodeType) -> FunctionType:

@@ -13,7 +13,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from ...errors import CannotArrive, NotHere
-from ...system.objects import but_tuples
+from ...system.objects import of_type
 from ..libraries import own_resume
 from ..libraries.gain import LeftShare
 from ..libraries.library import Library
@@ -393,4 +393,4 @@ def _functions_of(files: Container[str]) -> list[FunctionType]:
     """All that were defined there."""
     if not files:
         return []
-    return [one for one in but_tuples() if type(one) is FunctionType and one.__code__.co_filename in files]
+    return [one for one in of_type(FunctionType) if one.__code__.co_filename in files]

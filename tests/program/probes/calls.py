@@ -344,3 +344,57 @@ both = (lambda n: epoch(n), lambda n: n)
 (study.values, twice(2), twice(2, by=1), outer(), both[0](1), [twice(n) for n in (1, 2)])
 """,
 )
+
+probe(
+    "constructors that train",
+    """
+class Base:
+    def __init__(self, n, *, log=None):
+        self.n, self.log = n, log
+        for i in range(n):
+            self.step(i)
+    def step(self, i):
+        say((type(self).__name__, i))
+
+class Trainer(Base):
+    made = 0
+    def __init__(self, n):
+        Trainer.made += 1
+        super().__init__(n, log=[])
+        while n:
+            n -= 1
+            self.log.append(Inner([n, n]).total())
+
+class Inner:
+    def __new__(cls, xs):
+        found = object.__new__(cls)
+        found.first = xs[0]
+        return found
+    def __init__(self, xs):
+        self.xs = [x + 1 for x in xs]
+    def total(self):
+        return sum(self.xs) + self.first
+
+class Wrong:
+    def __init__(self, n):
+        for i in range(n):
+            say(("wrong", i))
+        return n
+
+class Counted(type):
+    def __call__(cls, *args):
+        say(("counted", args))
+        return super().__call__(*args)
+
+class Own(Base, metaclass=Counted):
+    pass
+
+trainers = {name: Trainer(n) for name, n in (("a", 1), ("b", 2))}
+try:
+    Wrong(2)
+except TypeError as error:
+    say(str(error))
+own = Own(1)
+[(name, one.n, one.log, isinstance(one, Base)) for name, one in trainers.items()], Trainer.made, own.n
+""",
+)
