@@ -57,11 +57,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _frozen_again() -> None:
     """The rewriting of programs has it thawed where it asks who holds an object."""
-    if not gc.get_freeze_count():
-        gc.freeze()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

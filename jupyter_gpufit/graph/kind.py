@@ -8,6 +8,7 @@ import gc
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from operator import is_
 from types import BuiltinMethodType, CodeType, MethodType, MethodWrapperType
@@ -145,9 +146,14 @@ def kind_of(cls: type, known: dict[type, Kind]) -> Kind:
     if kind is None:
         # A library's types can only be met where the library is loaded, and the kernel need not load it for us.
         loaded = [family for library, family in _OF_LIBRARIES.items() if library in sys.modules]
-        finders = (import_module(f"{__package__}.{family}").find for family in (*loaded, *_FAMILIES))
-        kind = known[cls] = next(found for find in finders if (found := find(cls)) is not None)
+        kind = known[cls] = next(found for one in (*loaded, *_FAMILIES) if (found := _finder(one)(cls)) is not None)
     return kind
+
+
+@cache
+def _finder(family: str) -> Callable[[type], Kind | None]:
+    find: Callable[[type], Kind | None] = import_module(f"{__package__}.{family}").find
+    return find
 
 
 def import_families() -> None:

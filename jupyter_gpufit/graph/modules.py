@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -18,11 +18,10 @@ Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how the
 _OF_THE_PROCESS = frozenset({"__main__", "__mp_main__"})  # two names of one module
 
 
-def dictionaries() -> Iterator[tuple[str, dict[str, Any]]]:
+def dictionaries() -> list[tuple[str, dict[str, Any]]]:
     """Of the modules that are loaded, by their names; the notebook's is the namespace, which each side has."""
-    for name, module in list(sys.modules.items()):
-        if isinstance(module, ModuleType) and name not in _OF_THE_PROCESS:
-            yield name, vars(module)
+    loaded = [(name, one) for name, one in list(sys.modules.items()) if isinstance(one, ModuleType)]
+    return [(name, one.__dict__) for name, one in loaded if name not in _OF_THE_PROCESS]
 
 
 class Homes:
@@ -32,6 +31,8 @@ class Homes:
     _FEW = 50  # names; to look for one costs some milliseconds, to note all of them some hundreds
 
     def __init__(self) -> None:
+        self._loaded: list[tuple[str, dict[str, Any]]] = []
+        self._when = 0  # how many modules there were
         self._asked: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         self._all: dict[str, list[tuple[str, dict[str, Any]]]] | None = None
 
@@ -43,7 +44,9 @@ class Homes:
         if self._all is not None:
             return self._all.get(name, [])
         if name not in self._asked:
-            self._asked[name] = [(module, held) for module, held in dictionaries() if name in held]
+            if self._when != len(sys.modules):
+                self._loaded, self._when = dictionaries(), len(sys.modules)
+            self._asked[name] = [one for one in self._loaded if name in one[1]]
             if len(self._asked) > self._FEW:
                 self._all = _noted()
         return self._asked[name]

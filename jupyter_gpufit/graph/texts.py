@@ -53,6 +53,7 @@ def _in_modules() -> Iterator[frozenset[str]]:
                 continue
 
 
+@functools.cache  # of thousands of modules, each time that a cell starts or is saved
 def _is_installed(file: str) -> bool:
     return file.startswith(_NOT_THEIRS) or _INSTALLED.search(file) is not None
 
