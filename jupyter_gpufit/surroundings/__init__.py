@@ -16,7 +16,7 @@ that objects find through their class, on modules that were imported for what th
     travel    all of it among the variables: START HERE
 
 Beside it: random generators (generators.py), settings that libraries have calls for (modes.py), and who reads the
-program of a generator in use (midway.py). Not covered: state inside
-compiled code, arrays and tensors in modules that are written to in place, and modules of the standard library and of
-torch, but for the attributes that a cell's text assigns.
+program of a generator in use (midway.py), arrays that the user's modules hold (own_arrays.py) and their generators
+(own_generators.py). Not covered: state inside compiled code, arrays and tensors in packages that are written to in
+place, and modules of the standard library and of torch, but for the attributes that a cell's text assigns.
 """

@@ -73,6 +73,17 @@ def _inside(steps: tuple[Step, ...], holder: Any, module: str) -> Iterator[tuple
             yield (*steps, step), value
 
 
+def entries(holder: Any) -> Iterator[tuple[Step, Any]]:
+    """What it holds, each by the step to it."""
+    cls = type(holder)
+    if issubclass(cls, dict) and dict.__len__(holder) <= _WIDE:
+        yield from ((("[]", key), value) for key, value in list(dict.items(holder)))
+    elif issubclass(cls, list) and list.__len__(holder) <= _WIDE:
+        yield from ((("[]", index), value) for index, value in enumerate(list.__iter__(holder)))
+    elif not issubclass(cls, (dict, list)):
+        yield from (((".", name), value) for name, value in list((own_names(holder) or {}).items()))
+
+
 def _beside(holder: Any) -> dict[str, Any] | None:
     """The attributes of a container that has its own: a configuration whose keys are both (EasyDict), a registry."""
     if not isinstance(holder, _CONTAINERS) or root(module_of(type(holder))) in _STANDARD:

@@ -14,14 +14,13 @@ from typing import Any
 
 from ..graph.kinds.draws import put_state, read_state
 from ..system.objects import is_generator, module_of
-from .holders import Place, Step, at, own_names, root
+from .holders import Place, at, entries, own_names, root
 from .imports import Watch
 from .past_modes import past_modes
 
 State = tuple[Place, Any]
 _HOMES = (ModuleType, type)
 _STANDARD = frozenset({*sys.stdlib_module_names, "builtins"})
-_WIDE = 200  # entries of a container that is looked into
 
 
 def states(watch: Watch, packages: Container[str]) -> list[State]:
@@ -53,7 +52,7 @@ def put(found: Iterable[State], *, load: bool) -> None:
 def _within(place: Place, holder: Any, sorts: dict[type, str]) -> Iterator[tuple[Place, Any]]:
     """In what it holds, and in the objects there: imgaug makes its own when it is first asked for."""
     deeper = issubclass(type(holder), _HOMES)
-    for step, value in _entries(holder):
+    for step, value in entries(holder):
         cls = type(value)
         sort = sorts.get(cls)
         if sort is None:
@@ -70,16 +69,6 @@ def _sort(value: Any) -> str:
         return "generator"
     of_python = root(module_of(type(value))) in _STANDARD or issubclass(type(value), _HOMES)
     return "" if of_python or own_names(value) is None else "object"
-
-
-def _entries(holder: Any) -> Iterator[tuple[Step, Any]]:
-    cls = type(holder)
-    if issubclass(cls, dict) and dict.__len__(holder) <= _WIDE:
-        yield from ((("[]", key), value) for key, value in list(dict.items(holder)))
-    elif issubclass(cls, list) and list.__len__(holder) <= _WIDE:
-        yield from ((("[]", index), value) for index, value in enumerate(list.__iter__(holder)))
-    elif not issubclass(cls, (dict, list)):
-        yield from (((".", name), value) for name, value in list((own_names(holder) or {}).items()))
 
 
 def _of_all() -> Iterator[Any]:

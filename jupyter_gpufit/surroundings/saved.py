@@ -6,7 +6,7 @@ import gc
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from threading import local
@@ -14,7 +14,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from ..graph.kind import TookTooLong
-from . import magics, own_generators, twins
+from . import magics, own_generators, own_values, twins
 from .changes import Change, put, put_object, values_of, without
 from .holders import Place, at, root
 from .imports import import_causes, import_quietly
@@ -49,6 +49,7 @@ def saved(came: Came, can_be_saved: Callable[..., bool], say: Callable[[str], No
                 f"What has changed inside of {package} since it was imported is in no checkpoint: to look through it"
                 f" takes too long. After a resume, {package} is as it is imported."
             )
+    changed += _of_own_modules(came.packages, changed, can_be_saved)
     changed += _as_set(came.assigned, can_be_saved)
     return {
         "assigned": came.assigned,
@@ -64,6 +65,19 @@ def saved(came: Came, can_be_saved: Callable[..., bool], say: Callable[[str], No
         "changed": [*changed, *watch.added.changes(can_be_saved)],
         "drawn from": own_generators.states(watch, came.packages),
     }
+
+
+def _of_own_modules(
+    packages: Container[str], changed: Iterable[tuple[Any, ...]], can_be_saved: Callable[..., bool]
+) -> list[Change]:
+    """Under every name that one of them has for it, what holds arrays, and what has changed."""
+    ids = {id(at((place[0], place[1][:1]))) for place, *_ in changed if place[1] and own_values.is_in_one(place[0])}
+    found: list[Change] = []
+    for place, name, value in (*own_values.of_modules(packages), *own_values.named(ids)):
+        with suppress(TookTooLong):
+            if not isinstance(value, (type, ModuleType)) and can_be_saved(value, time.monotonic() + _LONGEST):
+                found.append((place, ("names", ({name: value}, []))))
+    return found
 
 
 def _as_set(assigned: Iterable[tuple[Place, str]], can_be_saved: Callable[[Any], bool]) -> Iterator[Change]:

@@ -21,7 +21,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..graph.kind import TookTooLong
-from . import magics, own_generators, process, start, tracked, twins
+from . import magics, own_generators, own_values, process, start, tracked, twins
 from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, put, same, values_of, without
 from .holders import Place, at, here_or_new, in_words, keeps_more, root
@@ -57,13 +57,14 @@ class SurroundingsOut:
     settings: list[twins.Twin] = field(default_factory=list)  # read first: while it is packed, nothing is collected
     left: list[str] = field(default_factory=list)  # sentences on what does not travel
     lost: list[Lost] = field(default_factory=list)  # attributes of modules, which may not have them there
+    wholes: set[Place] = field(default_factory=set)  # what travels as variables do
 
     def standing(self, ids: Container[int]) -> list[Here]:
         """Of these objects, those that every process has that imports the same modules."""
         found: list[Here] = []
         for number in watch.numbers():
             holder = watch.holder(number) if number in ids else None
-            if holder is not None and not isinstance(holder.obj, (type, ModuleType)):
+            if holder is not None and not isinstance(holder.obj, (type, ModuleType)) and not self._whole(holder.place):
                 found.append((holder.obj, here_or_new, (*holder.place, type(holder.obj))))
         return found
 
@@ -91,6 +92,12 @@ class SurroundingsOut:
     def leave(self) -> None:
         """Without what has changed: it proved to be more than can travel."""
         self.whole = False
+        self.wholes.clear()
+
+    def _whole(self, place: Place) -> bool:
+        """Whether it is in a value that travels as a variable does."""
+        module, steps = place
+        return any((module, steps[:depth]) in self.wholes for depth in (1, 2))
 
     def _signals(self, pickler: GraphPickler) -> dict[int, Any]:
         then = {} if self.came is None else self.came.signals
@@ -126,7 +133,9 @@ class SurroundingsOut:
     def _changes(self, pickler: GraphPickler) -> Iterator[Change]:
         mentioned = self._mentions(pickler)
         needed = watch.packages(mentioned)
+        needed |= {root(name) for name in own_values.used_by(needed)}
         self.found["packages"] = sorted(needed)
+        yield from self._of_own_modules(needed, pickler)
         candidates: list[tuple[Change, bool]] = []
         for number, difference in watch.differences().items():
             holder = watch.holder(number)
@@ -134,7 +143,9 @@ class SurroundingsOut:
                 continue
             if any("cache" in str(key).lower() for _, key in holder.place[1]):
                 continue  # it is filled again, and may be large
-            if self.came is not None and same(difference, self.came.differences.get(number)):
+            if self._whole(holder.place) or (
+                self.came is not None and same(difference, self.came.differences.get(number))
+            ):
                 continue
             if keeps_more(holder.obj, holder.picture) and not _of_the_notebook(difference):
                 continue
@@ -162,6 +173,20 @@ class SurroundingsOut:
                 yield place, kept
         if late:
             self.left.append(f"{late} changes inside of libraries do not travel: looking through them took too long.")
+
+    def _of_own_modules(self, needed: Container[str], pickler: GraphPickler) -> Iterator[Change]:
+        trial = Trial(pickler)
+        self.wholes.clear()
+        for place, name, value in own_values.of_modules(needed):
+            at_place = place[0], (*place[1], (".", name))
+            if why := trial.why_not(value):
+                if self.came is None:
+                    self.left.append(
+                        f"{in_words(at_place)} is what its import makes in the worker, and stays so: {why}"
+                    )
+                continue
+            self.wholes.add(at_place)
+            yield place, ("names", ({name: value}, []))
 
     def _mentions(self, pickler: GraphPickler) -> Callable[[str], bool]:
         stream = pickler.stream.getvalue()
