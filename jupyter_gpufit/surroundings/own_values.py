@@ -52,6 +52,11 @@ def used_by(packages: Container[str]) -> set[str]:
     return {*_with_used(_own(), packages, lambda other: False)}
 
 
+def packages() -> set[str]:
+    """Of all modules of the user's, also of those that were imported before anybody looked."""
+    return {root(name) for name in _own()}
+
+
 def named(ids: Container[int]) -> Iterator[Value]:
     """The names that the user's modules have for these objects."""
     for name, module in _own().items():

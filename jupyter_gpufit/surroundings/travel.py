@@ -132,7 +132,7 @@ class SurroundingsOut:
 
     def _changes(self, pickler: GraphPickler) -> Iterator[Change]:
         mentioned = self._mentions(pickler)
-        needed = watch.packages(mentioned)
+        needed = watch.packages(mentioned) | {name for name in own_values.packages() if mentioned(name)}
         needed |= {root(name) for name in own_values.used_by(needed)}
         self.found["packages"] = sorted(needed)
         yield from self._of_own_modules(needed, pickler)
