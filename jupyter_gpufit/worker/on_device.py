@@ -13,6 +13,7 @@ from ..estimate.asking.lesson import Took
 from ..lab import Granted
 from ..settings import load_settings
 from . import no_device
+from .memory_limits import MemoryLimits, of_torch
 
 
 @dataclass(frozen=True)
@@ -72,18 +73,22 @@ def _on_gpu(granted: Granted) -> Iterator[Meter]:
     from ..devices import sides
 
     assert not torch.cuda.is_initialized(), "CUDA was initialised before the claim"
-    _limit_torch(granted)
-    sides.arrive_as(sides.OnGpu())
     here = granted
+    with of_torch() as limits:
 
-    def go_on(now: Granted) -> None:
-        nonlocal here
-        torch.cuda.synchronize()  # a device that does not answer says so here, and not in the cell
-        _show_gpus(now)  # to the processes that the cell starts; this one has chosen long ago
-        _limit_torch(now)
-        here = now
+        def limit(now: Granted) -> None:
+            _limit_torch(now, limits)
 
-    yield Meter(_cuda_used, _cuda_peak, lambda: _cuda_took(here.devices[0]), go_on, _limit_torch)
+        def go_on(now: Granted) -> None:
+            nonlocal here
+            torch.cuda.synchronize()  # a device that does not answer says so here, and not in the cell
+            _show_gpus(now)  # to the processes that the cell starts; this one has chosen long ago
+            limit(now)
+            here = now
+
+        limit(granted)
+        sides.arrive_as(sides.OnGpu())
+        yield Meter(_cuda_used, _cuda_peak, lambda: _cuda_took(here.devices[0]), go_on, limit)
 
 
 def _show_gpus(granted: Granted) -> None:
@@ -91,14 +96,14 @@ def _show_gpus(granted: Granted) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(device.uuid for device in granted.devices)
 
 
-def _limit_torch(granted: Granted) -> None:
+def _limit_torch(granted: Granted, limits: MemoryLimits) -> None:
     import torch
 
     context = context_of(load_settings(), granted.devices[0].kind, granted.devices[0].name).bytes
     for index in range(len(granted.devices)):
         # Of CUDA's total, which is smaller than NVML's. Its own out-of-memory error, rather than its neighbour's.
         total = torch.cuda.mem_get_info(index)[1]
-        torch.cuda.set_per_process_memory_fraction(min(1.0, for_torch(granted, context) / total), index)
+        limits.limit(min(1.0, for_torch(granted, context) / total), index)
 
 
 def for_torch(granted: Granted, context: int) -> int:

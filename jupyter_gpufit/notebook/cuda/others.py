@@ -9,10 +9,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+_STARTS = ("system", "getoutput")  # of `!python train.py` and `lines = !python train.py`
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 _PROGRAM = re.compile(r"\b(python[\d.]*|torchrun|accelerate|deepspeed)\s")
 HOW = "Programs that a cell starts see no GPU. To run one where it fits: !gpufit run -- {command}"
@@ -22,25 +24,39 @@ HOW = "Programs that a cell starts see no GPU. To run one where it fits: !gpufit
 def no_gpus_for_others(shell: InteractiveShell, say: Callable[[str], None]) -> Iterator[None]:
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = ""
-    ran = shell.system
+    ran = {name: getattr(shell, name) for name in _STARTS}
     said = False
 
-    def system(command: str) -> Any:
+    def starts(name: str, command: str, *args: Any, **more: Any) -> Any:
         nonlocal said
+        command = shell.var_expand(command, depth=1 + more.pop("depth", 0))  # here, one frame below the cell's
         if not said and _PROGRAM.search(command) and "gpufit" not in command and _concerns_gpus(command):
             said = True
             say(HOW.format(command=command.strip()))
-        return ran(command)  # type: ignore[no-untyped-call]
+        with _expanded(shell):
+            return ran[name](command, *args, **more)
 
-    shell.system = system  # type: ignore[method-assign]
+    for name in _STARTS:
+        setattr(shell, name, partial(starts, name))
     try:
         yield
     finally:
-        shell.system = ran  # type: ignore[method-assign]
+        for name, own in ran.items():
+            setattr(shell, name, own)
         if os.environ.get(VARIABLE) == "":
             del os.environ[VARIABLE]
             if before is not None:
                 os.environ[VARIABLE] = before
+
+
+@contextmanager
+def _expanded(shell: InteractiveShell) -> Iterator[None]:
+    """While a command runs that has the values of the cell's variables in it: they stay as they are."""
+    shell.var_expand = lambda cmd, *args, **more: cmd  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del shell.var_expand
 
 
 def _concerns_gpus(command: str) -> bool:

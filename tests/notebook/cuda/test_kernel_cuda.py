@@ -200,6 +200,17 @@ def test_other_libraries_and_programs_see_no_gpu(fresh: Kernel) -> None:
     assert "gpufit run" not in fresh.check("!python train.py").shown
 
 
+def test_commands_have_the_values_of_the_cells_and_functions_variables(fresh: Kernel, tmp_path: Path) -> None:
+    fresh.check(
+        "import sys\ndef show(x):\n    !echo {x} $x '{{x}}'\n    !echo $HOME\n    y = !echo got {x}\n    print(y)"
+    )
+    assert fresh.check("show(7)").stdout.split() == ["7", "7", "{x}", str(tmp_path), "['got", "7']"]
+
+    ran = fresh.check("lines = !{sys.executable} -c 'print({3 + 4})'; print(lines)\nlines = !{sys.executable} no.py")
+
+    assert ran.stdout == "['7']\n" and "!gpufit run -- " in ran.shown and "python no.py" in ran.shown.replace("3.1", "")
+
+
 def test_it_is_torchs_own_where_the_setting_says_so(tmp_path: Path) -> None:
     with running_kernel(environment(tmp_path, GPUFIT_KERNEL_CUDA="real"), tmp_path) as kernel:
         shown = kernel.check("import torch, os; print(torch.cuda.is_available(), 'CUDA_VISIBLE_DEVICES' in os.environ)")
