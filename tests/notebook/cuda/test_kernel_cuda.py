@@ -202,9 +202,9 @@ def test_other_libraries_and_programs_see_no_gpu(fresh: Kernel) -> None:
 
 def test_commands_have_the_values_of_the_cells_and_functions_variables(fresh: Kernel, tmp_path: Path) -> None:
     fresh.check(
-        "import sys\ndef show(x):\n    !echo {x} $x '{{x}}'\n    !echo $HOME\n    y = !echo got {x}\n    print(y)"
+        "import sys\ndef show(x):\n    !echo {x} $x\n    !echo '{{x}}' $HOME\n    y = !echo got {x}\n    print(y)"
     )
-    assert fresh.check("show(7)").stdout.split() == ["7", "7", "{x}", str(tmp_path), "['got", "7']"]
+    assert fresh.check("show(7)").stdout.split() == ["7", "7", "{{x}}", str(tmp_path), "['got", "7']"]
 
     ran = fresh.check("lines = !{sys.executable} -c 'print({3 + 4})'; print(lines)\nlines = !{sys.executable} no.py")
 
