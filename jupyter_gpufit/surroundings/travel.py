@@ -207,8 +207,7 @@ class SurroundingsOut:
             why = trial.why_not((name, value))
             if why:
                 refused.add(id(value))
-                # A thread that watches for a library is its own affair: tqdm starts one with its first bar.
-                if by_cell or self.came is None and not (_private(place, name) or isinstance(value, Thread)):
+                if by_cell or self.came is None and not (_private(place, name) or _is_its_own_affair(value)):
                     where = in_words(
                         (place[0], (*place[1], *([(".", name)] if isinstance(name, str) and name else [])))
                     )
@@ -246,6 +245,11 @@ def _of_the_notebook(difference: Difference) -> bool:
         elif getattr(value, "__module__", "") == "__main__":
             return True
     return False
+
+
+def _is_its_own_affair(value: Any) -> bool:
+    """A thread that watches for a library (tqdm starts one with its first bar), what it wraps another library in."""
+    return isinstance(value, Thread) or type(value).__name__.startswith("_")
 
 
 def _private(place: Place, name: Any) -> bool:

@@ -64,6 +64,9 @@ def __digest__(space):
             return [of(v, depth + 1) for v in value]
         if isinstance(value, (set, frozenset)):
             return sorted(map(str, (of(v, depth + 1) for v in value)))
+        if any(cls.__name__ == "_BaseDataLoaderIter" for cls in type(value).__mro__):  # in a worker it is made anew
+            begun = getattr(value, "begun", None) or value
+            return f"the iterator of a loader, at {getattr(begun, '_num_yielded', getattr(begun, 'given', 0))}"
         if isinstance(value, random.Random):
             return sha(repr(value.getstate()).encode())
         if torch is not None and isinstance(value, torch.nn.Module):

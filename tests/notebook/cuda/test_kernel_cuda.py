@@ -206,7 +206,7 @@ def test_commands_have_the_values_of_the_cells_and_functions_variables(fresh: Ke
     )
     assert fresh.check("show(7)").stdout.split() == ["7", "7", "{{x}}", str(tmp_path), "['got", "7']"]
 
-    ran = fresh.check("lines = !{sys.executable} -c 'print({3 + 4})'; print(lines)\nlines = !{sys.executable} no.py")
+    ran = fresh.check("lines = !{sys.executable} -c 'print({3 + 4})'\nprint(lines)\nlines = !{sys.executable} no.py")
 
     assert ran.stdout == "['7']\n" and "!gpufit run -- " in ran.shown and "python no.py" in ran.shown.replace("3.1", "")
 
