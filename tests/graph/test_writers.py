@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,8 @@ def test_what_the_cell_writes_stands_beside_what_the_notebook_writes(
 
 
 def _scalars(directory: Path) -> list[tuple[str, int]]:
-    loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader").EventFileLoader
+    need("tensorboard")
+    loader = import_module("tensorboard.backend.event_processing.event_file_loader").EventFileLoader
     assert "tensorflow" not in sys.modules
     events = [event for file in directory.iterdir() for event in loader(str(file)).Load()]
     return sorted((value.tag, event.step) for event in events for value in event.summary.value)

@@ -27,7 +27,7 @@ REGRESSION = (
 )
 ARGUMENTS = (
     "from transformers import Trainer, TrainingArguments\n"
-    "args = TrainingArguments('out', max_steps=4, per_device_train_batch_size=8, report_to=[], use_cpu=True,\n"
+    "args = TrainingArguments('out', max_steps=4, per_device_train_batch_size=8, report_to=[],\n"
     "    save_strategy='no', logging_steps=2, disable_tqdm=True, dataloader_pin_memory=False)\n"
 )
 
@@ -37,10 +37,11 @@ def test_a_trainer_of_an_earlier_cell_trains(kernel: Kernel) -> None:
     kernel.check(REGRESSION + ARGUMENTS + "trainer = Trainer(model, args, train_dataset=Data())\n")
     kernel.check("%%gpufit train\nresult = trainer.train()\n")
     kernel.check(
-        "assert result.global_step == 4 == trainer.state.global_step and not torch.equal(model.lin.weight, before)\n"
-        "assert trainer.model is model\n"
+        "assert result.global_step == 4 == trainer.state.global_step\n"
+        "assert trainer.model is model and not torch.equal(model.lin.weight.cpu(), before)\n"
         "from accelerate.state import AcceleratorState, PartialState\n"
         "assert trainer.accelerator.state.__dict__ is AcceleratorState._shared_state\n"
+        "assert args.device.type == trainer.accelerator.device.type == model.lin.weight.device.type == 'cuda'\n"
         "trainer.train()\n"  # and goes on in the kernel
     )
 
@@ -49,14 +50,15 @@ def test_arguments_of_an_earlier_cell_make_a_trainer(kernel: Kernel) -> None:
     need("transformers", "accelerate")
     kernel.check(REGRESSION + ARGUMENTS)
     kernel.check("%%gpufit train\ntrainer = Trainer(model, args, train_dataset=Data())\nresult = trainer.train()\n")
-    kernel.check("assert result.global_step == 4 and not torch.equal(model.lin.weight, before)")
+    kernel.check("assert result.global_step == 4 and not torch.equal(model.lin.weight.cpu(), before)")
+    kernel.check("assert args.device.type == model.lin.weight.device.type == 'cuda'")
 
 
 def test_an_accelerator_of_an_earlier_cell_prepares_and_trains(kernel: Kernel) -> None:
     need("accelerate")
     kernel.check(
         REGRESSION + "from accelerate import Accelerator\n"
-        "accelerator = Accelerator(cpu=True)\n"
+        "accelerator = Accelerator()\n"
         "opt = torch.optim.AdamW(model.parameters()); loader = torch.utils.data.DataLoader(Data(), batch_size=8)\n"
         "model, opt, loader = accelerator.prepare(model, opt, loader)\n"
     )
@@ -65,8 +67,26 @@ def test_an_accelerator_of_an_earlier_cell_prepares_and_trains(kernel: Kernel) -
         "for batch in loader:\n"
         "    loss = model(**batch)['loss']; accelerator.backward(loss); opt.step(); opt.zero_grad()\n"
     )
-    kernel.check("assert not torch.equal(model.lin.weight, before)")
+    kernel.check("assert not torch.equal(model.lin.weight.cpu(), before) and model.lin.weight.device.type == 'cuda'")
     kernel.check("for batch in loader: accelerator.backward(model(**batch)['loss'])")
+
+
+def test_a_lightning_trainer_of_an_earlier_cell_trains_and_goes_on(kernel: Kernel) -> None:
+    need("lightning")
+    kernel.check(
+        REGRESSION + "import lightning as L, logging\n"
+        "logging.getLogger('lightning.pytorch').setLevel(logging.ERROR)\n"
+        "class Module(L.LightningModule):\n"
+        "    def __init__(self, net): super().__init__(); self.net, self.seen = net, []\n"
+        "    def training_step(self, batch, number):\n"
+        "        self.seen.append(str(batch['x'].device)); return self.net(**batch)['loss']\n"
+        "    def configure_optimizers(self): return torch.optim.AdamW(self.parameters())\n"
+        "module, loader = Module(model), torch.utils.data.DataLoader(Data(), batch_size=8)\n"
+        "trainer = L.Trainer(max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False)\n"
+    )
+    kernel.check("%%gpufit train\ntrainer.fit(module, loader)\n")
+    kernel.check("assert not torch.equal(model.lin.weight.cpu(), before) and module.seen == ['cuda:0'] * 4")
+    kernel.check("trainer.fit_loop.max_epochs = 2; trainer.fit(module, loader); assert trainer.global_step == 8")
 
 
 def test_an_environment_that_an_earlier_cell_registered(kernel: Kernel) -> None:

@@ -14,6 +14,7 @@ from jupyter_gpufit.errors import CannotPart, RanksDiffer
 from jupyter_gpufit.fit.several.calls import around
 from jupyter_gpufit.fit.several.group import Alone, ShapesOnly
 from tests.fit.models import GPT, MODELS
+from tests.libraries import need
 
 from .cells import CELLS, programs, scaled, steps_of
 from .idioms import IDIOMS
@@ -82,7 +83,9 @@ def test_half_precision_differs_by_its_rounding() -> None:
 
 @pytest.mark.slow
 def test_a_transformer_of_a_library_computes_its_own_loss() -> None:
-    transformers = pytest.importorskip("transformers")
+    need("transformers")
+    import transformers
+
     sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 16, "bos_token_id": 0, "eos_token_id": 0}
 
     def cell() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernels import Kernel, environment, running_kernel
+from tests.libraries import need
 
 pytestmark = [pytest.mark.slow(10), pytest.mark.usefixtures("no_worker_outlives_its_test")]
 
@@ -71,7 +72,7 @@ def kernel(home: Path) -> Iterator[Kernel]:
     ],
 )
 def test_a_trainer_comes_to_the_same(kernel: Kernel, library: str, setup: str, cell: str) -> None:
-    pytest.importorskip(library)
+    need(library)
     found = {}
     for gpus in (1, 2):
         kernel.check(setup)
