@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -84,8 +85,7 @@ def test_half_precision_differs_by_its_rounding() -> None:
 @pytest.mark.slow
 def test_a_transformer_of_a_library_computes_its_own_loss() -> None:
     need("transformers")
-    import transformers
-
+    transformers: Any = import_module("transformers")
     sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 16, "bos_token_id": 0, "eos_token_id": 0}
 
     def cell() -> dict[str, Any]:
