@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from ..calls.protocol import Call
-from ..calls.region import can_shrink
+from ..calls.region import can_shrink, may_be_written
 from ..errors import BadCall
 from ..models.signature import Signature, check_call
 
@@ -27,6 +27,8 @@ def checked(packet: bytes, signatures: Sequence[Signature], region: int) -> Call
     check_call(signature, found)
     if region < 0 or can_shrink(region):
         raise BadCall("There is no memory with the call that stays as large as it is.")
+    if not may_be_written(region):
+        raise BadCall("The memory that came with the call cannot be written, and its answers belong there.")
     size = os.fstat(region).st_size
     for one in call.inputs:
         each = np.dtype(one.dtype).itemsize

@@ -14,6 +14,7 @@ import queue
 import selectors
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -118,9 +119,14 @@ class Desk:
     def _work(self) -> None:
         while not self._ends:
             for key, _ in self._selector.select():
-                if self._running.calls:  # first, each time: while a hundred call, it would stand idle
-                    self._hear_instance()
-                key.data()
+                running = self._running
+                try:
+                    if self._running.calls:  # first, each time: while a hundred call, it would stand idle
+                        self._hear_instance()
+                    key.data()
+                except Exception:  # this thread must not die: all who call would wait for ever
+                    traceback.print_exc()
+                    self._fail(running)
         self._door.close()
         self._selector.close()
         stir, self._stir = self._stir, -1  # whoever wishes something later must not write to another file of its number
@@ -311,6 +317,12 @@ class Desk:
             profile.loaded(loading)
         profile.ran(sum(one.rows for one in batch.calls), max(0.0, seconds - loading))
 
+    def _fail(self, running: Batch) -> None:
+        """A defect of ours, between us and the instance, while that ran: what it does now nobody can say."""
+        if self._instance is not None:
+            self._running = Batch([*running.calls, *self._running.calls], [])  # who has an answer does not wait
+            self._instance_died()
+
     def _instance_died(self) -> None:
         instance, self._instance = self._instance, None
         assert instance is not None
@@ -322,7 +334,7 @@ class Desk:
         self._left = self._left or why
         running, self._running = self._running, Batch([], [])
         for one in (*running.calls, *self._queue.clear()):
-            if (client := self._door.clients.get(one.client)) is not None:
+            if (client := self._door.clients.get(one.client)) is not None and client.waits:
                 client.waits = False
                 self._door.reply(client, CallReply(failed=why))
         if self._next is not None:  # who waits for the change must not wait for ever

@@ -9,6 +9,7 @@ import os
 import selectors
 import socket
 import struct
+import traceback
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -129,7 +130,11 @@ class Door:
             self._forget_region(client)
             client.region = fds[0]
             os.set_inheritable(fds[0], False)
-        self._behind.hear(client, packet)
+        try:
+            self._behind.hear(client, packet)
+        except Exception:  # a defect of ours, which must not end the model for everybody
+            traceback.print_exc()
+            self._lose(client)
 
 
 def _is_ours(client: socket.socket) -> bool:

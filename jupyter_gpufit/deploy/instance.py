@@ -118,7 +118,7 @@ class Instance:
             return False
         message: dict[str, Any] = json.loads(packet)
         match message["do"]:
-            case "know":
+            case "know" if fds:  # else no descriptor was free, which the call that needs it is told
                 self._regions[message["region"]] = SharedRegion(fds[0])
             case "forget":
                 if (region := self._regions.pop(message["region"], None)) is not None:
@@ -145,13 +145,13 @@ class Instance:
 
     def _answers(self, model: Model, calls: list[tuple[int, Call]]) -> list[dict[str, Any]]:
         try:
-            given = [[self._regions[at].array(one) for one in call.inputs] for at, call in calls]
+            given = [[self._region(at).array(one) for one in call.inputs] for at, call in calls]
             if len(calls) == 1:
                 found = [self._alone(model, given[0])]
             else:
                 found = model.run_together(given, self._rows)
             return [self._written(*call, answers) for call, answers in zip(calls, found, strict=True)]
-        except Exception as error:  # the model's: by its input, say
+        except Exception as error:  # the model's: by its input, say; or by memory that its owner has sealed meanwhile
             if len(calls) > 1:
                 return [one for call in calls for one in self._answers(model, [call])]
             return [{"failed": f"{first_line(error)}."}]
@@ -161,12 +161,17 @@ class Instance:
 
     def _written(self, region: int, call: Call, answers: Arrays) -> dict[str, Any]:
         places, end = lay_out([one.nbytes for one in answers], call.out)
-        memory = self._regions[region]
+        memory = self._region(region)
         memory.ensure(end)
         lying = [Lying(one.dtype.name, one.shape, at) for one, at in zip(answers, places, strict=True)]
         for one, place in zip(answers, lying, strict=True):
             memory.array(place)[...] = one
         return {"outputs": [place.said for place in lying]}
+
+    def _region(self, number: int) -> SharedRegion:
+        if number not in self._regions:
+            raise OSError("no descriptor was free for the memory of the call")
+        return self._regions[number]
 
 
 def _took(kind: Kind) -> int:

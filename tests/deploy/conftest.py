@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from tests.models.conftest import MISSING
 
-NEED_IT = ("session", "life", "refused", "serve", "backend")
+NEED_IT = ("session", "instance", "life", "refused", "serve", "backend")
 collect_ignore = [f"test_{one}.py" for one in NEED_IT] if MISSING else []

@@ -28,6 +28,7 @@ from jupyter_gpufit.jobs.record import Record, read_record
 from jupyter_gpufit.jobs.store import find_job
 from jupyter_gpufit.settings import Settings
 from tests.command_line import gpufit, jobs, kill_workers
+from tests.deploy.memory import unwritable_memory
 from tests.models.zoo import affine, save
 
 pytestmark = pytest.mark.slow
@@ -172,6 +173,7 @@ def test_whoever_talks_nonsense_is_told_so_and_hurts_nobody(settings: Settings, 
     far = Call((Lying("float32", (1, 4), 1 << 40),), 64)
     shrinking = os.memfd_create("mine")
     os.ftruncate(shrinking, 4096)
+    sealed = unwritable_memory()
     try:
         for packet, fds, why in (
             (b"\xff\xfe", [], "cannot be read"),
@@ -179,6 +181,8 @@ def test_whoever_talks_nonsense_is_told_so_and_hurts_nobody(settings: Settings, 
             (encode(Call((), 0)), [], "0 inputs came, and the model takes 1"),
             (encode(call), [], "no memory with the call"),
             (encode(call), [shrinking], "stays as large as it is"),
+            (b"[" * 60_000, [], "nested too deeply"),
+            *((encode(call), [fd], "cannot be written") for fd in sealed),
         ):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as mine:
                 mine.connect(str(calls_path(settings, net.id)))
@@ -187,7 +191,8 @@ def test_whoever_talks_nonsense_is_told_so_and_hurts_nobody(settings: Settings, 
                 mine.send(encode(far))
                 assert CallReply.decode(mine.recv(1 << 16)).bad
     finally:
-        os.close(shrinking)
+        for fd in (shrinking, *sealed):
+            os.close(fd)
     assert net(np.zeros((1, 4), np.float32)).shape == (1, 2)
 
 
