@@ -25,10 +25,13 @@ def boot_id() -> str:
 
 
 def start_time_of(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None where there is none (a zombie has ended)."""
+    """When the process started, in clock ticks since boot; None where there is none (a zombie has ended).
+
+    One that we may not look into (hidepid) is somebody else's: whatever we started under its number has ended.
+    """
     try:
         stat = kernel_text(f"/proc/{pid}/stat")
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name in parentheses may hold spaces and parentheses itself: count fields after the last one.
     fields = stat[stat.rindex(")") + 2 :].split()

@@ -9,6 +9,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from jupyter_gpufit.lab.owner import covered, started, uid_of
 from jupyter_gpufit.lab.processes import processes_holding, processes_with
 from jupyter_gpufit.system.identity import ProcessId, start_time_of
@@ -64,3 +66,25 @@ def test_processes_may_be_called_anything() -> None:
             assert [holder.pid for holder in processes_with(Path(file.name))] == [os.getpid()]
             assert [one.pid for one in processes_holding(Path(file.name), os.getuid())] == [os.getpid()]
         process.kill()
+
+
+def test_a_process_that_may_not_be_looked_into_is_none_of_ours() -> None:
+    """Under hidepid=1, where a number of ours has gone to somebody else's process."""
+    program = (
+        "import os, sys\n"
+        "from jupyter_gpufit.system.identity import ProcessId, boot_id\n"
+        "os.setgroups([]), os.setgid(61067), os.setuid(61067)\n"
+        "pid = int(sys.argv[1])\n"
+        "found = ProcessId(pid, 5, boot_id())\n"
+        "print(found.alive(), found.open(), ProcessId.of(pid), os.path.exists(f'/proc/{pid}'))\n"
+    )
+    hidden = "mount --make-rprivate / && mount -t proc -o hidepid=1 proc /proc"
+    with _sleeper() as process:
+        inside = ["unshare", "--mount", "sh", "-c", f'{hidden} || exit 77; exec "$@"', "sh"]
+        answer = subprocess.run(
+            [*inside, sys.executable, "-c", program, str(process.pid)], capture_output=True, text=True
+        )
+        process.kill()
+    if answer.returncode in (1, 77) and "ermi" in answer.stderr and "Traceback" not in answer.stderr:
+        pytest.skip(f"NOT TESTED: hidepid, because /proc cannot be mounted here ({answer.stderr}).")
+    assert answer.stdout.split() == ["False", "None", "None", "True"], answer.stderr
