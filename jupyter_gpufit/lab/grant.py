@@ -18,7 +18,7 @@ from .again import publish_again
 from .directory import Lab
 from .ends import End, EndNote
 from .ledger import LedgerReader, Published
-from .owner import covered, uid_of
+from .owner import covered, is_its_writer
 from .place import Room, Space, least, measure, rooms
 from .policy_file import load_policy
 from .reasons import Waiting, stranger
@@ -119,8 +119,7 @@ def _taken_over(lab: Path, id: str, fd: int) -> Claim:
 
 def sort_out(devices: Sequence[Device], claims: Sequence[Claim]) -> tuple[Space, ...]:
     """Tell what on the devices belongs to these claims' processes and their children."""
-    # A pid is the writer's word: it counts only where the process is indeed its user's.
-    holders = {claim.pid: claim.id for claim in claims if uid_of(claim.pid) == claim.uid}
+    holders = {claim.pid: claim.id for claim in claims if is_its_writer(claim)}
     ours = covered((p.pid for device in devices for p in device.processes), holders)
     return measure(devices, claims, ours, load_policy())
 

@@ -339,6 +339,8 @@ class _Entry:
             since=found.st_ctime_ns,  # the only time of a file that nobody can set back
             tie=found.st_ino,  # the time's steps are 4 ms; on tmpfs this number, which nobody chooses, grows
             pid=self.writer.pid,
+            started=self.writer.start_time,
+            view=self.writer.view,
             request=self.request,
         )
         return ticket if self.hold is None else Claim(**vars(ticket), hold=self.hold)

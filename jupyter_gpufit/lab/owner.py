@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 
 from ..system.identity import boot_id, kernel_text, start_time_of
-from .record import TicketWriter
+from .record import Ticket, TicketWriter
 
 
 def this_process() -> TicketWriter:
@@ -47,13 +47,23 @@ def uid_of(pid: int) -> int | None:
         return None
 
 
-def is_stopped(pid: int, uid: int) -> bool:
-    """Whether that user's process was stopped (SIGSTOP, a debugger): it holds what it holds, and answers nothing."""
+def is_its_writer(ticket: Ticket) -> bool:
+    """Whether the process of that number is the one that wrote it, as far as its user can be believed at all.
+
+    A child may hold a claim when its writer is dead, and the number have come again; or a container counts on its own.
+    """
+    if ticket.view and pid_view() not in (ticket.view, 0):
+        return False
+    return uid_of(ticket.pid) == ticket.uid and ticket.started in (0, started(ticket.pid))
+
+
+def is_stopped(claim: Ticket) -> bool:
+    """Whether its process was stopped (SIGSTOP, a debugger): it holds what it holds, and answers nothing."""
     try:
-        state = kernel_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0]
+        state = kernel_text(f"/proc/{claim.pid}/stat").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return False
-    return state in "tT" and uid_of(pid) == uid
+    return state in "tT" and is_its_writer(claim)
 
 
 def started(pid: int) -> int | None:

@@ -99,7 +99,9 @@ class Ticket:
     uid: int
     since: int  # ns since 1970
     tie: int  # decides between equal times; nobody can choose it
-    pid: int  # by the writer's word
+    pid: int  # by the writer's word, as are these two; see `owner.is_its_writer`
+    started: int = 0  # clock ticks since boot; 0: unknown
+    view: int = 0  # the pid namespace in which the pid is to be read; 0: unknown
     request: Request
 
 

@@ -85,7 +85,7 @@ class LabReader:
             used=self.used(snapshot, policy, now),
             standings=self.standings(snapshot.claims),
             barred=self.barred(snapshot, policy),
-            stopped={claim.id for claim in snapshot.claims if is_stopped(claim.pid, claim.uid)},
+            stopped={claim.id for claim in snapshot.claims if is_stopped(claim)},
         )
 
     def turns(self, claims: Sequence[Claim], policy: Policy) -> TurnFacts | None:
@@ -94,7 +94,7 @@ class LabReader:
             return None
         now = time.time()
         past = self._usage.read(half_life=policy.half_life, now=now, live=[claim.id for claim in claims])
-        stopped = frozenset(claim.id for claim in claims if is_stopped(claim.pid, claim.uid))
+        stopped = frozenset(claim.id for claim in claims if is_stopped(claim))
         return TurnFacts(used_by_user(claims, past, policy, now=now), self.standings(claims), stopped)
 
     def standings(self, claims: Sequence[Claim]) -> dict[str, Standing]:

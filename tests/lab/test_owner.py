@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.devices.device import Process
+from jupyter_gpufit.lab import ledger
+from jupyter_gpufit.lab.grant import sort_out
 from jupyter_gpufit.lab.locks import flock_holders, parse_flocks, parse_write_locks
-from jupyter_gpufit.lab.owner import covered, held_by_owner, this_process
-from jupyter_gpufit.lab.record import TicketWriter
-from tests.lab.values import ADA, EVE
+from jupyter_gpufit.lab.owner import covered, held_by_owner, is_stopped, this_process
+from jupyter_gpufit.lab.record import Hold, TicketWriter
+from jupyter_gpufit.system.identity import start_time_of
+from jupyter_gpufit.testing import fake_device
+from jupyter_gpufit.units import GiB
+from tests.lab.values import ADA, EVE, request
 
 HERE, ELSEWHERE = 1, 2
 WRITER = TicketWriter(pid=7, start_time=1, boot="b", view=HERE)
@@ -76,3 +87,32 @@ def test_children_of_a_holder_are_covered_by_its_claim() -> None:
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize(
+    ("as_written", "is_it"),
+    [({}, True), ({"start_time": 0}, True), ({"start_time": 1}, False), ({"view": 12345}, False)],
+    ids=["the writer", "of an unknown start", "a later process of its number", "of a container, where numbers differ"],
+)
+def test_memory_and_stops_are_its_writers_beyond_doubt(
+    as_written: dict[str, int], is_it: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer's child may hold the claim when the writer is dead and its number has come again, to the same user."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        whole = replace(this_process(), pid=process.pid, start_time=start_time_of(process.pid) or 0)
+        writer = replace(whole, **as_written)  # type: ignore[arg-type]
+        monkeypatch.setattr(ledger, "this_process", lambda: writer)
+        file = ledger.publish(tmp_path, request(4 * GiB), Hold(devices=("GPU-a",), bytes=4 * GiB, alone=False))
+        [claim] = ledger.LedgerReader(tmp_path).read().claims
+        file.drop()
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        device = fake_device("GPU-a", total=10 * GiB, processes=(Process(process.pid, "ada", 4 * GiB),))
+
+        [space] = sort_out([device], [claim])
+
+        assert (not space.strangers, is_stopped(claim)) == (is_it, is_it)
+    finally:
+        process.kill()
+        process.communicate()
