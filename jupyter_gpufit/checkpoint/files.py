@@ -119,7 +119,7 @@ def newest(directory: Path) -> FoundCheckpoint:
     """Open the newest checkpoint that holds. Raises NotYours when others could have written into the directory."""
     skipped: list[CheckpointBroken | NotYours] = []
     try:
-        _check_chain(directory)
+        check_trusted(directory)
         found = names(directory)
     except FileNotFoundError:
         return FoundCheckpoint(None)
@@ -148,7 +148,7 @@ def listed(directory: Path) -> tuple[list[Checkpoint], list[CheckpointBroken | N
     good: list[Checkpoint] = []
     bad: list[CheckpointBroken | NotYours] = []
     with suppress(FileNotFoundError):
-        _check_chain(directory)
+        check_trusted(directory)
         for name in names(directory):
             try:
                 good.append(open_listed(directory / name))
@@ -166,15 +166,10 @@ def newest_listed(directory: Path) -> Manifest | None:
     return good[0].manifest if good else None
 
 
-def _check_chain(path: Path) -> None:
-    check_trusted(path)
-    check_trusted(path.resolve())  # where links lead is a chain of its own
-
-
 def _open(path: Path, *, verified: bool) -> OpenedCheckpoint:
     fds: dict[str, int] = {}
     try:
-        _check_chain(path)
+        check_trusted(path)
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             manifest = _manifest_in(path, directory)
