@@ -25,7 +25,9 @@ from .record import MOST_DEVICES, Claim, word
 Noted = TypeVar("Noted")
 
 FORMAT = 1
-LONGEST = 1 << 20  # bytes read from the end of a user's file: thousands of jobs; an honest one is shorter, see digest
+LONGEST = 4 * digest.LARGEST  # bytes of one user that are read: thousands of jobs; an honest record is shorter
+MOST_FILES = 16  # of one user; honest ones have one, or two that began at once
+MOST_USES = 10_000  # of one record that are remembered: more than that many bytes can tell of
 _NAME = re.compile(r"u\.([0-9]{1,10})\.([0-9a-f]{16})")
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -80,7 +82,7 @@ def open_uses(lab: Path) -> Iterator[tuple[str, int, int]]:
     for name in _names(lab):
         fd = _open(lab, name, os.O_RDONLY)
         if fd is not None:
-            yield name, int(name.split(".")[1]), fd
+            yield name, _uid(name), fd
 
 
 def own_text(lab: Path, most: int) -> bytes:
@@ -129,14 +131,31 @@ def _open(lab: Path, name: str, how: int) -> int | None:
     except OSError:
         return None
     found = os.fstat(fd)
-    if (
-        stat.S_ISREG(found.st_mode)
-        and int(name.split(".")[1]) == found.st_uid
-        and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    ):
+    if stat.S_ISREG(found.st_mode) and _uid(name) == found.st_uid and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return fd
     os.close(fd)
     return None
+
+
+def _records(lab: Path) -> Iterator[tuple[str, int, int]]:
+    """Everybody's records: name, descriptor, and how many bytes of its end count.
+
+    A user who makes many has no more read of them than of one, the same by everybody who looks.
+    """
+    left: dict[int, int] = {}
+    for name in _names(lab):
+        uid = _uid(name)
+        most = left.get(uid, LONGEST)
+        if most > 0 and (fd := _open(lab, name, os.O_RDONLY)) is not None:
+            try:
+                left[uid] = most - max(os.fstat(fd).st_size, LONGEST // MOST_FILES)
+                yield name, fd, most
+            finally:
+                os.close(fd)
+
+
+def _uid(name: str) -> int:
+    return int(name.split(".")[1])
 
 
 @dataclass
@@ -158,8 +177,10 @@ class _Account:
         self.total, self.moment = self.at(moment), moment
 
     def add(self, use: Use) -> None:
-        self.total += self._weight(use) - self._weight(self.uses.get(use.claim))
+        self.total += self._weight(use) - self._weight(self.uses.pop(use.claim, None))
         self.uses[use.claim] = use
+        if len(self.uses) > MOST_USES:  # who looks for the first time does not know them either
+            self.total -= self._weight(self.uses.pop(next(iter(self.uses))))
 
     def _weight(self, use: Use | None) -> float:
         if use is None:
@@ -182,21 +203,18 @@ class UsageReader:
         note, which wakes nobody, changes the order of the queue.
         """
         used: dict[int, float] = {}
-        for name in _names(self.lab):
-            fd = _open(self.lab, name, os.O_RDONLY)
-            if fd is not None:
-                try:
-                    uid = int(name.split(".")[1])
-                    used[uid] = used.get(uid, 0.0) + self._account(name, fd, half_life, now).at(now, live)
-                finally:
-                    os.close(fd)
+        accounts = {}
+        for name, fd, most in _records(self.lab):
+            account = accounts[name] = self._account(name, fd, most, half_life, now)
+            used[_uid(name)] = used.get(_uid(name), 0.0) + account.at(now, live)
+        self._accounts = accounts
         return used
 
     def seconds_since(self, start: float, end: float, without: Container[str]) -> dict[int, float]:
         """The device-seconds of each user between two moments, by uid, as of the last reading."""
         used: dict[int, float] = {}
         for name, account in self._accounts.items():
-            uid = int(name.split(".")[1])
+            uid = _uid(name)
             seconds = sum(
                 use.share * max(0.0, min(use.end, end) - max(use.start, start))
                 for use in account.uses.values()
@@ -205,14 +223,14 @@ class UsageReader:
             used[uid] = used.get(uid, 0.0) + seconds
         return used
 
-    def _account(self, name: str, fd: int, half_life: float, now: float) -> _Account:
+    def _account(self, name: str, fd: int, most: int, half_life: float, now: float) -> _Account:
         found = os.fstat(fd)
         account = self._accounts.get(name)
         if account is None or (account.inode, account.half_life) != (found.st_ino, half_life):
-            account = self._accounts[name] = _Account(found.st_ino, half_life, now)
+            account = _Account(found.st_ino, half_life, now)
         if found.st_size > account.read:
-            account.read = max(account.read, found.st_size - LONGEST)  # whatever somebody appends to their own file
-            text = os.pread(fd, LONGEST, account.read)
+            account.read = max(account.read, found.st_size - most)  # whatever somebody appends to their own file
+            text = os.pread(fd, most, account.read)
             whole = text[: text.rfind(b"\n") + 1]
             account.read += len(whole)
             account.move_to(now)
@@ -224,16 +242,9 @@ class UsageReader:
 def read_uses(lab: Path) -> dict[int, list[Use]]:
     """Everybody's uses, by uid: the history, which goes further back than what fairness remembers."""
     uses: dict[int, list[Use]] = {}
-    left: dict[int, int] = {}  # bytes: a user may have made any number of files
-    for name in _names(lab):
-        fd = _open(lab, name, os.O_RDONLY)
-        if fd is not None:
-            uid = int(name.split(".")[1])
-            with os.fdopen(fd, "rb") as file:
-                file.seek(max(0, os.fstat(fd).st_size - LONGEST))
-                text = file.read(left.get(uid, LONGEST))
-            left[uid] = left.get(uid, LONGEST) - len(text)
-            uses.setdefault(uid, []).extend(parse_uses(text))
+    for name, fd, most in _records(lab):
+        text = os.pread(fd, most, max(0, os.fstat(fd).st_size - most))
+        uses.setdefault(_uid(name), []).extend(parse_uses(text))
     return uses
 
 

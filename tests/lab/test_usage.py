@@ -15,7 +15,18 @@ from jupyter_gpufit.lab.debts import parse
 from jupyter_gpufit.lab.order import decayed_seconds
 from jupyter_gpufit.lab.policy import DAY
 from jupyter_gpufit.lab.record import Claim
-from jupyter_gpufit.lab.usage import UsageReader, Use, append, note_use, own_text, parse_uses, read_uses
+from jupyter_gpufit.lab.usage import (
+    LONGEST,
+    MOST_FILES,
+    MOST_USES,
+    UsageReader,
+    Use,
+    append,
+    note_use,
+    own_text,
+    parse_uses,
+    read_uses,
+)
 from tests.lab.values import claim
 
 NOW = 1_000_000.0
@@ -78,6 +89,54 @@ def test_a_file_of_any_size_is_read_from_its_end(tmp_path: Path) -> None:
     os.truncate(file, 1 << 40)
     note_use(tmp_path, held(998_000), NOW)
     assert used(reader)[ME] > 900
+
+
+# Whoever writes without end ------------------------------------------------------------------------------------------
+
+
+def many_uses(seed: int, size: int = LONGEST) -> bytes:
+    """A second each, as many as there is room for."""
+    line = '{"claim":"%06x%06x","start":1,"until":2,"share":1}\n'
+    return "".join(line % (seed, number) for number in range(size // len(line % (0, 0)))).encode()
+
+
+def read_of(reader: UsageReader) -> float:
+    """How many of those uses count."""
+    used(reader)
+    return sum(reader.seconds_since(0, NOW, ()).values())
+
+
+def test_what_is_gone_is_kept_no_longer(tmp_path: Path) -> None:
+    reader = UsageReader(tmp_path)
+    for round in range(3):
+        file = tmp_path / f"u.{ME}.{round:016x}"
+        file.write_bytes(many_uses(round, size=5000))
+        assert read_of(reader) == many_uses(round, size=5000).count(b"\n")
+        file.unlink()
+    assert read_of(reader) == 0
+
+
+def test_of_each_user_no_more_is_read_than_one_record(tmp_path: Path) -> None:
+    """However many there are; and of all who look, the same."""
+    for number in range(8):
+        (tmp_path / f"u.{ME}.{number:016x}").write_bytes(many_uses(number))
+    most = many_uses(0).count(b"\n")
+    assert 0 < read_of(UsageReader(tmp_path)) <= most
+    assert 0 < len(read_uses(tmp_path)[ME]) <= most
+
+
+def test_of_thousands_of_short_ones_not_all_are_opened(tmp_path: Path) -> None:
+    for number in range(1000):
+        (tmp_path / f"u.{ME}.{number:016x}").write_bytes(many_uses(number, size=100))
+    assert read_of(UsageReader(tmp_path)) == MOST_FILES
+
+
+def test_a_record_that_grows_for_ever_is_kept_as_far_as_one_that_is_long(tmp_path: Path) -> None:
+    reader, file = UsageReader(tmp_path), tmp_path / f"u.{ME}.{0:016x}"
+    for round in range(4):
+        with file.open("ab") as more:
+            more.write(many_uses(round))
+        assert 0 < read_of(reader) <= MOST_USES
 
 
 def test_half_a_line_waits_for_the_other_half(tmp_path: Path) -> None:
