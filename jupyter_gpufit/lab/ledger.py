@@ -26,7 +26,19 @@ from typing import Literal
 
 from .locks import KeptOpen, Lock, LockList, lock_for_life, lock_on, unlock
 from .owner import held_by_owner, pid_view, started, this_process, uid_of
-from .record import LONGEST, Claim, Hold, Request, Ticket, TicketWriter, UnreadHold, decode, device_mark, encode
+from .record import (
+    LONGEST,
+    MOST_CLAIMS,
+    Claim,
+    Hold,
+    Request,
+    Ticket,
+    TicketWriter,
+    UnreadHold,
+    decode,
+    device_mark,
+    encode,
+)
 
 Kind = Literal["q", "c"]  # a ticket (in the queue), a claim
 _NAME = re.compile(r"([qc])\.([0-9]{1,10})\.([0-9a-f]{16})")
@@ -120,8 +132,7 @@ def publish(lab: Path, request: Request, hold: Hold | None = None) -> Published:
 
 
 def _nonce_with_marks(hold: Hold) -> str:
-    marks = functools.reduce(operator.or_, map(device_mark, hold.devices), 0)
-    return f"{secrets.token_hex(4)}{marks:08x}"
+    return f"{secrets.token_hex(4)}{_marks(hold):08x}"
 
 
 def _fill(fd: int, kind: Kind, request: Request, hold: Hold | None) -> None:
@@ -205,7 +216,8 @@ class LedgerReader:
         self._held = holding
         claims += [claim for claim, _ in holding.values()]
         tickets, too_many = _bounded(sorted(tickets, key=_age))
-        return LedgerLook(tuple(tickets), tuple(sorted(claims, key=_age)), changed, tuple(sorted(strange + too_many)))
+        claims, merged = _merged(sorted(claims, key=_age))
+        return LedgerLook(tuple(tickets), tuple(claims), changed, tuple(sorted(strange + too_many + merged)))
 
     def _sights(self) -> Iterator[tuple[_Key, _Sight]]:
         """The files that may count."""
@@ -269,6 +281,36 @@ def _bounded(tickets: list[Ticket]) -> tuple[list[Ticket], list[Strange]]:
     return kept, more
 
 
+def _merged(claims: list[Claim]) -> tuple[list[Claim], list[Strange]]:
+    """Each user's first ones, and one in the place of all others: it has the whole of their devices.
+
+    Who waits for room of theirs must not reckon with thousands; and to be too many makes no claim free.
+    """
+    kept, strange, marks, count = [], [], dict[str, int](), Counter[int]()
+    first: dict[int, Claim] = {}  # of those that are too many
+    for claim in claims:
+        count[claim.uid] += 1
+        if count[claim.uid] <= MOST_CLAIMS:
+            kept.append(claim)
+            continue
+        id = first.setdefault(claim.uid, claim).id
+        marks[id] = marks.get(id, 0) | _marks(claim.hold)
+        strange.append(Strange(claim.id, claim.uid, f"is more than the {MOST_CLAIMS} claims that count"))
+    kept += [_whole(claim, marks[claim.id], f"claims beyond {MOST_CLAIMS}") for claim in first.values()]
+    return sorted(kept, key=_age), strange
+
+
+def _whole(claim: Ticket, marks: int, called: str) -> Claim:
+    hold = UnreadHold(devices=(), bytes=0, alone=True, share=float(marks.bit_count()), marks=marks)
+    return Claim(**vars(claim) | {"request": Request(job_id="", name=called), "hold": hold})
+
+
+def _marks(hold: Hold) -> int:
+    if isinstance(hold, UnreadHold):
+        return hold.marks
+    return functools.reduce(operator.or_, map(device_mark, hold.devices), 0)
+
+
 @dataclass(frozen=True)
 class _Sight:
     """A file that may count, at one look."""
@@ -309,15 +351,15 @@ def _unread_claim(name: str, found: os.stat_result, locks: LockList) -> Claim | 
     if not marks:
         return None
     pids = locks.flocks.get((found.st_dev, found.st_ino), [])
-    return Claim(
+    held = Ticket(
         id=name,
         uid=found.st_uid,
         since=found.st_ctime_ns,
         tie=found.st_ino,
         pid=pids[0] if pids else 0,
-        request=Request(job_id="", name="unreadable claim"),
-        hold=UnreadHold(devices=(), bytes=0, alone=True, share=float(marks.bit_count()), marks=marks),
+        request=Request(job_id="", name=""),
     )
+    return _whole(held, marks, "unreadable claim")
 
 
 @dataclass

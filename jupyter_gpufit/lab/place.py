@@ -125,11 +125,12 @@ def _measure_one(device: Device, claims: Sequence[Claim], ours: Mapping[int, str
 
 def rooms(spaces: Iterable[Space], claims: Iterable[Claim]) -> dict[str, Room]:
     """What the claims leave of each device."""
-    left = {space.device.uuid: Room(space) for space in spaces}
+    by_uuid = {space.device.uuid: space for space in spaces}
+    taken: dict[str, list[Taken]] = {uuid: [] for uuid in by_uuid}
     for claim in claims:
-        for uuid in claim.hold.among(left.keys()):  # somebody may have devices that we do not see
-            left[uuid] = left[uuid].with_(Taken(claim.hold.bytes, claim.hold.alone))
-    return left
+        for uuid in claim.hold.among(by_uuid.keys()):  # somebody may have devices that we do not see
+            taken[uuid].append(Taken(claim.hold.bytes, claim.hold.alone))
+    return {uuid: Room(space, tuple(taken[uuid])) for uuid, space in by_uuid.items()}
 
 
 def least(request: Request, space: Space) -> int:

@@ -8,14 +8,16 @@ for one of their own, and who has used least stays longest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .fewest import fewest
 from .place import Space, could_use
 from .policy import Policy
 from .record import Claim, Ticket
 from .standing import NOTHING, Standing
-from .turn import Go, who_waits, whose_turn
+from .turn import may_start, who_waits
 
 MOST = 32  # waiting jobs that are looked at, from the head of the queue
 MOST_SHARING = 4  # of a user's jobs that share a quantum: a turn must be worth the save that ends it
@@ -47,7 +49,8 @@ def turns_over(lab: Holding, now: float) -> dict[str, TurnOver]:
     """The claims that are to be given back by that moment, by id."""
     over = {claim.id: TurnOver() for claim in lab.claims if _is_drained(claim, lab)}
     left = [claim for claim in lab.claims if claim.id not in over]
-    due = [claim for claim in left if _is_due(claim, lab, now)]
+    sharing = Counter(claim.uid for claim in lab.claims)
+    due = [claim for claim in left if _is_due(claim, lab, now, sharing[claim.uid])]
     queue = lab.queue[:MOST] if due else ()
     given_up: set[str] = set()
     while True:
@@ -63,21 +66,17 @@ def turns_over(lab: Holding, now: float) -> dict[str, TurnOver]:
         left, due = ([claim for claim in claims if claim.id not in over] for claims in (left, due))
 
 
-def ends(claim: Claim, policy: Policy, claims: Sequence[Claim]) -> float | None:
-    """The first moment at which a claim's turn may be over, in seconds since 1970; None: it is never.
-
-    Who enters many jobs into an empty lab holds it all: were each to last a quantum, the others would not make up for
-    that in an hour. So jobs of one user share theirs.
-    """
-    return _end(claim, policy, max(1, sum(one.uid == claim.uid for one in claims)))
-
-
 def ends_at_the_earliest(claim: Claim, policy: Policy) -> float | None:
-    """The same, however many jobs its user has."""
+    """The first moment at which a claim's turn may be over, however many jobs its user has; None: it is never."""
     return _end(claim, policy, MOST_SHARING)
 
 
 def _end(claim: Claim, policy: Policy, sharing: int) -> float | None:
+    """In seconds since 1970, if its user has so many jobs.
+
+    Who enters many jobs into an empty lab holds it all: were each to last a quantum, the others would not make up for
+    that in an hour. So jobs of one user share theirs.
+    """
     quantum = policy.of(claim.uid).quantum
     return None if quantum is None else claim.began / 1e9 + quantum / min(sharing, MOST_SHARING)
 
@@ -90,35 +89,26 @@ def _is_drained(claim: Claim, lab: Holding) -> bool:
 def _who_leaves(
     ticket: Ticket, queue: Sequence[Ticket], left: Sequence[Claim], due: Sequence[Claim], lab: Holding
 ) -> list[Claim]:
-    """The fewest, of those who have used most, without whom the ticket starts; nobody if that is not enough."""
+    """The fewest, of those who have used most, without whom the ticket starts; nobody if that is not enough.
+
+    Of those that come first some may be on another device, and stay.
+    """
     useful = {space.device.uuid for space in could_use(ticket.request, lab.spaces)}
     due = [claim for claim in due if claim.hold.among(useful) and _comes_after(claim, ticket, lab)]
     due.sort(key=lambda claim: _last_first(claim, lab))
-    if due and not _starts(ticket, queue, left, due, lab):
-        return []
-    gone: list[Claim] = []
-    for claim in due:
-        gone.append(claim)
-        if _starts(ticket, queue, left, gone, lab):
-            break
-    for claim in list(gone):  # of those that came first, some may have been on another device
-        fewer = [one for one in gone if one is not claim]
-        if fewer and _starts(ticket, queue, left, fewer, lab):
-            gone = fewer
-    return gone
+
+    def starts(gone: Sequence[Claim]) -> bool:
+        ids = {claim.id for claim in gone}
+        stay = [claim for claim in left if claim.id not in ids]
+        return may_start(ticket, queue, lab.spaces, stay, lab.policy, barred=lab.barred)
+
+    return fewest(due, starts)
 
 
-def _starts(
-    ticket: Ticket, queue: Sequence[Ticket], left: Sequence[Claim], gone: Sequence[Claim], lab: Holding
-) -> bool:
-    stay = [claim for claim in left if claim not in gone]
-    return isinstance(whose_turn(ticket, queue, lab.spaces, stay, lab.policy, barred=lab.barred), Go)
-
-
-def _is_due(claim: Claim, lab: Holding, now: float) -> bool:
+def _is_due(claim: Claim, lab: Holding, now: float, sharing: int) -> bool:
     if claim.id in lab.stopped:
         return False  # another one leaves in its place
-    standing, end = lab.standings.get(claim.id, NOTHING), ends(claim, lab.policy, lab.claims)
+    standing, end = lab.standings.get(claim.id, NOTHING), _end(claim, lab.policy, sharing)
     gone_by_now = standing.leaves is None or now <= standing.leaves + PATIENCE
     return standing.yields and end is not None and end <= now and gone_by_now
 

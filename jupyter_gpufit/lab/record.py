@@ -15,6 +15,7 @@ from typing import Any
 FORMAT = 1  # a later format may add keys; what these keys mean stays
 LONGEST = 16 << 10  # bytes of one file; more is junk
 MOST_DEVICES = 64
+MOST_CLAIMS = 100  # of one user, that are reckoned with one by one
 MOST_BYTES = 1 << 60
 LONGEST_WORD = 200  # characters
 

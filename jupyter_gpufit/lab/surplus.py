@@ -6,14 +6,18 @@ those give up devices who have most above their least, as few as it takes; nobod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 
+from .fewest import fewest
 from .place import could_use, rooms
 from .quanta import MOST, Holding
 from .record import Claim, Request, Ticket
 from .standing import NOTHING
-from .turn import Go, most_devices, who_waits, whose_turn
+from .turn import may_start, most_devices, who_waits
+
+Gift = tuple[str, str]  # a claim's id, and a device of it
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ def given_back(lab: Holding) -> dict[str, StillHeld]:
         given_up.add(ticket.id)
         fewer = _fewest(ticket, queue, left, lab)
         kept |= {claim.id: StillHeld(claim.hold.devices, ticket) for claim in fewer}
-        left = _with(left, fewer)
+        became = {claim.id: claim for claim in fewer}
+        left = [became.get(claim.id, claim) for claim in left]
     return kept
 
 
@@ -68,44 +73,46 @@ def _spare(claim: Claim, lab: Holding) -> int:
 def _fewest(ticket: Ticket, queue: Sequence[Ticket], claims: Sequence[Claim], lab: Holding) -> list[Claim]:
     """The claims that become smaller, as what they become, so that the ticket starts; none if that is not enough."""
     useful = {space.device.uuid for space in could_use(ticket.request, lab.spaces)}
-    smaller: dict[str, Claim] = {}
-    while True:
-        now = _with(claims, list(smaller.values()))
-        giving = [one for one in now if _spare(one, lab) and one.hold.among(useful)]
-        if not giving:
-            return []
-        claim = max(giving, key=lambda one: (_spare(one, lab), -one.since, one.tie))
-        gone = claim.hold.among(useful)[-1]
-        smaller[claim.id] = _without(claim, gone)
-        if _starts(ticket, queue, _with(claims, list(smaller.values())), lab):
-            return _no_more_than_it_takes(ticket, queue, claims, smaller, lab)
+    smaller = _Smaller(claims)
+
+    def starts(given: Sequence[Gift]) -> bool:
+        return may_start(ticket, queue, lab.spaces, smaller.without(given), lab.policy, barred=lab.barred)
+
+    given = fewest(list(_gifts(claims, useful, lab)), starts)
+    givers = {id for id, _ in given}
+    return [claim for claim in smaller.without(given) if claim.id in givers]
 
 
-def _no_more_than_it_takes(
-    ticket: Ticket, queue: Sequence[Ticket], claims: Sequence[Claim], smaller: dict[str, Claim], lab: Holding
-) -> list[Claim]:
-    """Of those that came first, some may have given what this ticket cannot use."""
-    for whole in claims:
-        for device in whole.hold.devices:
-            became = smaller.get(whole.id, whole)
-            if device not in became.hold.devices:
-                devices = tuple(one for one in whole.hold.devices if one == device or one in became.hold.devices)
-                again = {**smaller, whole.id: replace(became, hold=replace(became.hold, devices=devices))}
-                if _starts(ticket, queue, _with(claims, list(again.values())), lab):
-                    smaller = again
-    as_they_were = {claim.id: claim.hold.devices for claim in claims}
-    return [claim for claim in smaller.values() if claim.hold.devices != as_they_were[claim.id]]
+def _gifts(claims: Sequence[Claim], useful: Collection[str], lab: Holding) -> Iterator[Gift]:
+    """All that could be given, one after the other by whoever has most above the least then."""
+    giving = []
+    for claim in claims:
+        devices, spare = claim.hold.among(useful), _spare(claim, lab)
+        if devices and spare:
+            giving.append((-spare, claim.since, -claim.tie, claim.id, devices))
+    heapify(giving)
+    while giving:
+        spare, since, tie, id, devices = heappop(giving)
+        yield id, devices[-1]
+        if spare < -1 and len(devices) > 1:
+            heappush(giving, (spare + 1, since, tie, id, devices[:-1]))
 
 
-def _without(claim: Claim, device: str) -> Claim:
-    devices = tuple(uuid for uuid in claim.hold.devices if uuid != device)
-    return replace(claim, hold=replace(claim.hold, devices=devices))
+@dataclass
+class _Smaller:
+    """The claims as they would be, each made once: it takes longer than a question about them does."""
 
+    claims: Sequence[Claim]
+    made: dict[tuple[str, ...], Claim] = field(default_factory=dict)  # by id and devices
 
-def _with(claims: Sequence[Claim], changed: Sequence[Claim]) -> list[Claim]:
-    by_id = {claim.id: claim for claim in changed}
-    return [by_id.get(claim.id, claim) for claim in claims]
+    def without(self, given: Collection[Gift]) -> list[Claim]:
+        gone = set(given)
+        givers = {id for id, _ in gone}
+        return [self._without(claim, gone) if claim.id in givers else claim for claim in self.claims]
 
-
-def _starts(ticket: Ticket, queue: Sequence[Ticket], claims: Sequence[Claim], lab: Holding) -> bool:
-    return isinstance(whose_turn(ticket, queue, lab.spaces, claims, lab.policy, barred=lab.barred), Go)
+    def _without(self, claim: Claim, gone: Collection[Gift]) -> Claim:
+        devices = tuple(uuid for uuid in claim.hold.devices if (claim.id, uuid) not in gone)
+        key = (claim.id, *devices)
+        if key not in self.made:
+            self.made[key] = replace(claim, hold=replace(claim.hold, devices=devices))
+        return self.made[key]

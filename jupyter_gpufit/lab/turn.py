@@ -16,7 +16,7 @@ from typing import overload
 from ..units import format_bytes
 from .place import Placement, Room, Space, SpareRoom, could_use, least, place, rooms
 from .policy import Policy, UserPolicy, UserState, exceeded, whom
-from .record import MOST_DEVICES, Claim, Request, Ticket
+from .record import MOST_CLAIMS, MOST_DEVICES, Claim, Request, Ticket
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class _Hall:
 
     def decide(self, ticket: Ticket) -> Go | Wait:
         """What this ticket may do, whose turn it is to be looked at."""
-        limit = self._limit(ticket)
-        placement = None if limit else self._admit(ticket)
+        limit = self.limit(ticket)
+        placement = None if limit else self.admit(ticket)
         if placement is not None:
             return Go(placement)
         fits = not limit and place(ticket.request, self._without_queue) is not None
@@ -86,13 +86,23 @@ class _Hall:
 
     def let_by(self, ticket: Ticket) -> None:
         """Go on to the next in the queue, with what this one is about to take, or waits for, in mind."""
-        if self._limit(ticket):
+        if self.limit(ticket):
             return
-        self.go_on(ticket, self._admit(ticket))
+        self.go_on(ticket, self.admit(ticket))
 
-    def _limit(self, ticket: Ticket) -> str:
-        limit = self.barred.get(ticket.uid) or over_limit(ticket, self.claims, self.policy.of(ticket.uid), self.reader)
+    def limit(self, ticket: Ticket) -> str:
+        limit = self.barred.get(ticket.uid) or self._too_many(ticket)
+        limit = limit or over_limit(ticket, self.claims, self.policy.of(ticket.uid), self.reader)
         return limit or self._host_is_full(ticket)
+
+    def _too_many(self, ticket: Ticket) -> str:
+        if self._claims_of[ticket.uid] < MOST_CLAIMS:
+            return ""
+        return f"the lab lets {whom(ticket.uid, self.reader)} have {MOST_CLAIMS} jobs at once"
+
+    @cached_property
+    def _claims_of(self) -> Counter[int]:
+        return Counter(claim.uid for claim in self.claims)
 
     def _host_is_full(self, ticket: Ticket) -> str:
         """Who waits for the host's memory keeps no device free: only what takes of that, too, does not go by."""
@@ -102,7 +112,7 @@ class _Hall:
         if not why and self.for_host in ("", ticket.id):
             return ""
         # Others wait for one who needs nothing but that memory: not for a device that is taken, and not for ever.
-        if not self.for_host and ticket.request.host <= self.policy.for_plans and self._admit(ticket) is not None:
+        if not self.for_host and ticket.request.host <= self.policy.for_plans and self.admit(ticket) is not None:
             self.for_host = ticket.id
         return why or "a job that came first waits for the host's memory"
 
@@ -122,7 +132,7 @@ class _Hall:
             if device.uuid in self.wanting:
                 self.wanting[device.uuid].see(room)
 
-    def _admit(self, ticket: Ticket) -> Placement | None:
+    def admit(self, ticket: Ticket) -> Placement | None:
         most = most_devices(ticket, self.claims, self.policy.of(ticket.uid))
         return place(ticket.request, self.rooms, lambda room: self._harmless(ticket, room), most)
 
@@ -200,6 +210,24 @@ def whose_turn(
             return hall.decide(ticket)
         if ticket.id not in passed:
             hall.let_by(ticket)
+    raise AssertionError(f"{mine.id} is not in the queue")
+
+
+def may_start(
+    mine: Ticket,
+    queue: Sequence[Ticket],
+    spaces: Sequence[Space],
+    claims: Sequence[Claim],
+    policy: Policy,
+    *,
+    barred: Mapping[int, str] = {},
+) -> bool:
+    """Whether it is a Go, where nobody is told why not: that takes as long again, and is asked hundreds of times."""
+    hall = _Hall(spaces, claims, policy, barred)
+    for ticket in queue:
+        if ticket.id == mine.id:
+            return not hall.limit(ticket) and hall.admit(ticket) is not None
+        hall.let_by(ticket)
     raise AssertionError(f"{mine.id} is not in the queue")
 
 

@@ -22,7 +22,7 @@ from jupyter_gpufit.lab.holder import keep
 from jupyter_gpufit.lab.ledger import LedgerReader, publish
 from jupyter_gpufit.lab.locks import lock_for_life
 from jupyter_gpufit.lab.policy import Policy
-from jupyter_gpufit.lab.quanta import ends
+from jupyter_gpufit.lab.quanta import ends_at_the_earliest
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB
@@ -89,7 +89,7 @@ async def test_a_holder_comes_back_with_its_turn_as_it_was_and_nobody_starts_mea
         assert not waiting.started.is_set()
         assert [one.id for one in reader.read().claims] == [granted.claim.id]
         assert LedgerReader(lab.path).read().claims == (granted.claim,)
-        assert ends(granted.claim, policy, ()) == ends(before, policy, ())
+        assert ends_at_the_earliest(granted.claim, policy) == ends_at_the_earliest(before, policy)
         assert ear.lines == [f"Somebody emptied the lab {lab.path}. You hold cpu:0 as before: it is claimed again."]
 
 

@@ -22,13 +22,14 @@ import pytest
 from jupyter_gpufit.actions import release
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.errors import LabBusy
-from jupyter_gpufit.lab import Lab, Waiting, claim, ledger, queue, stalled, view_lab
+from jupyter_gpufit.lab import Lab, Waiting, claim, ledger, queue, stalled, turn, view_lab
 from jupyter_gpufit.lab.ledger import LedgerReader, publish
 from jupyter_gpufit.lab.mutex import lab_mutex
+from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.units import GiB
 from tests.lab.neighbours import ONE, TWO, _kill_all_of, as_a_user, does, locked_file, who_claims
 from tests.lab.players import Player, Stage, become, holder, start
-from tests.lab.values import ADA, BOB, EVE, request
+from tests.lab.values import ADA, BOB, EVE, request, slots
 
 
 @pytest.mark.parametrize("trouble", [errno.EIO, errno.EPERM, errno.ESTALE, errno.EOPNOTSUPP, errno.EBUSY])
@@ -101,6 +102,25 @@ def test_of_a_flood_of_tickets_so_many_count_and_the_user_is_named(
     assert f"uid {EVE} has 3 more such files" in view.remarks[0] and "more than the 5 tickets" in view.remarks[0]
     with pytest.raises(AssertionError, match="You have 5 jobs in the queue"):
         start(players, holder(shared_lab, request(GiB), ONE), uid=EVE).hear("holds")
+
+
+def test_of_a_flood_of_claims_the_first_count_and_the_others_have_the_whole_of_their_devices(
+    shared_lab: Lab, players: list[Player], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (ledger, turn):
+        monkeypatch.setattr(module, "MOST_CLAIMS", 5)
+
+    def on(device: str) -> Hold:
+        return Hold(devices=(device,), bytes=1, alone=False)
+
+    does(players, shared_lab, EVE, lambda lab: [publish(lab, request(1), on("cpu:0")) for _ in range(7)])
+    view = view_lab(shared_lab, slots(8, 8))
+    assert [one.hold.among(["cpu:0", "cpu:1"]) for one in view.claims] == [["cpu:0"]] * 6
+    assert [one.hold.alone for one in view.claims] == [False] * 5 + [True]
+    assert f"uid {EVE} has 1 more such files" in view.remarks[0] and "more than the 5 claims" in view.remarks[0]
+    late = start(players, holder(shared_lab, request(GiB), slots(8, 8)), uid=EVE)
+    assert "the lab lets you have 5 jobs at once" in late.hear("waits")
+    start(players, holder(shared_lab, request(GiB), slots(8, 8)), uid=ADA).hear("holds cpu:1")
 
 
 def test_impossible_wishes_hold_nobody_up(shared_lab: Lab, players: list[Player]) -> None:

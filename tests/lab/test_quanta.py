@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -176,3 +177,12 @@ def test_each_who_leaves_lets_somebody_start_who_has_used_less(
             mine = sum(other.uid == one.uid for other in claims)
             assert standings[one.id].yields and 1000 - one.since / 1e9 >= 600 / min(mine, 4)
             assert round(lab.used.get(ticket_.uid, 0)) <= round(lab.used[one.uid])
+
+
+def test_hundreds_of_claims_are_soon_looked_at() -> None:
+    """By each training whose turn is over, in the thread that answers its user."""
+    eves = [claim(["cpu:0", "cpu:1"], 1, EVE) for _ in range(400)]
+    lab = _lab([ticket(BOB, needed=None)], eves, 600, None, TEN, None, None)  # who waits wants a device alone
+    began = time.process_time()
+    assert len(turns_over(lab, 600)) == 400
+    assert time.process_time() - began < 2.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -104,3 +105,11 @@ def test_who_gives_lets_somebody_start_and_keeps_the_least(data: some.DataObject
     fewer = [elastic(given.get(one.id, one.hold.devices), one.uid, one.request.count) for one in claims]
     then = [isinstance(decision, Go) for decision in everyones_turn(queue, FOUR, fewer, Policy())]
     assert sum(then) > sum(started) if given else then == started
+
+
+def test_hundreds_who_could_give_are_soon_looked_at() -> None:
+    many = [elastic(ALL, EVE) for _ in range(300)]
+    here = lab([ticket(BOB, needed=8 * GiB)], many)
+    began = time.process_time()
+    assert len(kept(here)) == 300  # of each device, all have a part
+    assert time.process_time() - began < 2.5
