@@ -63,7 +63,10 @@ def _range(kind: int) -> bytes:
 
 
 class LockList:
-    """The kernel's list of locks, read when it is first asked for: to print it, the kernel stops all locking."""
+    """The kernel's list of locks, read when it is first asked for: to print it, the kernel stops all locking.
+
+    It is for one look at files that were listed before: each was locked before it had a name.
+    """
 
     @cached_property
     def _text(self) -> str:
@@ -75,10 +78,17 @@ class LockList:
         return parse_flocks(self._text)
 
     def write_locked(self, inode: Inode) -> bool:
-        """Has somebody a write lock? What changes while a long list is read may be missing: so look again."""
-        if inode in parse_write_locks(self._text):
-            return True
-        return any(inode in parse_write_locks(_read()) for _ in range(_LOOKS - 1))
+        """Has somebody a write lock?"""
+        return inode in self._write_locked or inode in self._write_locked_again
+
+    @cached_property
+    def _write_locked(self) -> set[Inode]:
+        return parse_write_locks(self._text)
+
+    @cached_property
+    def _write_locked_again(self) -> set[Inode]:
+        """What changes while a long list is read may be missing: so it is read again, once for all files of a look."""
+        return set().union(*(parse_write_locks(_read()) for _ in range(_LOOKS - 1)))
 
 
 class KeptOpen:

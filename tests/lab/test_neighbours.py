@@ -21,7 +21,7 @@ import anyio
 import pytest
 
 from jupyter_gpufit.devices.device import Device
-from jupyter_gpufit.lab import Lab, claim, view_lab
+from jupyter_gpufit.lab import Lab, claim, locks, view_lab
 from jupyter_gpufit.lab.ledger import LedgerReader, publish
 from jupyter_gpufit.lab.owner import this_process
 from jupyter_gpufit.lab.record import Hold, encode
@@ -241,6 +241,31 @@ def test_a_file_that_cannot_be_opened_blinds_nobody(shared_lab: Lab, players: li
     assert f"uid {EVE}'s {shared_lab.path}/c.{EVE}." in remark and "cannot be opened (Resource temporarily" in remark
     ada.go_on()
     bob.hear("holds cpu:0")
+
+
+def test_files_that_cannot_be_opened_cost_no_look_at_the_kernels_list_each(
+    shared_lab: Lab, players: list[Player], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To print it, the kernel stops all locking of the machine."""
+
+    def hidden(lab: Path) -> None:
+        for number in range(100):
+            os.close(os.open(lab / f"c.{EVE}.{number:08x}00000001", os.O_CREAT | os.O_WRONLY, 0))
+
+    does(players, shared_lab, EVE, hidden)
+    really, reads = locks._read, list[str]()
+
+    def read() -> str:
+        reads.append(really())
+        return reads[-1]
+
+    monkeypatch.setattr(locks, "_read", read)
+
+    def looks() -> str:
+        strange = LedgerReader(shared_lab.path).read().strange
+        return f"{len(strange)} are strange, {len(reads)} reads"
+
+    assert as_a_user(players, BOB, looks) == "100 are strange, 3 reads"
 
 
 def hides(lab: Lab, how: Callable[[Path], object]) -> Callable[[Stage], None]:
