@@ -7,7 +7,8 @@ front can follow a newer worker; a request with another PROTOCOL is refused.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from ..system.foreign import known, parsed_record
@@ -215,6 +216,10 @@ _KINDS: dict[str, type[Any]] = {
 }
 
 
+UNWRITABLE = "(An output that is nested too deeply, or in a circle, to be shown.)"
+_DEEPEST = 600  # levels of an output: readers, with much on their stacks, come to some hundred more
+
+
 @dataclass(frozen=True)
 class Entry:
     """One line of the journal."""
@@ -225,9 +230,43 @@ class Entry:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    record = {"seq": entry.seq, "time": round(entry.time, 3), "kind": entry.event.kind, **asdict(entry.event)}
+    try:
+        return _line(entry)
+    except (RecursionError, ValueError, TypeError):  # of the user's objects: it must cost no other output of theirs
+        return _line(replace(entry, event=_as_text(entry.event)))
+
+
+def _line(entry: Entry) -> bytes:
+    # Not asdict, which copies what is inside, and comes only half as deep.
+    record = {"seq": entry.seq, "time": round(entry.time, 3), "kind": entry.event.kind, **vars(entry.event)}
     # surrogates (a lone half of a pair in the user's text) have no UTF-8 form; as \\u escapes they survive.
-    return json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
+    text = json.dumps(record, separators=(",", ":"), default=str)
+    if text.count("{") + text.count("[") > _DEEPEST and _is_deep(record):
+        raise ValueError("nobody could read it")
+    return text.encode() + b"\n"
+
+
+def _is_deep(record: object) -> bool:
+    level = [record]
+    for _ in range(_DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _as_text(event: Event) -> Event:
+    """What is left of an output that no line can hold."""
+    if not isinstance(event, Display | Result):
+        return Note(UNWRITABLE)
+    text = event.data.get("text/plain")
+    return replace(event, data={"text/plain": text if isinstance(text, str) else UNWRITABLE}, metadata={})
 
 
 def decode_entry(line: bytes) -> Entry | None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from jupyter_gpufit.jobs.events import (
+    UNWRITABLE,
     Clear,
     CouldNotSave,
     DeviceMark,
@@ -20,6 +22,7 @@ from jupyter_gpufit.jobs.events import (
     Saved,
     StateChange,
     Text,
+    WidgetMessage,
     decode_entry,
     encode_entry,
 )
@@ -66,3 +69,29 @@ def test_requests_and_answers_read_back() -> None:
     assert WorkerRequest.decode(b'{"verb":"state","protocol":1}').to == ""  # of an earlier front
     answer = Answer(True, data={"state": "running"})
     assert Answer.decode(answer.encode()) == answer
+
+
+def nested(depth: int) -> dict[str, Any]:
+    inner: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        inner = {"a": inner}
+    return inner
+
+
+def test_a_deep_display_reads_back_and_one_that_nobody_could_read_is_its_text() -> None:
+    deep = Entry(1, 0.0, Display({"application/json": nested(550), "text/plain": "deep"}))
+    assert decode_entry(encode_entry(deep)) == deep
+    for depth in (700, 900, 5000):
+        shown = Display({"application/json": nested(depth), "text/plain": "deep"}, {"m": 1}, {"display_id": "x"})
+        assert decode_entry(encode_entry(Entry(1, 0.0, shown))) == Entry(
+            1, 0.0, Display({"text/plain": "deep"}, {}, {"display_id": "x"})
+        )
+
+
+def test_what_no_json_can_hold_is_said_and_nothing_else_is_lost() -> None:
+    circle: dict[str, Any] = {}
+    circle["me"] = circle
+    result = decode_entry(encode_entry(Entry(1, 0.0, Result({"application/json": circle}))))
+    assert result is not None and result.event == Result({"text/plain": UNWRITABLE})
+    widget = decode_entry(encode_entry(Entry(1, 0.0, WidgetMessage("c", "msg", {"state": nested(5000)}))))
+    assert widget is not None and widget.event == Note(UNWRITABLE)
