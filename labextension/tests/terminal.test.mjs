@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { written } from '../lib/log/terminal.js';
+import { Writing, written } from '../lib/log/terminal.js';
 
 /** What was shown by the plain way, which takes the square of the time. */
 function plainly(text) {
@@ -57,6 +57,28 @@ test('whatever comes in whatever parts is shown as by the plain way', () => {
   for (let run = 0; run < 20000; run++) {
     const text = Array.from({ length: random(14) }, () => letters[random(letters.length)]).join('');
     assert.equal(written('', text), plainly(text) , JSON.stringify(text));
+  }
+});
+
+test('however it comes, it is looked at as a whole', () => {
+  const writing = new Writing();
+  ['one\ntw', 'o\r', 'T', '\nthree\n', '\b!'].forEach(part => writing.add(part));
+  assert.equal(writing.lines, 4);
+  assert.equal(writing.text, written('', 'one\ntwo\rT\nthree\n\b!'));
+  writing.add('\b?');
+  assert.equal(writing.text, 'one\nTwo\nthree\n?');
+});
+
+test('many small parts of one long line take no time', () => {
+  for (const part of ['c\b', '\rb']) {
+    const began = performance.now();
+    const writing = new Writing();
+    writing.add('a'.repeat(100_000));
+    for (let count = 0; count < 100_000; count++) {
+      writing.add(part);
+    }
+    assert.equal(writing.text.length, 100_000);
+    assert.ok(performance.now() - began < 2000, `${performance.now() - began} ms`);
   }
 });
 

@@ -13,7 +13,7 @@ import { missingWords, stateWords } from '../words/states';
 import { stepWords } from '../words/units';
 import { Cleaner } from './cleaner';
 import { Reader } from './reader';
-import { written } from './terminal';
+import { Writing } from './terminal';
 
 const MOST_LINES = 200; // of text that one block has: a block is drawn as a whole
 const MOST_BLOCKS = 1000; // kept; older ones go
@@ -28,8 +28,7 @@ interface Block {
   widget: Widget;
   renderer: IRenderMime.IRenderer | null; // of text
   stream: string; // 'stdout', 'stderr'; empty: not text
-  text: string;
-  lines: number;
+  text: Writing;
   display: string; // its display_id
   changed: boolean;
 }
@@ -165,11 +164,10 @@ export class Output extends Panel {
     // A long text is cut, or its block would be drawn again and again as a whole.
     for (const part of text.match(PARTS) ?? []) {
       let last = this._blocks[this._blocks.length - 1];
-      if (last?.stream !== stream || last.lines >= MOST_LINES) {
+      if (last?.stream !== stream || last.text.lines >= MOST_LINES) {
         last = this._text(stream);
       }
-      last.text = written(last.text, part);
-      last.lines = last.text.split('\n').length;
+      last.text.add(part);
       last.changed = true;
     }
   }
@@ -225,8 +223,7 @@ export class Output extends Panel {
       widget,
       renderer: null,
       stream: '',
-      text: '',
-      lines: 0,
+      text: new Writing(),
       display: '',
       changed: false
     };
@@ -299,13 +296,13 @@ const MIME = 'application/vnd.jupyter.';
 const PARTS = /(?:[^\n]*\n){1,100}|[^\n]+$/g;
 
 function draw(block: Block): void {
-  const { widget, renderer, text, lines, stream } = block;
+  const { widget, renderer, text, stream } = block;
   block.changed = false;
   widget.node.style.setProperty(
     'contain-intrinsic-block-size',
-    `auto ${lines * LINE}px`
+    `auto ${text.lines * LINE}px`
   );
-  const data = { [`${MIME}${stream}`]: text };
+  const data = { [`${MIME}${stream}`]: text.text };
   void renderer?.renderModel(new MimeModel({ data, trusted: false }));
 }
 

@@ -1,5 +1,29 @@
 /** What a terminal would show of written text: carriage returns and backspaces done, in one pass; pure. */
 
+/**
+ * Text that comes in parts, put together when it is looked at: were each part worked into a long line, thousands of small
+ * ones would take the square of the time.
+ */
+export class Writing {
+  lines = 1;
+
+  add(part: string): void {
+    this._parts.push(part);
+    this.lines += part.split('\n').length - 1; // which nothing takes away
+  }
+
+  get text(): string {
+    if (this._parts.length) {
+      this._text = written(this._text, this._parts.join(''));
+      this._parts = [];
+    }
+    return this._text;
+  }
+
+  private _text = '';
+  private _parts: string[] = [];
+}
+
 /** `text` after `more` was written behind it. */
 export function written(text: string, more: string): string {
   if (!/[\r\b]/.test(more) && !text.endsWith('\r')) {
