@@ -193,6 +193,22 @@ def test_killed_in_mid_loop_and_resumed_in_a_terminal_nothing_is_lost_to_the_bit
     kernel.check("assert also is net")
 
 
+def test_the_first_resume_of_a_small_training_claims_no_less_than_a_start_gives_on_a_slot(
+    kernel: Kernel, env: dict[str, str], hold: Path
+) -> None:
+    """After so many steps it goes by what they took, which beside small tensors is mostly Python's own."""
+    kernel.check(SET_UP)
+    longer = CELL.replace("range(3)", "range(15)").replace("== 14", "== 120").format(hold=str(hold))
+    sent = kernel.send("%%gpufit train --name small\n" + longer)
+    kernel.until(sent, "step 120\n")
+    said = gpufit(env, "release", "small")
+    assert said.returncode == 0 and kernel.finish(sent).ok, said
+    hold.touch()
+    ran = kernel.check("%gpufit resume small")
+    assert "It needs 512.0 MiB, the least on a slot: " in ran.shown
+    assert ran.stdout.endswith("step 150\n") and "were claimed for it" not in ran.shown
+
+
 def test_killed_between_its_end_and_the_way_of_its_variables_it_is_not_done(
     kernel: Kernel, env: dict[str, str], home: Path, plain: str, hold: Path
 ) -> None:

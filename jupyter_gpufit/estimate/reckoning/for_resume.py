@@ -53,8 +53,10 @@ def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed
         return Needed(claimed, f"needs {format_bytes(claimed)}: it was started with --memory")
     on_slot = any(device.kind == "slot" for device in devices)
     measured = _with_reserve(peak, RESERVE_ON_SLOT if on_slot else RESERVE, devices)
-    if on_slot and 0 < measured < SLOT_LEAST and claimed is None and so_far.steps >= STEPS:
-        return Needed(SLOT_LEAST, f"needs {format_bytes(SLOT_LEAST)}, the least on a slot: {_so_far(peak)}")
+    least = min(SLOT_LEAST, _most(devices)) if on_slot else 0
+    if 0 < max(measured, claimed or 0) < least and (claimed is not None or so_far.steps >= STEPS):
+        told = _so_far(peak) if peak else f"{format_bytes(claimed or 0)} were claimed before"
+        return Needed(least, f"needs {format_bytes(least)}, the least on a slot: {told}")
     if measured > (claimed or 0) and (claimed is not None or so_far.steps >= STEPS):
         return Needed(measured, f"needs {format_bytes(measured)}: {_so_far(peak)}, and a reserve")
     if claimed is None:
@@ -65,9 +67,12 @@ def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed
 
 def _with_reserve(peak: int, reserve: float, devices: Sequence[Device]) -> int:
     """No more than a device has, where what was measured fits there: what we add to it refuses nobody."""
-    most = max((space.usable + space.reserve for space in map(Space, devices) if not space.device.problem), default=0)
-    wanted = round(peak * (1 + reserve))
+    most, wanted = _most(devices), round(peak * (1 + reserve))
     return most if peak <= most < wanted else wanted
+
+
+def _most(devices: Sequence[Device]) -> int:
+    return max((space.usable + space.reserve for space in map(Space, devices) if not space.device.problem), default=0)
 
 
 def _so_far(peak: int) -> str:

@@ -71,6 +71,23 @@ def test_a_slot_gets_a_larger_reserve_and_devices_with_a_problem_count_for_nothi
     assert needed_again(None, Options(), SoFar(None, 9 * GiB, STEPS), [GPU, broken]).memory is None
 
 
+@pytest.mark.parametrize(
+    ("so_far", "reason"),
+    [
+        (SoFar(300 * MiB, 57 * MiB, STEPS), "57.0 MiB measured so far"),  # as was claimed on a GPU
+        (SoFar(300 * MiB, 320 * MiB, 1), "320.0 MiB measured so far"),
+        (SoFar(300 * MiB), "300.0 MiB were claimed before"),
+    ],
+)
+def test_on_a_slot_it_has_no_less_than_a_start_gives_there(so_far: SoFar, reason: str) -> None:
+    needed = needed_again(None, Options(), so_far, [SLOT])
+    assert (needed.memory, needed.reason) == (SLOT_LEAST, f"needs 512.0 MiB, the least on a slot: {reason}")
+    small = fake_device("cpu:0", total=256 * MiB, kind="slot")
+    assert needed_again(None, Options(), SoFar(100 * MiB), [small]).memory == 256 * MiB
+    assert needed_again(None, Options(memory=300 * MiB), SoFar(300 * MiB), [SLOT]).memory == 300 * MiB  # as was said
+    assert needed_again(None, Options(), SoFar(0), [SLOT]).memory == 0
+
+
 def test_what_was_too_little_is_doubled_up_to_the_whole_device() -> None:
     def after(claimed: int) -> tuple[int | None, str] | None:
         needed = larger(claimed, [GPU])
