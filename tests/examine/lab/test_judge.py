@@ -187,6 +187,16 @@ def test_judges_what_lies_in_the_lab(found: Contents, expected: list[str]) -> No
     assert levels(judge.contents(found, LAB, INIT)) == expected
 
 
+def test_what_is_strange_is_named_with_its_owner_and_with_what_to_do() -> None:
+    root = replace(EMPTY, strange=(Strange("c.0.a", 0, "cannot be opened"), Strange("c.0.b", 0, "cannot be opened")))
+    *_, found = judge.contents(root, LAB, INIT)
+    assert found.what == (
+        "root's /run/gpufit/c.0.a cannot be opened; root has 1 more such files. Nobody waits for it; devices that it"
+        " claims are held."
+    )
+    assert "sudo fuser -v /run/gpufit/c.0.a" in found.mend
+
+
 def test_names_who_keeps_a_lock_that_no_name_leads_to(made: Site) -> None:
     held = publish(made.directory, Request(job_id="x", name="x"))
     assert facts.contents(made.directory).nameless == ()
