@@ -8,6 +8,7 @@ killed is never lost.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -258,18 +259,65 @@ async def all_told(life: Life, moment: str, verbs: tuple[str, ...]) -> dict[int,
     return said
 
 
-def is_true(verb: str, words: str, others: tuple[str, ...], state: State, gone: bool) -> bool:
-    """Whether the answer says what has become of the job, as far as words can be held against a state."""
-    over = gone or state in OVER
-    if words.startswith("NotNow"):  # "goes on as it was", and may have come to its end by now
-        return not over or state == "done" or "stop" in others or "release" in others
-    if words.startswith(("WorkerDied", "Unreachable")):
-        return False
-    if verb == "stop":
-        return "ended" in words and (over or "resume" in others)
-    if verb == "clean":
-        return words.startswith("JobBusy") if not gone else True
-    return True
+@dataclass(frozen=True)
+class Outcome:
+    """What has become of a job of which so much was asked at once."""
+
+    moment: str
+    record: Record
+    gone: bool  # cleaned
+
+    @property
+    def over(self) -> bool:
+        return self.gone or self.record.state in OVER
+
+    def leaves(self, others: tuple[str, ...]) -> bool:
+        return self.moment in LEAVES or bool({"release", "move"} & {*others})
+
+    def may_have_ended(self, others: tuple[str, ...]) -> bool:
+        """After something was answered."""
+        return self.record.state == "done" or self.moment == "about to leave" or bool({"stop", "release"} & {*others})
+
+
+def is_true(verb: str, words: str, others: tuple[str, ...], found: Outcome) -> bool:
+    """Whether the answer says what has become of the job; what nobody foresaw is not true."""
+    match words.partition(":")[0]:
+        case "NotNow":  # "goes on as it was", and may have come to its end by now
+            return not found.over or found.may_have_ended(others)
+        case "NotResumable":
+            return "cannot be resumed: it is " in words and (not found.over or found.may_have_ended(others))
+        case "EndedFirst" | "HasEnded":
+            return found.over or "resume" in others
+        case "LeavesAlready":
+            return found.leaves(others)
+        case "JobBusy":
+            return verb == "clean" and not found.gone
+        case "NoSuchJob":
+            return found.gone and "clean" in others
+    return says(verb, words, others, found)
+
+
+def says(verb: str, words: str, others: tuple[str, ...], found: Outcome) -> bool:
+    """The same of an answer that is no refusal."""
+    record, end = found.record, found.over or "resume" in others
+    match verb:
+        case "checkpoint":
+            saved = re.search(r" is saved at step ([0-9,]+) ", words)
+            there = record.checkpoint
+            return saved is not None and there is not None and int(saved[1].replace(",", "")) <= there.step
+        case "release":
+            return " is released at step " in words and record.checkpoint is not None and end
+        case "move":
+            where = re.search(r" runs on (\S+)\.$", words)
+            return where is not None and (record.state != "running" or record.device == where[1])
+        case "resume":
+            left = bool({"stop", "release"} & {*others}) or found.moment == "about to leave"
+            return left and (" runs on " in words or " waits: " in words)
+        case "stop":
+            return "ended" in words and end
+        case "clean":
+            return found.gone
+    return False
 
 
 async def lived(nursery: Nursery, moment: str, verbs: tuple[str, ...]) -> list[str]:
@@ -285,9 +333,10 @@ async def lived(nursery: Nursery, moment: str, verbs: tuple[str, ...]) -> list[s
             wanted |= {"done", "running"}  # it is let go on
         state = await settled(life, wanted)
         assert state in wanted, (said, life.record)
+        found = Outcome(moment, life.record, cleaned)
         for number, verb in enumerate(verbs):
             others = verbs[:number] + verbs[number + 1 :]
-            assert is_true(verb, said[number], others, state, cleaned), (verb, said, state)
+            assert is_true(verb, said[number], others, found), (verb, said, found)
         return [*said.values()]
 
 
@@ -316,17 +365,56 @@ def is_meant(verb: str, state: State, *, saved: bool) -> bool:
     return verbs.may(verb, state, saved=saved)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("verbs", list(combinations_with_replacement(VERBS, 2)), ids=" and ".join)
+PAIRS = list(combinations_with_replacement(VERBS, 2))
+
+
+def each_time_two(moment: str, pair: tuple[str, str]) -> bool:
+    """All of them in the queue, of the others some: they take a second each."""
+    some = PAIRS.index(pair) % 10 == list(MOMENTS).index(moment)
+    return moment == "queued" or (some and moment in ("saving", "about to leave", "about to move"))
+
+
 @pytest.mark.parametrize(
-    "moment",
+    ("moment", "verbs"),
     [
-        "queued",
-        pytest.param("running", marks=pytest.mark.soak),  # a minute each, and the same code as in the first
-        pytest.param("between two images", marks=pytest.mark.soak),
+        pytest.param(
+            moment,
+            pair,
+            marks=() if each_time_two(moment, pair) else pytest.mark.soak,
+            id=f"{moment}-{' and '.join(pair)}",
+        )
+        for moment in MOMENTS
+        for pair in PAIRS
     ],
 )
 def test_each_two_verbs_at_once(nursery: Nursery, moment: str, verbs: tuple[str, str]) -> None:
     anyio.run(lived, nursery, moment, verbs)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
+@pytest.mark.parametrize("state", DEAD)
+def test_each_two_verbs_on_a_job_that_does_not_run(nursery: Nursery, state: State, pair: tuple[str, str]) -> None:
+    life = new_life(nursery, LOOP)
+    checkpoint = LastCheckpoint(3, 0.0, 1)
+    write_record(life.paths, Record(state=state if state != "lost" else "running", since=0.0, checkpoint=checkpoint))
+    said = dict[str, str]()
+
+    async def both() -> None:
+        async def ask(verb: str) -> None:
+            said[verb] = await life.do(verb)
+
+        async with anyio.create_task_group() as group:
+            for verb in pair:
+                group.start_soon(ask, verb)
+
+    anyio.run(both)
+    for verb in {*pair} - {"clean"}:
+        kinds = ("HasEnded", "NotResumable", *(("NoSuchJob",) if "clean" in pair else ()))
+        assert said[verb].startswith((*kinds, life.job.name)), said
+    if "clean" in pair:
+        assert not life.paths.root.exists()
+    else:
+        assert life.record.state == state
 
 
 @pytest.mark.parametrize("saved", [False, True], ids=["unsaved", "saved"])

@@ -90,14 +90,25 @@ def _is_dead(path: Path) -> bool:
 
 
 def _remove(job: Job, paths: JobPaths) -> int:
-    """Remove its files; how many bytes they took."""
-    lock = _lock(job, paths) if read_record(paths).resumable else -1
+    """Remove its files; how many bytes they took. Another `clean` may be at it, too, and no file is missed."""
+    lock = -1
+    with suppress(FileNotFoundError):
+        lock = _lock(job, paths) if read_record(paths).resumable else -1
     try:
-        size = sum(file.stat().st_size for file in paths.root.rglob("*") if file.is_file())
+        size = _size(paths.root)
         _remove_tree(paths.root)
     finally:
         if lock >= 0:
             os.close(lock)
+    return size
+
+
+def _size(root: Path) -> int:
+    size = 0
+    for folder, _, files in os.walk(root):
+        for file in files:
+            with suppress(FileNotFoundError):
+                size += os.lstat(os.path.join(folder, file)).st_size
     return size
 
 
@@ -124,10 +135,14 @@ def _lock(job: Job, paths: JobPaths) -> int:
 
 
 def _remove_tree(root: Path) -> None:
-    """Once more where something was put there meanwhile: a `stop` at the same time notes what it does."""
-    for last in (False, False, True):
+    """Once more where something was put there meanwhile (a `stop` notes what it does), or taken away (by a `clean`)."""
+    tries = 0
+    while root.exists():
         try:
-            return shutil.rmtree(root)
+            shutil.rmtree(root)
+        except FileNotFoundError:
+            continue
         except OSError as error:
-            if last or error.errno != errno.ENOTEMPTY:
+            if tries == 2 or error.errno != errno.ENOTEMPTY:
                 raise
+            tries += 1
