@@ -30,7 +30,7 @@ from .door import Caller, Door
 from .figures import Figures
 from .profile import Profile, Span
 from .residents import Residents
-from .schedule import WaitingCall
+from .schedule import WaitingCall, told_of
 from .standing import StandingInstance
 from .waiting import Batch, QueueIsFull, WaitingCalls, WouldBeLate
 
@@ -45,6 +45,7 @@ class Desk:
         self.refused = 0  # calls for which there was no room, or not the time
         self.late = 0  # calls that were taken, and could not be answered in time
         self._signatures = signatures
+        self._told = [told_of(one) for one in signatures]
         self._rows = rows
         each = len(signatures)
         self._queue = WaitingCalls(
@@ -175,7 +176,7 @@ class Desk:
         rows = call.inputs[0].shape[0] if self._signatures[call.model].may_batch else 1
         running = self._running.span
         free = Span(self._began + running.usual, self._began + running.most) if self._running.calls else Span(now, now)
-        refused = self._queue.add(WaitingCall(call, client.number, now, rows), now, free)
+        refused = self._queue.add(WaitingCall(call, client.number, now, rows, self._told[call.model]), now, free)
         self._are_late(self._queue.take_late(), now, max(0.0, free.most - now))
         match refused:
             case QueueIsFull(waiting):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf, sqrt
 
-from ..calls.protocol import Call
+from ..calls.protocol import LARGEST, MOST_DIMS, Call
+from ..models.signature import Signature, Slot
 from .profile import Finish, Profile, Span
 from .residents import Residents
 
@@ -23,6 +24,15 @@ NOTHING = Finish(0.0)
 Shape = tuple[tuple[int, ...], ...]
 
 
+def told_of(signature: Signature) -> int:
+    """Bytes of a packet that tells of a call, or of its answers, at the most."""
+    return 100 + max(map(_told, (signature.inputs, signature.outputs)))
+
+
+def _told(slots: Sequence[Slot]) -> int:
+    return sum(50 + 17 * (MOST_DIMS if slot.shape is None else len(slot.shape)) for slot in slots)
+
+
 @dataclass(eq=False)
 class WaitingCall:
     """One call and who waits for its answer."""
@@ -31,6 +41,7 @@ class WaitingCall:
     client: int
     since: float  # seconds, of a clock that only runs
     rows: int = 1
+    told: int = 0  # see told_of
     probe: bool = False  # it is run to see how long that takes, though it will hardly be in time
     wished: float = inf  # by when it is to be answered, to be so by its deadline though what is foreseen is wrong
     promised: float = inf  # when it would have been answered, as it was foreseen when it was taken
@@ -171,7 +182,7 @@ class Schedule:
 
     def _with_room(self, call: WaitingCall) -> Iterator[PlannedBatch]:
         for batch in self._open.get((call.model, call.shape), ()):
-            if batch.rows + call.rows <= self._at_once:
+            if batch.rows + call.rows <= self._at_once and (len(batch.calls) + 1) * call.told <= LARGEST:
                 yield batch
 
     def _put(self, call: WaitingCall, batch: PlannedBatch | None) -> PlannedBatch:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from math import inf
 
-from jupyter_gpufit.calls.protocol import Call, Lying
+from jupyter_gpufit.calls.protocol import LARGEST, Call, Lying, encode
+from jupyter_gpufit.deploy.desk import _order
 from jupyter_gpufit.deploy.profile import Finish, Profile, Span
 from jupyter_gpufit.deploy.reserve import Reserve
 from jupyter_gpufit.deploy.residents import Residents
-from jupyter_gpufit.deploy.schedule import MOST_TOGETHER, WaitingCall
-from jupyter_gpufit.deploy.waiting import PROBED, QueueIsFull, WaitingCalls, WouldBeLate
+from jupyter_gpufit.deploy.schedule import MOST_TOGETHER, WaitingCall, told_of
+from jupyter_gpufit.deploy.waiting import PROBED, Batch, QueueIsFull, WaitingCalls, WouldBeLate
+from jupyter_gpufit.models.signature import Signature, Slot
 from tests.deploy.overloaded import Overloaded
 
 NOW = Span()
@@ -74,6 +76,17 @@ def test_a_call_larger_than_a_batch_runs_alone() -> None:
 def test_a_batch_is_told_of_in_one_packet() -> None:
     waiting = queue(*(call(number, 1) for number in range(100)), rows=1000)
     assert len(waiting.next(0.0).calls) == MOST_TOGETHER
+
+
+def test_a_packet_tells_of_as_many_as_it_has_room_for() -> None:
+    """A table's columns are an input each."""
+    columns = Signature((Slot("x", "float32", ("batch", 1)),) * 100, (Slot("y", "float32", ("batch",)),))
+    each = Call((Lying("float32", (1, 1), 1 << 30),) * 100, 1 << 30)
+    many = [WaitingCall(each, client, 0.0, told=told_of(columns)) for client in range(MOST_TOGETHER)]
+    waiting = queue(*many, rows=100)
+    calls = waiting.next(0.0).calls
+    assert 1 < len(calls) < MOST_TOGETHER
+    assert len(encode(_order(Batch(calls, []), 0))) <= LARGEST
 
 
 def test_a_full_queue_takes_no_more_until_there_is_room() -> None:
