@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import secrets
 import signal
 import time
 from collections.abc import Callable
@@ -14,13 +15,14 @@ from pathlib import Path
 from jupyter_gpufit.lab import stalled
 from jupyter_gpufit.lab.ledger import Published, publish
 from jupyter_gpufit.lab.owner import this_process
-from jupyter_gpufit.lab.record import encode
+from jupyter_gpufit.lab.record import Hold, device_mark, encode
 from jupyter_gpufit.lab.usage import append
 from jupyter_gpufit.units import GiB
 from tests.lab.players import Part, Stage
 from tests.lab.values import request
 
 Deed = Callable[[Path], None]
+DEVICE_MARKS = {device_mark(f"cpu:{index}") for index in range(2)}
 OFTEN = 0.1  # seconds between two deeds: who burns processors needs no lab for it
 
 
@@ -143,6 +145,39 @@ def wakes_everybody(lab: Path) -> None:
         time.sleep(OFTEN)
 
 
+def hides_hundreds_of_files(lab: Path) -> None:
+    """Claims that nobody may open, beside as many locks, which the kernel lists for each who asks for those."""
+    kept = []
+    for number in range(500):
+        with suppress(OSError):
+            os.close(os.open(lab / f"c.{os.geteuid()}.{number:08x}00000001", os.O_CREAT | os.O_WRONLY, 0))
+            kept.append(os.open(lab / f"hidden.{os.getpid()}.{number}", os.O_RDWR | os.O_CREAT, 0o600))
+            fcntl.flock(kept[-1], fcntl.LOCK_EX)
+    time.sleep(1e6)
+
+
+def claims_without_end(lab: Path) -> None:
+    """Three hundred claims on a device that is not there: of one that is, a single claim could have the whole."""
+    away = next(name for name in map("away:{}".format, range(99)) if device_mark(name) not in DEVICE_MARKS)
+    hold = Hold(devices=(away,), bytes=1, alone=False)
+    kept = [publish(lab, request(1), hold) for _ in range(300)]
+    time.sleep(1e6)
+    del kept
+
+
+def notes_use_without_end(lab: Path) -> None:
+    """Records of a length that is read whole, again and again under other names."""
+    while True:
+        for path in lab.glob(f"u.{os.geteuid()}.*"):
+            path.unlink()
+        for _ in range(4):
+            line = '{"claim":"%016x","start":1,"until":2,"share":0}\n'
+            text = "".join(line % random.getrandbits(64) for _ in range(9000))
+            with suppress(OSError):
+                (lab / f"u.{os.geteuid()}.{secrets.token_hex(8)}").write_text(text)
+        time.sleep(1)
+
+
 DEEDS: dict[str, Deed] = {
     deed.__name__: deed
     for deed in (
@@ -157,4 +192,7 @@ DEEDS: dict[str, Deed] = {
         lies_about_its_use,
         wakes_everybody,
     )
+}
+HEAVY: dict[str, Deed] = {  # which cost two busy processors seconds: for the soak
+    deed.__name__: deed for deed in (hides_hundreds_of_files, claims_without_end, notes_use_without_end)
 }
