@@ -11,6 +11,7 @@ is said.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -24,6 +25,7 @@ from .holders import Place, is_of_python, root
 
 _MOST = 20_000  # objects that are looked through in one value
 _CODE = (ModuleType, type, FunctionType, BuiltinFunctionType, CodeType, FrameType)
+_HUBS = (logging.Logger, logging.Handler, logging.Manager)  # which lead to those of all libraries
 _OF_A_CLASS = (MethodType, property, classmethod, staticmethod)
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _NOT_THEIRS = frozenset({*sys.stdlib_module_names, "__main__", "__mp_main__", "jupyter_gpufit"})
@@ -135,7 +137,7 @@ def _reaches(value: Any, arrays: tuple[type, ...], passed: dict[type, bool]) -> 
 
 
 def _is_passed(cls: type, passed: dict[type, bool]) -> bool:
-    """Code, values that refer to nothing, and what leads to all of a process (the shell)."""
+    """Code, values that refer to nothing, and what leads to all of a process (the shell, a logger)."""
     if cls not in passed:
-        passed[cls] = cls in _PLAIN or issubclass(cls, _CODE) or why_not(cls) is not None
+        passed[cls] = cls in _PLAIN or issubclass(cls, (*_CODE, *_HUBS)) or why_not(cls) is not None
     return passed[cls]

@@ -33,8 +33,8 @@ STAYS = 30.0  # seconds after which a server that was asked to end is asked agai
 
 expect.set_options(timeout=HANGS)
 
-# Its kernels, and their workers, begin with torch imported: see tests/warm.py.
-_START = f"{warm.SERVER}\nfrom jupyterlab.labapp import main\nmain()"
+_COLD = "from jupyterlab.labapp import main\nmain()"
+_START = f"{warm.SERVER}\n{_COLD}"  # its kernels, and their workers, begin with torch imported: see tests/warm.py
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,7 +61,13 @@ class Lab:
 
 @contextmanager
 def running_lab(
-    home: Path, *, port: int = 0, base: str = "", user: int | None = None, more: Mapping[str, str] | None = None
+    home: Path,
+    *,
+    port: int = 0,
+    base: str = "",
+    user: int | None = None,
+    more: Mapping[str, str] | None = None,
+    cold: bool = False,
 ) -> Iterator[Lab]:
     if not any(Path(place, "jupyter-gpufit", "package.json").exists() for place in jupyter_path("labextensions")):
         pytest.skip("NO BROWSER TEST RUNS: the panel is not installed. pip install -e .")
@@ -72,7 +78,16 @@ def running_lab(
         port = free.getsockname()[1]
     command = [
         *([] if user is None else as_user(user)),
-        *(sys.executable, "-X", "faulthandler", "-c", _START, "--no-browser", "--allow-root", "--ip=127.0.0.1"),
+        *(
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-c",
+            _COLD if cold else _START,
+            "--no-browser",
+            "--allow-root",
+            "--ip=127.0.0.1",
+        ),
         f"--port={port}",
         *("--ServerApp.port_retries=0", f"--ServerApp.root_dir={home}", f"--IdentityProvider.token={TOKEN}"),
         *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from .conftest import TOKEN, Lab
 from .screen import button, job_card, panel_of
 from .stage import Stage, a_claim, a_gpu, a_job
-from .test_axe import AXE, CARD, FINDINGS, PARTS
+from .test_axe import AXE, CARD, FINDINGS, PARTS, THEMES, wear
 from .training import KERNEL_IS_READY, end, run_all, write_notebook
 
 NAME = "seventh"
@@ -56,7 +56,9 @@ def test_panel_card_and_output_after_a_reload(page: Page, lab: Lab) -> None:
         expect(output).to_contain_text("step 50\n")
         if AXE.exists():  # else test_axe.py says that this is not tested
             page.add_script_tag(path=AXE)
-            assert [page.evaluate(FINDINGS, part) for part in (PARTS[0], CARD)] == [[], []]
+            for theme in (*THEMES[1:], THEMES[0]):
+                wear(page, theme)
+                assert [page.evaluate(FINDINGS, part) for part in (PARTS[0], CARD)] == [[], []]
         page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
         page.goto("about:blank")
 

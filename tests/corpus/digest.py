@@ -21,6 +21,11 @@ def __digest__(space):
     def sha(raw):
         return hashlib.sha256(raw).hexdigest()[:16]
 
+    def is_own(name):  # of the notebook, or of a module beside it
+        file = getattr(sys.modules.get(name), "__file__", None)
+        installed = isinstance(file, str) and ("-packages" in file or file.startswith(sys.base_prefix))
+        return name == "__main__" or isinstance(file, str) and not installed and not name.startswith("jupyter_gpufit")
+
     def of_tensor(t):
         with torch.no_grad():
             t = t.detach().cpu()
@@ -79,7 +84,7 @@ def __digest__(space):
                 return type(value).__name__
         if isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
             return getattr(value, "__qualname__", type(value).__name__)
-        if type(value).__module__ == "__main__" and hasattr(value, "__dict__"):
+        if hasattr(value, "__dict__") and is_own(type(value).__module__):
             return {k: of(v, depth + 1) for k, v in vars(value).items()}
         return type(value).__name__
 
@@ -89,6 +94,11 @@ def __digest__(space):
         if not name.startswith("_") and name not in hidden:
             seen.clear()
             found[name] = of(value)
+    for module in sorted(name for name in sys.modules if name != "__main__" and is_own(name)):
+        for name, value in vars(sys.modules[module]).items():
+            if not name.startswith("__") and not isinstance(value, types.ModuleType):
+                seen.clear()
+                found[module + "." + name] = of(value)
     found["random"] = sha(repr(random.getstate()).encode())
     if np is not None:
         found["numpy.random"] = sha(repr([np.random.get_state()[1].tolist(), *np.random.get_state()[2:]]).encode())
@@ -113,8 +123,8 @@ def read_digest(stdout: str) -> dict[str, object]:
 
 
 def differences(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
-    """The names whose values differ, each with the place within it."""
-    names = sorted({*one, *other})
+    """The names whose values differ, each with the place within it; of modules, those that are loaded in both."""
+    names = sorted(name for name in {*one, *other} if "." not in name or (name in one and name in other))
     return [
         place
         for name in names

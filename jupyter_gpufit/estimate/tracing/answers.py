@@ -143,6 +143,17 @@ def _bincount(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     return books.new(args[0], (least or args[0].numel(),), dtype, "bincount")
 
 
+def _repeat_interleave(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    """As long as the repeats together; each once, where nobody knows them."""
+    size = kwargs.get("output_size")
+    if size is None and (known := books.known.of(args[0])) is not None:
+        size = int(known.sum())
+    if size is None:
+        books.notes["value guessed for repeat_interleave()"] += 1
+        size = args[0].numel()
+    return books.new(args[0], (size,), torch.int64, "repeat_interleave")
+
+
 def _index(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     """A boolean mask, as if it were all True."""
     t, indices, *rest = args
@@ -180,5 +191,6 @@ ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
     aten._pack_padded_sequence.default: _pack,
     aten._unique2.default: _unique,
     aten.masked_select.default: _masked_select,
+    aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.index.Tensor: _index,
 }

@@ -111,6 +111,28 @@ def test_there_are_no_more_labels_than_classes() -> None:
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
 
 
+REPEATED = """
+import torch
+net = torch.nn.Linear(8, 4).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+each = torch.tensor([3, 1, 0, 4]).cuda()
+for step in range(2):
+    x = torch.randn(4, 8).cuda().repeat_interleave(each, dim=0)
+    assert len(x) == 8
+    out = net(x)
+    again = torch.repeat_interleave(out, (out.detach().argmax(1) + 1) * 0 + 1, dim=0)  # by values that nobody knows
+    again.sum().backward()
+    optimizer.step()
+"""
+
+
+def test_rows_are_repeated_as_often_as_is_known() -> None:
+    trace = traced(REPEATED)
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert trace.notes["value guessed for repeat_interleave()"] == 2
+
+
 GLIMPSES = """
 import torch
 net = torch.nn.Linear(64, 2).cuda()
