@@ -182,7 +182,7 @@ class SurroundingsOut:
             if why := trial.why_not(value):
                 if self.came is None:
                     self.left.append(
-                        f"{in_words(at_place)} is what its import makes in the worker, and stays so: {why}"
+                        f"{in_words(at_place)} does not travel, and is as its import makes it: it is {why}"
                     )
                 continue
             self.wholes.add(at_place)

@@ -111,3 +111,18 @@ def test_they_are_trained_there_and_here(
     kernel.check("expected, found = plain_engine.seen(), own_engine.seen()")
     kernel.check("assert str(expected) == str(found), [(a, b) for a, b in zip(expected, found) if str(a) != str(b)]")
     kernel.check("assert net is own_net.net is own_engine.model and hist is own_net.hist")
+
+
+def test_one_that_cannot_travel_is_named_and_the_cell_has_the_imports_own(home: Path, kernel: Kernel) -> None:
+    (home / "lib" / "guarded_net.py").write_text(
+        "import threading, torch\n"
+        "class Guarded:\n"
+        "    def __init__(self): self.weights, self.lock = torch.zeros(2), threading.Lock()\n"
+        "net = Guarded()\n"
+    )
+    kernel.check("import guarded_net\nguarded_net.net.lock.acquire(); guarded_net.net.weights += 1")
+
+    ran = kernel.check("%%gpufit train\nfound = guarded_net.net.weights.tolist()\n")
+
+    assert "guarded_net.net does not travel, and is as its import makes it: it is " in ran.shown
+    kernel.check("assert found == [0, 0] and guarded_net.net.weights.tolist() == [1, 1]")
