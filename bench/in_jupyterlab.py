@@ -34,10 +34,11 @@ ALL_HAVE_RUN = """async () => {
   await sessionContext.session.kernel.requestExecute({ code: '' }).done;
   await context.save();
 }"""
-AT_THE_TRAINING = """number => {
+AT_THE_TRAINING = """async number => {
   const { content } = jupyterapp.shell.currentWidget;
   content.activeCellIndex = number;
-  return content.scrollToItem(number, 'center');
+  await content.scrollToItem(number, 'center');
+  content.widgets[number].outputArea.node.scrollIntoView({ block: 'start' });
 }"""
 
 

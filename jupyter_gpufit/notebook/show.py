@@ -145,6 +145,7 @@ class NotebookShow:
         self._status = StatusLine(job)
         self._display_id = f"gpufit-{job.id}-{time.monotonic_ns()}"
         self._begun = False
+        self._clears = False  # the next output takes away what stands here
         self._stream = ""  # what was written to last
         self._here: set[str] = set()  # displays that stand in this cell, by their display_id
         self.failure: Failure | None = None
@@ -170,10 +171,14 @@ class NotebookShow:
                 _show_result(self._shell, data, metadata)
             case Clear(wait):
                 self._shell.display_pub.clear_output(wait)
+                self._clears = True
             case Failure():
                 self.failure = event  # raised by the magic at the end, so that it is this cell's error
             case _ if _is_said(event, self._is_news) and (words := told(self._job, event)):
                 self._publish(words, {})
+        if self._clears and (event == Clear(wait=False) or _is_output(event)):
+            self._clears = False
+            self._show_status_anew()
 
     def _write(self, name: str, text: str) -> None:
         """Write to the stream of that name, behind what was written to the other: a kernel sends each when it likes."""
@@ -203,6 +208,12 @@ class NotebookShow:
         self._publish(self._status.line(errors=False), name, update=self._begun, metadata=self._status.mark)
         self._begun = True
 
+    def _show_status_anew(self) -> None:
+        """The line was cleared away, with all that the cell had shown."""
+        if self._begun:
+            self._begun, self._display_id = False, f"gpufit-{self._job.id}-{time.monotonic_ns()}"
+            self._show_status()
+
     def _publish(
         self,
         text: str,
@@ -212,6 +223,11 @@ class NotebookShow:
         metadata: dict[str, dict[str, str]] | None = None,
     ) -> None:
         self._shell.display_pub.publish(_quiet(text), metadata or {}, transient=transient, update=update)
+
+
+def _is_output(event: Event) -> bool:
+    """Whether it makes a browser do what `clear_output(wait=True)` has put off."""
+    return isinstance(event, Text | Result) or (isinstance(event, Display) and not event.update)
 
 
 class WidgetShow:

@@ -205,3 +205,46 @@ def test_what_is_captured_is_the_cells_own() -> None:
     for event in (StateChange("queued"), bar("9 of 10", update=False), StateChange("done")):
         show(event)
     assert [one["data"]["text/plain"] for one in captured.display_pub.outputs] == ["9 of 10"]
+
+
+class Page:
+    """What a browser has of a cell's output, after what a kernel publishes."""
+
+    def __init__(self) -> None:
+        self.outputs: list[tuple[str, str]] = []  # the name of a display, and its text
+        self._clears = False
+
+    def publish(self, data: dict[str, Any], metadata: Any, *, transient: dict[str, str], update: bool = False) -> None:
+        name, text = transient.get("display_id", ""), data["text/plain"]
+        if update:
+            self.outputs = [(one, text if one == name else before) for one, before in self.outputs]
+            return
+        if self._clears:
+            self.clear_output()
+        self.outputs.append((name, text))
+
+    def clear_output(self, wait: bool = False) -> None:
+        self.outputs, self._clears = (self.outputs if wait else []), wait
+
+
+RAN, ENDED = StateChange("running", device="cpu:0"), StateChange("done")
+
+
+@pytest.mark.parametrize(
+    ("events", "left"),
+    [
+        ([Clear(), Display({"text/plain": "a"}, {}, {}, False)], ["✓ x: done", "a"]),
+        ([Clear(wait=True), Display({"text/plain": "a"}, {}, {}, False)], ["a", "✓ x: done"]),
+        # `display(figure); clear_output(wait=True)` at the end of each turn: the last figure stays.
+        ([Display({"text/plain": "a"}, {}, {}, False), Clear(wait=True)], ["✓ x: done", "a"]),
+        (2 * [Display({"text/plain": "a"}, {}, {}, False), Clear(wait=True)], ["a", "✓ x: done"]),
+    ],
+)
+def test_a_cell_that_clears_its_output_has_one_line_that_says_how_it_is(events: list[Event], left: list[str]) -> None:
+    job, page = Job(id="x", name="x", source="", created=0.0, cwd="/"), Page()
+    paths = JobPaths(Path("/nowhere"))
+    shell: Any = SimpleNamespace(display_pub=page)
+    show = NotebookShow(shell, job, paths, lambda text: True, WidgetsOfJob(job, paths))
+    for event in (RAN, *events, ENDED):
+        show(event)
+    assert [text.partition(" ·")[0] for _, text in page.outputs] == left
