@@ -109,8 +109,8 @@ def _in_module(name: str, module: ModuleType, arrays: tuple[type, ...], passed: 
 
 def _is_own(name: str, module: ModuleType) -> bool:
     file = module.__dict__.get("__file__")
-    if not isinstance(file, str) or root(name) in _NOT_THEIRS:
-        return False
+    if not isinstance(file, str) or not os.path.isabs(file) or root(name) in _NOT_THEIRS:
+        return False  # `torch.ops` says that its file is "_ops.py"
     return not is_installed(file) and not file.startswith(_PYTHONS)
 
 

@@ -24,7 +24,9 @@ def __digest__(space):
     def is_own(name):  # of the notebook, or of a module beside it
         file = getattr(sys.modules.get(name), "__file__", None)
         installed = isinstance(file, str) and ("-packages" in file or file.startswith(sys.base_prefix))
-        return name == "__main__" or isinstance(file, str) and not installed and not name.startswith("jupyter_gpufit")
+        if name == "__main__":
+            return True
+        return isinstance(file, str) and file[0] == "/" and not installed and not name.startswith("jupyter_gpufit")
 
     def of_tensor(t):
         with torch.no_grad():
