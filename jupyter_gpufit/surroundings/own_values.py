@@ -14,7 +14,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -40,18 +40,21 @@ def of_modules(packages: Container[str]) -> Iterator[Value]:
 
     Each with the module, or the class in it, whose name it has.
     """
-    arrays, passed = _arrays(), dict[type, bool]()
-    own = _own() if arrays else {}
-    held = {name: list(_in_module(name, module, arrays, passed)) for name, module in own.items()}
-    shared: set[int] = set()
-    for name in _with_used(own, packages, lambda other: not shared.isdisjoint(id(one[2]) for one in held[other])):
+    search = _Search()
+    own = _own() if search.arrays else {}
+    held = {name: list(_in_module(name, module, search)) for name, module in own.items()}
+    homes: dict[int, list[str]] = {}  # modules, by the id of a value
+    for name, values in held.items():
+        for _, _, value in values:
+            homes.setdefault(id(value), []).append(name)
+    sharing = {name: {other for one in values for other in homes[id(one[2])]} for name, values in held.items()}
+    for name in _with_used(own, packages, sharing):
         yield from held[name]
-        shared.update(id(value) for _, _, value in held[name])
 
 
 def used_by(packages: Container[str]) -> set[str]:
     """The user's modules that those in these packages use: no import leads from one to what was there before it."""
-    return {*_with_used(_own(), packages, lambda other: False)}
+    return {*_with_used(_own(), packages, {})}
 
 
 def packages() -> set[str]:
@@ -76,17 +79,16 @@ def _own() -> dict[str, ModuleType]:
 
 
 def _with_used(
-    own: Mapping[str, ModuleType], packages: Container[str], is_shared: Callable[[str], bool]
+    own: Mapping[str, ModuleType], packages: Container[str], sharing: Mapping[str, Iterable[str]]
 ) -> Iterator[str]:
     todo = [name for name in own if root(name) in packages]
     met = set(todo)
     for name in todo:
         yield name
         used = {_home(value) for value in list(vars(own[name]).values())}
-        for other in own.keys() - met:
-            if other in used or is_shared(other):
-                met.add(other)
-                todo.append(other)
+        more = sorted((own.keys() & used.union(sharing.get(name, ()))) - met)
+        met.update(more)
+        todo += more
 
 
 def _home(value: Any) -> str:
@@ -96,14 +98,14 @@ def _home(value: Any) -> str:
     return module_of(value) if isinstance(value, (type, FunctionType)) else ""
 
 
-def _in_module(name: str, module: ModuleType, arrays: tuple[type, ...], passed: dict[type, bool]) -> Iterator[Value]:
+def _in_module(name: str, module: ModuleType, search: _Search) -> Iterator[Value]:
     homes: list[tuple[Place, dict[str, Any]]] = [((name, ()), dict(vars(module)))]
     for key, value in homes[0][1].items():
         if isinstance(value, type) and value.__module__ == name:
             homes.append(((name, ((".", key),)), dict(vars(value))))
     for place, held in homes:
         for key, value in held.items():
-            if not is_of_python(key) and _reaches(value, arrays, passed):
+            if not is_of_python(key) and search.reaches(value):
                 yield place, key, value
 
 
@@ -119,25 +121,37 @@ def _arrays() -> tuple[type, ...]:
     return tuple(getattr(sys.modules[module], name) for module, name in found if module in sys.modules)
 
 
-def _reaches(value: Any, arrays: tuple[type, ...], passed: dict[type, bool]) -> bool:
-    """`passed`: whether objects of a class are passed over, of those that were asked."""
-    if issubclass(type(value), _OF_A_CLASS) or _is_passed(type(value), passed):
-        return False
-    met, todo = {id(value)}, [value]
-    for one in todo:
-        if issubclass(type(one), arrays):
-            return True
-        for part in gc.get_referents(one):
-            if id(part) not in met and not _is_passed(type(part), passed):
-                met.add(id(part))
-                todo.append(part)
-        if len(todo) > _MOST:
+class _Search:
+    """For what refers to tensors and arrays; what has none need be looked through once."""
+
+    def __init__(self) -> None:
+        self.arrays = _arrays()
+        self._passed: dict[type, bool] = {}  # classes whose objects are passed over, of those that were asked
+        self._known: dict[int, bool] = {}
+
+    def reaches(self, value: Any) -> bool:
+        if issubclass(type(value), _OF_A_CLASS) or self._is_passed(type(value)):
             return False
-    return False
+        if id(value) not in self._known:
+            self._known[id(value)] = self._looked_through(value)
+        return self._known[id(value)]
 
+    def _looked_through(self, value: Any) -> bool:
+        met, todo = {id(value)}, [value]
+        for one in todo:
+            if issubclass(type(one), self.arrays) or self._known.get(id(one), False):
+                return True
+            for part in gc.get_referents(one):
+                if id(part) not in met and self._known.get(id(part), True) and not self._is_passed(type(part)):
+                    met.add(id(part))
+                    todo.append(part)
+            if len(todo) > _MOST:
+                return False
+        self._known.update(dict.fromkeys(met, False))
+        return False
 
-def _is_passed(cls: type, passed: dict[type, bool]) -> bool:
-    """Code, values that refer to nothing, and what leads to all of a process (the shell, a logger)."""
-    if cls not in passed:
-        passed[cls] = cls in _PLAIN or issubclass(cls, (*_CODE, *_HUBS)) or why_not(cls) is not None
-    return passed[cls]
+    def _is_passed(self, cls: type) -> bool:
+        """Code, values that refer to nothing, and what leads to all of a process (the shell, a logger)."""
+        if cls not in self._passed:
+            self._passed[cls] = cls in _PLAIN or issubclass(cls, (*_CODE, *_HUBS)) or why_not(cls) is not None
+        return self._passed[cls]
