@@ -44,18 +44,18 @@ def _card(estimate: Estimate) -> str:
 
 
 def where_it_fits(found: Sequence[Verdict]) -> str:
-    """ "fits on GPU 0 and 2 now, on GPU 1 when it is idle" in the order of how good the news is."""
+    """ "fits on GPU 0 and 2 now, on GPU 1 when idle" in the order of how good the news is."""
     parts: list[str] = []
     for fit, form in (
         ("fits now", "fits on {} now"),
-        ("fits when idle", "fits on {} when {} idle"),
+        ("fits when idle", "fits on {} when idle"),
         ("tight", "tight on {}"),
         ("does not fit", "does not fit on {}"),
         ("cannot tell", "cannot tell for {}"),
     ):
         labels = [verdict.device for verdict in found if verdict.fit == fit]
         if labels:
-            part = form.format(device_words(labels), "it is" if len(labels) == 1 else "they are")
+            part = form.format(device_words(labels))
             parts.append(part.removeprefix("fits ") if parts and part.startswith("fits") else part)
     return ", ".join(parts)
 

@@ -133,7 +133,7 @@ def test_says_where_it_fits() -> None:
     found = verdicts(estimated(), [Room(Space(free)), held, Room(Space(small))])
 
     assert [verdict.fit for verdict in found] == ["fits now", "fits when idle", "tight"]
-    assert text.where_it_fits(found) == "fits on GPU 0 now, on GPU 1 when it is idle, tight on GPU 2"
+    assert text.where_it_fits(found) == "fits on GPU 0 now, on GPU 1 when idle, tight on GPU 2"
 
 
 def test_does_not_fit_below_the_band_or_where_something_is_wrong() -> None:
