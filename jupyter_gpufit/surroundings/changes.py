@@ -6,16 +6,18 @@ Only the difference is told: what a library made when it was imported is its own
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from operator import is_
-from types import MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
 from .holders import Place, at, in_words, is_of_python, own_names
 
 # Made by Python for each class or module, or a cache of it.
 _OF_PYTHON = frozenset({"_abc_impl", "__dict__", "__weakref__", "__doc__", "__abstractmethods__", "__annotations__"})
+KEPT = ("__defaults__", "__kwdefaults__", "__closure__")  # of a function, beside its attributes
 _MISSING: Any = object()
 _BASES: tuple[Any, ...] = (dict, list, set, deque)
 
@@ -198,12 +200,32 @@ def _put_names(holder: Any, what: tuple[dict[Any, Any], list[Any]]) -> None:
         for name in gone:
             if name in vars(holder):
                 type.__delattr__(holder, name)
+    elif isinstance(holder, FunctionType) and anew.keys() <= set(KEPT):
+        keep(holder, anew)
     else:
         own = own_names(holder)
         assert own is not None, "it has no attributes"
         own.update(anew)
         for name in gone:
             own.pop(name, None)
+
+
+def kept_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What its defaults and its closure hold, which are no attributes as others are."""
+    yield "__defaults__", function.__defaults__
+    yield "__kwdefaults__", function.__kwdefaults__
+    cells = function.__closure__ or ()
+    with suppress(ValueError):  # one of them is empty
+        yield "__closure__", tuple(cell.cell_contents for cell in cells)
+
+
+def keep(function: FunctionType, kept: Mapping[str, Any]) -> None:
+    for name, value in kept.items():
+        if name != "__closure__":
+            setattr(function, name, value)
+            continue
+        for cell, one in zip(function.__closure__ or (), value, strict=True):
+            cell.cell_contents = one
 
 
 def _put_items(holder: Any, what: list[tuple[bool, Any]]) -> None:

@@ -4,8 +4,8 @@ A training changes it in place, where no name and no attribute becomes another. 
 notebook does: whole, with all that it refers to, and back into the very objects. In the other process it stands in each
 of these modules in place of what their import has made there.
 
-Not covered: what only a default argument or a closure of a module's function holds, and what cannot travel; the latter
-is said.
+So does what only a function keeps, as a default of an argument or in its closure. Not covered: what cannot travel,
+which is said, and what functions inside of others keep.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from ..graph.refusals import why_not
 from ..system.objects import module_of
 from ..system.packages import is_installed
+from .changes import kept_by
 from .holders import Place, is_of_python, root
 
 _MOST = 20_000  # objects that are looked through in one value
@@ -107,6 +108,9 @@ def _in_module(name: str, module: ModuleType, search: _Search) -> Iterator[Value
         for key, value in held.items():
             if not is_of_python(key) and search.reaches(value):
                 yield place, key, value
+            if isinstance(value, FunctionType) and value.__module__ == name:
+                function = name, (*place[1], (".", key))
+                yield from ((function, part, kept) for part, kept in kept_by(value) if search.reaches(kept))
 
 
 def _is_own(name: str, module: ModuleType) -> bool:

@@ -31,13 +31,25 @@ class Meter:
     def __init__(self):
         self.total, self.count = torch.zeros(()), 0
 
-meter = Meter()
+def counting():
+    seen = torch.zeros(1)
+    def count():
+        seen.add_(1)
+        return seen
+    return count
+
+def remember(x, past=np.zeros(3), *, first=np.zeros(1)):
+    past[0] += x
+    first[0] = past[0]
+    return past, first
+
+meter, count = Meter(), counting()
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """
 # It brings the model under a name of its own, and the module of it is imported before: no import leads from one to it.
 ENGINE = """
 import torch
-from NET import config, ema, hist, last, meter, net as model, opt, sched
+from NET import config, count, ema, hist, last, meter, net as model, opt, remember, sched
 import NET
 
 def step(i):
@@ -52,6 +64,8 @@ def step(i):
     hist[i] = loss.item()
     meter.total += loss.detach().to(meter.total.device)
     meter.count += 1
+    count()
+    remember(i)
     NET.Meter.best[i % 2] = loss.item()
 
 def told(one):
@@ -64,7 +78,8 @@ def told(one):
 def seen():
     return told([
         list(model.parameters()), list(model.buffers()), [p.grad for p in model.parameters()], ema, hist.tolist(),
-        last.tolist(), last.base is hist, [meter.total, meter.count, type(meter).best], opt.state_dict(),
+        last.tolist(), last.base is hist, count(), [one.tolist() for one in remember(0)], opt.state_dict(),
+        [meter.total, meter.count, type(meter).best],
         sched.state_dict(), NET.net is model, NET.opt is sched.optimizer, NET.meter is meter, config is NET.config,
     ])
 """
