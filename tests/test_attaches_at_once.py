@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import gpufit, typing
 from tests.kernels import Kernel, Ran, environment, running_kernel
 
 ROUNDS = int(os.environ.get("SOAK_ATTACHES", "500"))
@@ -44,6 +45,36 @@ def test_whoever_attaches_has_the_variables_or_is_told(kernel: Kernel, fresh_ker
         ran = [one.finish(it) for one, it in zip(others, sent, strict=True)]
         given = [one.check("print(given)").stdout.strip() for one in others]
         if not _is_right(number, ran, given):
+            silent.append((name, given, ran))
+        kernel.check(f"%gpufit clean {name}")
+    assert not silent
+
+
+@pytest.mark.parametrize(
+    "rounds", [pytest.param(1, marks=pytest.mark.slow), pytest.param(ROUNDS // 5, marks=pytest.mark.soak)]
+)
+def test_a_fresh_notebook_has_the_variables_of_what_a_terminal_resumed(
+    kernel: Kernel, fresh_kernel: Kernel, env: dict[str, str], tmp_path: Path, rounds: int
+) -> None:
+    """While its worker starts, while it runs, or when it has ended."""
+    chance, silent = random.Random(7), []
+    for number in range(rounds):
+        name, hold = f"resumed-{number}", tmp_path / str(number)
+        fresh_kernel.check("given = None")
+        kernel.check(
+            f"%%gpufit train --detach --name {name}\nimport os, time\nfor step in range({chance.randint(2, 8)}):\n"
+            f"    print('step', step)\n    while step and not os.path.exists({str(hold)!r}): time.sleep(0.01)\n"
+            f"given = {number}\n"
+        )
+        with typing(env, "attach", name) as follows:
+            assert follows.stdout is not None and any("step 1" in line for line in follows.stdout)
+            follows.kill()
+        assert gpufit(env, "release", name).returncode == 0
+        hold.touch()
+        assert gpufit(env, "resume", name).returncode == 0
+        time.sleep(chance.uniform(0, LATEST))
+        ran = fresh_kernel.check(f"%gpufit attach {name}")
+        if (given := fresh_kernel.check("print(given)").stdout.strip()) != str(number):
             silent.append((name, given, ran))
         kernel.check(f"%gpufit clean {name}")
     assert not silent
