@@ -99,6 +99,19 @@ def _unique(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     )
 
 
+def _unique_rows(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    """`torch.unique(x, dim=0)`: as many as there are, where nobody knows them."""
+    t, dim = args[0], args[1] % args[0].dim()
+    if (known := books.known.of(t)) is not None:
+        count = torch.unique(known, dim=dim).shape[dim]
+    else:
+        books.notes["upper bound: unique"] += 1
+        count = t.shape[dim]
+    different = books.new(t, (*t.shape[:dim], count, *t.shape[dim + 1 :]), t.dtype, "unique_dim")
+    inverse = books.new(t, (t.shape[dim],), torch.int64, "unique_dim")
+    return different, inverse, books.new(t, (count,), torch.int64, "unique_dim")
+
+
 def _gru_cell(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     """CUDA's fused kernel, which has no shapes of its own; its workspace holds five gates."""
     hidden = args[2]
@@ -190,6 +203,7 @@ ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
     aten.nonzero.default: _nonzero,
     aten._pack_padded_sequence.default: _pack,
     aten._unique2.default: _unique,
+    aten.unique_dim.default: _unique_rows,
     aten.masked_select.default: _masked_select,
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.index.Tensor: _index,

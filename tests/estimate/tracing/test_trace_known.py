@@ -123,6 +123,10 @@ for step in range(2):
     again = torch.repeat_interleave(out, (out.detach().argmax(1) + 1) * 0 + 1, dim=0)  # by values that nobody knows
     again.sum().backward()
     optimizer.step()
+    pairs = torch.arange(12).view(6, 2).cuda() % 4
+    rows, at, counts = torch.unique(pairs, dim=0, return_inverse=True, return_counts=True)
+    assert (rows.shape, at.shape, counts.shape) == ((2, 2), (6,), (2,))
+    assert torch.unique(out.detach(), dim=1).shape == (8, 4)  # by values that nobody knows
 """
 
 
