@@ -17,6 +17,7 @@ from pathlib import Path
 from common import package_root, show_table, write_results
 
 package_root()
+from jupyter_gpufit.units import format_bytes  # noqa: E402
 from tests.corpus.program import Program, read_all  # noqa: E402
 from tests.corpus.trial import PLAIN, Trial, try_program, try_quickly  # noqa: E402
 
@@ -69,14 +70,23 @@ def report(trials: list[Trial], name: str) -> None:
 def _line(trial: Trial) -> str:
     if trial.plain:
         return f"{trial.name}: does not run without us: {trial.plain}"
-    parts = [f"{what}: {text[:WIDTH] or 'yes'}" for what, text in _columns(trial)]
+    parts = [f"{what}: {text[:WIDTH] or good}" for what, text, good in _columns(trial)]
+    if trial.inexact:
+        parts.append(f"differ from run to run: {', '.join(trial.inexact)[:WIDTH]}")
     if trial.reference != PLAIN:
         parts.append(f"compared with {trial.reference}")
     return f"{trial.name}: " + "; ".join(parts)
 
 
-def _columns(trial: Trial) -> list[tuple[str, str]]:
-    return [("same", trial.same), ("estimate", trial.estimate), ("resumed", trial.resumed)]
+def _columns(trial: Trial) -> list[tuple[str, str, str]]:
+    """What was tried, what went wrong with it, and what there is to say where nothing did."""
+    took = {what: f"{seconds:.1f} s" for what, seconds in trial.seconds.items()}
+    need = "uses no GPU" if trial.need is None else f"{format_bytes(trial.need)}, {trial.confidence} confidence"
+    return [
+        ("same", trial.same, "yes"),
+        ("estimate", trial.estimate, f"{need}, in {took.get('estimate', '?')}"),
+        ("resumed", trial.resumed, f"yes, saved after {took.get('saved', '?')}"),
+    ]
 
 
 if __name__ == "__main__":
