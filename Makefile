@@ -79,8 +79,8 @@ accuracy: $(VENV)/installed  ## estimates beside all published measurements: the
 
 # POINTS=5: that many of each cell, spread evenly.
 POINTS ?=
-soak: $(VENV)/installed  ## kill and resume at every safe point (table in bench/results/soak.json); hostile users for ten minutes (bench/results/hostile.json)
-	SOAK_POINTS=$(POINTS) $(PYTEST) -m soak -s
+soak: $(READY)  ## kill and resume at every safe point; hostile users for ten minutes (bench/results: soak.json, hostile.json)
+	$(WITH) SOAK_POINTS=$(POINTS) $(PYTEST) -m soak -s
 
 # LIBRARY=skorch VERSION=1.4.0: left and killed at each place with a safe point, in an environment of its own.
 known: $(VENV)/installed  ## prove a version of a library, and add it to the record of what is proven

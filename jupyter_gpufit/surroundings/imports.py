@@ -32,8 +32,8 @@ _OTHER_WAYS = frozenset(
     + ("wandb", "mlflow", "tensorboard", "tensorboardX", "tqdm", "comet_ml", "neptune", "aim", "dvclive", "trackio")
     + ("swanlab", "IPython", "ipykernel", "ipywidgets", "traitlets", "zmq", "jupyter_client", "comm", "debugpy")
 )
-_NOT_PACKAGES = frozenset({*sys.stdlib_module_names, "builtins", "__main__", "__mp_main__", "jupyter_gpufit"})
-_NEVER = _NOT_PACKAGES | _OTHER_WAYS
+NOT_PACKAGES = frozenset({*sys.stdlib_module_names, "builtins", "__main__", "__mp_main__", "jupyter_gpufit"})
+_NEVER = NOT_PACKAGES | _OTHER_WAYS
 _CHAIN = re.compile(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+)+)")  # a name and its attributes
 _IMPORTLIB = ("<frozen importlib", "importlib/")
 
@@ -92,7 +92,7 @@ class Watch(MetaPathFinder):
 
     def _is_packages(self, name: str, module: ModuleType) -> bool:
         spec = getattr(module, "__spec__", None)
-        if not isinstance(spec, ModuleSpec) or spec.name != name or root(name) in self._own | _NOT_PACKAGES:
+        if not isinstance(spec, ModuleSpec) or spec.name != name or root(name) in self._own | NOT_PACKAGES:
             return False
         return isinstance(spec.origin, str) and is_installed(spec.origin)
 

@@ -23,13 +23,13 @@ from ..system.objects import module_of
 from ..system.packages import is_installed
 from .changes import kept_by
 from .holders import Place, is_of_python, root
+from .imports import NOT_PACKAGES
 
 _MOST = 20_000  # objects that are looked through in one value
 _CODE = (ModuleType, type, FunctionType, BuiltinFunctionType, CodeType, FrameType)
 _HUBS = (logging.Logger, logging.Handler, logging.Manager)  # which lead to those of all libraries
 _OF_A_CLASS = (MethodType, property, classmethod, staticmethod)
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
-_NOT_THEIRS = frozenset({*sys.stdlib_module_names, "__main__", "__mp_main__", "jupyter_gpufit"})
 _PYTHONS = tuple({os.path.join(one, "lib") + os.sep for one in (sys.prefix, sys.base_prefix)})
 
 
@@ -115,7 +115,7 @@ def _in_module(name: str, module: ModuleType, search: _Search) -> Iterator[Value
 
 def _is_own(name: str, module: ModuleType) -> bool:
     file = module.__dict__.get("__file__")
-    if not isinstance(file, str) or not os.path.isabs(file) or root(name) in _NOT_THEIRS:
+    if not isinstance(file, str) or not os.path.isabs(file) or root(name) in NOT_PACKAGES:
         return False  # `torch.ops` says that its file is "_ops.py"
     return not is_installed(file) and not file.startswith(_PYTHONS)
 
