@@ -15,8 +15,8 @@ that objects find through their class, on modules that were imported for what th
     magics    those that cells and extensions gave to the shell
     travel    all of it among the variables: START HERE
 
-Beside it: random generators (generators.py), settings that libraries have calls for (modes.py), who reads the program of
-a generator in use (midway.py), what the user's modules hold with arrays in it (own_values.py) and libraries' generators
-(own_generators.py). Not covered: state inside compiled code, arrays and tensors in packages that are written to in
-place, and modules of the standard library and of torch, but for the attributes that a cell's text assigns.
+Beside it: random generators (generators.py), settings that libraries have calls for (modes.py), who reads the program
+of a generator in use (midway.py), what the user's modules hold with arrays in it (own_values.py) and libraries'
+generators (own_generators.py). Not covered: state inside compiled code, arrays and tensors in packages that are written
+to in place, and modules of the standard library and of torch, but for the attributes that a cell's text assigns.
 """
