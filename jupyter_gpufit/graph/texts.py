@@ -13,17 +13,14 @@ import functools
 import linecache
 import os
 import re
-import site
 import sys
 from collections.abc import Iterator
 
+from ..system.packages import is_of_the_user
 from .modules import Here
 
 # In a cell under the magic, which is a text itself, the quotes may stand behind a backslash.
 _COMPARED = re.compile(r"""\bis\s+(?:not\s+)?\\?(['"])(\w{1,64})\\?\1""")
-_PREFIXES = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, site.getusersitepackages())
-_NOT_THEIRS = tuple(os.path.join(prefix, "") for prefix in _PREFIXES)  # "/opt/conda-work" is not in "/opt/conda"
-_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 _OURS = f"{__name__.partition('.')[0]}."
 
 
@@ -46,16 +43,11 @@ def _in_cells() -> Iterator[frozenset[str]]:
 def _in_modules() -> Iterator[frozenset[str]]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and not _is_installed(file) and not name.startswith(_OURS):
+        if isinstance(file, str) and is_of_the_user(file) and not name.startswith(_OURS):
             try:
                 yield _in_file(file, os.stat(file).st_mtime_ns)
             except (OSError, UnicodeDecodeError):  # gone, or compiled code
                 continue
-
-
-@functools.cache  # of thousands of modules, each time that a cell starts or is saved
-def _is_installed(file: str) -> bool:
-    return file.startswith(_NOT_THEIRS) or _INSTALLED.search(file) is not None
 
 
 @functools.cache  # in a bounded one that is walked in the same order each time nothing is ever found

@@ -96,6 +96,7 @@ _HOMES: dict[
     "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Entries Matches"),
     "generators": ("program.running.generators", "create prime"),
+    "getters": ("program.running.getters", "Getter"),
     "delegates": ("program.running.delegates", "Delegate"),
     "managers": ("program.running.managers", "Again Entered NumpyErrors Recipe"),
     "run": ("program.running.run_calls", "RunCall"),

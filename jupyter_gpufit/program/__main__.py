@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .reading.calls import bindings_of, plain_names
+from .reading.calls import Names, bindings_of, names_of
 from .rewriting.source import Source
 from .rewriting.units import Shared, cell_form, entering_form, function_stops, running_form
 
@@ -19,19 +19,19 @@ from .rewriting.units import Shared, cell_form, entering_form, function_stops, r
 def shown(texts: Sequence[str]) -> Iterator[str]:
     """The forms of the last text, and of the functions in it and in those before."""
     trees = [ast.parse(text) for text in texts]
-    plain = plain_names(bindings_of(node for tree in trees for node in ast.walk(tree)))
+    names = names_of(bindings_of(node for tree in trees for node in ast.walk(tree)))
     for number, tree in enumerate(trees):
-        yield from _functions(tree, f"<cell {number}>", plain)
+        yield from _functions(tree, f"<cell {number}>", names)
     for entering in (False, True):
-        made, _ = cell_form(ast.parse(texts[-1]), "<cell>", plain, entering=entering)
+        made, _ = cell_form(ast.parse(texts[-1]), "<cell>", names, entering=entering)
         yield _headed("the cell", made, entering=entering)
 
 
-def _functions(tree: ast.Module, filename: str, plain: frozenset[str]) -> Iterator[str]:
+def _functions(tree: ast.Module, filename: str, names: Names) -> Iterator[str]:
     for one in Source(filename, tree).definitions:
-        if one.resumable and function_stops(one, plain):
+        if one.resumable and function_stops(one, names):
             for form, entering in ((running_form, False), (entering_form, True)):
-                made, _ = form(one, f"{filename}:{one.qualname}", filename, plain, Shared())
+                made, _ = form(one, f"{filename}:{one.qualname}", filename, names, Shared())
                 yield _headed(f"{one.qualname}()", made, entering=entering)
 
 

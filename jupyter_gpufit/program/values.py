@@ -15,6 +15,7 @@ ARRIVED = "_gf_r"  # the record with which an activation is entered
 MAKER = "_gf_make"  # the function around an entered one, whose variables are the entered one's cells
 INNER = "_gf_inner"
 TEMPORARY = "_gf_t"
+ITEM = "_gf_item"  # of what a comprehension goes over that nobody wrote
 
 Kind: TypeAlias = Literal["cell", "function", "generator", "text"]
 Path: TypeAlias = frozenset[int]

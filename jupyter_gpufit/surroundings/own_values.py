@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -20,7 +19,7 @@ from typing import Any
 
 from ..graph.refusals import why_not
 from ..system.objects import module_of
-from ..system.packages import is_installed
+from ..system.packages import is_of_the_user
 from .changes import kept_by
 from .holders import Place, is_of_python, root
 from .imports import NOT_PACKAGES
@@ -30,7 +29,6 @@ _CODE = (ModuleType, type, FunctionType, BuiltinFunctionType, CodeType, FrameTyp
 _HUBS = (logging.Logger, logging.Handler, logging.Manager)  # which lead to those of all libraries
 _OF_A_CLASS = (MethodType, property, classmethod, staticmethod)
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
-_PYTHONS = tuple({os.path.join(one, "lib") + os.sep for one in (sys.prefix, sys.base_prefix)})
 
 
 Value = tuple[Place, str, Any]
@@ -115,9 +113,7 @@ def _in_module(name: str, module: ModuleType, search: _Search) -> Iterator[Value
 
 def _is_own(name: str, module: ModuleType) -> bool:
     file = module.__dict__.get("__file__")
-    if not isinstance(file, str) or not os.path.isabs(file) or root(name) in NOT_PACKAGES:
-        return False  # `torch.ops` says that its file is "_ops.py"
-    return not is_installed(file) and not file.startswith(_PYTHONS)
+    return isinstance(file, str) and root(name) not in NOT_PACKAGES and is_of_the_user(file)
 
 
 def _arrays() -> tuple[type, ...]:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import site
+import sys
 from contextlib import suppress
+from functools import cache
 
 _FOLDERS = frozenset(("site-packages", "dist-packages"))
+_PYTHONS = tuple({os.path.join(one, "lib") + os.sep for one in (sys.prefix, sys.base_prefix)})
 
 
 def is_installed(file: str) -> bool:
     """Whether a module's file is in a folder of packages."""
     return not _FOLDERS.isdisjoint(file.split(os.sep))
+
+
+@cache  # of thousands of modules, each time that a cell starts or is saved
+def is_of_the_user(file: str) -> bool:
+    """Whether a module's file is neither installed nor Python's; `torch.ops` says that its file is "_ops.py"."""
+    return os.path.isabs(file) and not is_installed(file) and not file.startswith(_PYTHONS)
 
 
 def stamp() -> list[tuple[str, int]]:

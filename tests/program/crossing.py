@@ -6,6 +6,7 @@ The pickler here knows what these tests need, and no more; tests/checkpoint has 
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import io
 import linecache
@@ -22,6 +23,7 @@ import cloudpickle
 from jupyter_gpufit.errors import NotHere
 from jupyter_gpufit.graph import midway
 from jupyter_gpufit.graph.kinds import iterations
+from jupyter_gpufit.graph.kinds.functions import make_cached_property
 from jupyter_gpufit.program import Program, generators, hidden
 
 FILE = "<cell 7>"
@@ -239,6 +241,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 return generators.create, (program, "", {})
             state = self.waiting, program, found
             return generators.create, (program, found.uid, found.cells), state, None, None, prime_later
+        if type(obj) is functools.cached_property:
+            return make_cached_property, (obj.func, obj.attrname)
         if type(obj) is CellType:
             return CellType, (), contents(obj), None, None, fill_cell
         if type(obj) is FunctionType and obj.__globals__ is self.world.namespace:

@@ -71,3 +71,45 @@ def test_the_flags_of_another_cell_hold_for_one_that_does_not_name_them() -> Non
         )
         == 8
     )
+
+
+# Where a loop of three items may stand: 4 points, 3 items and the end.
+LOOPS = {
+    "the constructor of a class": "class A:\n def __init__(self):\n  LOOP\na = A()",
+    "a constructor by super()": (
+        "class A:\n def __init__(self):\n  LOOP\nclass B(A):\n def __init__(self):\n  super().__init__()\nb = B()"
+    ),
+    "__call__": "class A:\n def __call__(self):\n  LOOP\nA()()",
+    "a property": "class A:\n @property\n def x(self):\n  LOOP\nA().x",
+    "a property of a property": (
+        "class A:\n @property\n def x(self):\n  LOOP\n @property\n def y(self):\n  return self.run()\n"
+        " def run(self):\n  return self.x\nA().y"
+    ),
+    "a cached property": (
+        "import functools\nclass A:\n @functools.cached_property\n def x(self):\n  LOOP\na = A()\na.x, a.x"
+    ),
+    "finally, after no error": "def f():\n try:\n  pass\n finally:\n  LOOP\nf()",
+    "finally, after an error": (
+        "def f():\n try:\n  1 / 0\n finally:\n  LOOP\ntry:\n f()\nexcept ZeroDivisionError:\n pass"
+    ),
+    "finally of the cell": "try:\n pass\nfinally:\n LOOP",
+    "an error's handler": "try:\n 1 / 0\nexcept ZeroDivisionError:\n LOOP",
+    "a decorated function": (
+        "import functools\ndef twice(f):\n @functools.wraps(f)\n def g():\n  return f()\n return g\n"
+        "@twice\ndef f():\n LOOP\nf()"
+    ),
+    "a lambda's": "def f(n):\n LOOP\ng = lambda n: f(n)\ng(3)",
+    "a partial's": "import functools\ndef f(n):\n LOOP\nfunctools.partial(f, 3)()",
+    "a static method": "class A:\n @staticmethod\n def f():\n  LOOP\nA.f()",
+    "a method of a class": "class A:\n @classmethod\n def f(cls):\n  LOOP\nA.f()",
+    "a closure": "def f():\n def g():\n  LOOP\n return g()\nf()",
+}
+
+
+@pytest.mark.parametrize("where", LOOPS)
+def test_a_loop_is_left_in(where: str) -> None:
+    assert at_points(LOOPS[where].replace("LOOP", "for i in range(3): say(i)")) == 4
+
+
+def test_what_list_of_a_map_calls_is_left_at_each_item() -> None:
+    assert at_points("def f(n):\n for i in range(3): say(i)\nlist(map(f, [0]))") == 6

@@ -47,6 +47,8 @@ history, steps = trainer.history, trainer.steps
 scores = [evaluate(loader)]
 scores.append(evaluate(loader))
 best = search(objective, [0.1, -1.0, 0.01])
+probe = Probe(model, loader)
+probed = [probe.score, probe.accuracy, probe.score * probe.accuracy]
 for i, (x, y) in enumerate(sampled):
     say(i, x.sum())
 training, took = model.training, type(trainer.epoch.took).__name__
@@ -54,7 +56,7 @@ training, took = model.training, type(trainer.epoch.took).__name__
     before=BEGIN
     + DATA
     + """
-from tests.snapshot.beside.engine import Trainer, evaluator, search
+from tests.snapshot.beside.engine import Probe, Trainer, evaluator, search
 from tests.snapshot.beside.meters import Alternating
 model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 3))
 opt = torch.optim.AdamW(model.parameters(), lr=1e-2)

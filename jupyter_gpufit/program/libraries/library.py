@@ -14,12 +14,13 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType, FunctionType, GeneratorType
+from functools import cached_property
+from types import CodeType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 from ...errors import CannotArrive
-from ...system.packages import is_installed
-from ..reading.calls import is_never_left
+from ...system.packages import is_installed, is_of_the_user
+from ..reading.calls import Bindings, Names, is_never_left, names_of
 from ..reading.scopes import Definition, mangled
 from ..rewriting.source import Origin, Source
 from ..values import PROGRAM, Unit
@@ -84,6 +85,20 @@ class Library:
             function.__code__ = code
         for home in self._homes.values():
             home.pop(PROGRAM, None)
+
+    def know(self, names: Names) -> None:
+        """What is known of names before the cell begins holds for all texts."""
+        self._texts.names = names
+
+    def getters(self) -> frozenset[str]:
+        """The names of properties in the user's modules that are loaded by now, if they can be left midway."""
+        found: Bindings = {}
+        for name, module in list(sys.modules.items()):
+            home = vars(module) if type(module) is ModuleType else {}
+            file = home.get("__file__")
+            if isinstance(file, str) and is_of_the_user(file) and not is_never_left(name) and _has_properties(home):
+                found |= self._texts.bindings(file, home)
+        return names_of(found).getters
 
     # Functions -------------------------------------------------------------------------------------------------------
 
@@ -260,6 +275,11 @@ def package_of(home: Mapping[str, Any]) -> str:
     name = str(home.get("__name__", ""))
     found = sys.modules.get(name)
     return name.partition(".")[0] if name != "__main__" and getattr(found, "__dict__", None) is home else ""
+
+
+def _has_properties(home: dict[str, Any]) -> bool:
+    classes = [one for one in list(home.values()) if isinstance(one, type) and one.__module__ == home["__name__"]]
+    return any(isinstance(held, property | cached_property) for one in classes for held in list(vars(one).values()))
 
 
 def _is_of(code: CodeType, one: Definition) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from ..reading.calls import Bindings, bindings_of, plain_names
+from ..reading.calls import Bindings, Names, bindings_of, names_of
 from ..reading.scopes import bound_by
 from ..rewriting.source import Origin, Source, futures_of
 
@@ -44,6 +44,7 @@ class Texts:
     def __init__(self) -> None:
         self._files: dict[str, _File | None] = {}
         self._sources: dict[tuple[str, str, int], Source | None] = {}
+        self.names = Names()  # that hold for all texts: the getters
 
     def source(self, code: CodeType, home: dict[str, Any]) -> Source | None:
         """The outermost function that this code is of, or is in; None if its text does not give this code."""
@@ -63,9 +64,14 @@ class Texts:
             file = self._file(filename, home)
             place = file and file.places.get((qualname, line))
             module = str(home.get("__name__", ""))
-            made = _source(filename, file, place, f"{module}:{qualname}:{line}") if file and place else None
+            made = _source(filename, file, place, f"{module}:{qualname}:{line}", self.names) if file and place else None
             self._sources[key] = made
         return self._sources[key]
+
+    def bindings(self, filename: str, home: dict[str, Any]) -> Bindings:
+        """What the names of a file's module are bound to."""
+        file = self._file(filename, home)
+        return file.bindings if file else {}
 
     def _first_line(self, file: _File, qualname: str, line: int) -> int:
         """Of the outermost function with this name that this line is in."""
@@ -89,7 +95,10 @@ def _read(lines: list[str]) -> _File:
     imports = [one for one in outer if isinstance(one, ast.Import | ast.ImportFrom)]
     file.imported = sorted({name for one in imports for name in bound_by(one)} - {"*"})
     file.bindings = bindings_of(_parts(outer))
-    for node, classes in _functions(outer, ()):
+    functions = list(_functions(outer, ()))
+    methods = bindings_of(node for node, classes in functions if classes)
+    file.bindings |= {name: is_plain for name, is_plain in methods.items() if name.startswith(".")}
+    for node, classes in functions:
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         name = ".".join((*classes, node.name))
         file.places[name, first] = _Place(first, node.end_lineno or first, classes, node.col_offset > 0)
@@ -127,7 +136,7 @@ def _functions(
             yield from _functions(list(_outer(one.body)), (*classes, one.name))
 
 
-def _source(filename: str, file: _File, place: _Place, name: str) -> Source:
+def _source(filename: str, file: _File, place: _Place, name: str, known: Names) -> Source:
     """As deep as it stands in its file, so that its code has the columns that it had."""
     around = [f"{' ' * depth}class {one}:\n" for depth, one in enumerate(place.classes)]
     if place.indented and not around:
@@ -135,15 +144,15 @@ def _source(filename: str, file: _File, place: _Place, name: str) -> Source:
     text = "".join(file.lines[place.first - 1 : place.last])
     tree = ast.parse("".join(around) + text)
     ast.increment_lineno(tree, place.first - 1 - len(around))
-    plain = plain_names(file.bindings, bindings_of(ast.walk(tree)))
+    names = names_of(file.bindings, bindings_of(ast.walk(tree)), getters=known.getters)
     # With the text's hash: at places of another text nothing must go on.
     uid = f"{PREFIX}{name}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     flags = futures_of(ast.Module(file.futures, []))
     if file.imported:  # a method's call is compiled otherwise if its object is a module that is imported at the top
-        names = [ast.alias(one, None) for one in file.imported]
-        tree.body.insert(0, ast.fix_missing_locations(ast.Import(names)))
+        imported = [ast.alias(one, None) for one in file.imported]
+        tree.body.insert(0, ast.fix_missing_locations(ast.Import(imported)))
     source = Source(filename, tree, flags, lambda one: f"{uid}:{one.qualname}:{one.key[1]}")
     module, qualname, _ = name.split(":")
     source.origin = Origin(module, qualname, text)
-    source.prepare(plain)
+    source.prepare(names)
     return source

@@ -44,8 +44,13 @@ class Definition:
     def resumable(self) -> bool:
         """Whether it may be left and entered midway: most dunders belong to Python."""
         name = self.node.name
-        dunder = name.startswith("__") and name.endswith("__") and name != "__call__"
+        dunder = name.startswith("__") and name.endswith("__") and name != "__call__" and not self.is_init
         return not self.generator and not dunder
+
+    @property
+    def is_init(self) -> bool:
+        """It is left where the class is the user's: see running/constructors.py."""
+        return self.node.name == "__init__"
 
     @property
     def is_forward(self) -> bool:
@@ -111,6 +116,20 @@ def children(node: ast.AST) -> list[ast.AST]:
         elif type(value) is list:
             found += [one for one in value if isinstance(one, ast.AST)]
     return found
+
+
+def leaves(statements: Iterable[ast.stmt]) -> bool:
+    """Whether return, break or continue leads out of them."""
+    todo: list[tuple[ast.AST, bool]] = [(one, False) for one in statements]
+    while todo:
+        node, is_in_loop = todo.pop()
+        if isinstance(node, ast.Return) or (isinstance(node, ast.Break | ast.Continue) and not is_in_loop):
+            return True
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            todo += [(one, True) for one in node.body] + [(one, is_in_loop) for one in node.orelse]
+        elif not isinstance(node, _OTHER_SCOPES):
+            todo += [(one, is_in_loop) for one in children(node)]
+    return False
 
 
 def inside(function: ast.FunctionDef) -> Iterator[ast.AST]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import TypeAlias
 
+from ..values import ITEM
 from .nodes import at, clone
 
 Comprehension: TypeAlias = ast.ListComp | ast.SetComp | ast.DictComp
@@ -21,13 +22,26 @@ _LOOK_AROUND = frozenset({"locals", "vars", "dir", "super", "__class__"})
 
 
 def at_once(node: ast.Call, plain: frozenset[str]) -> ast.Call:
-    """`sum(step(x) for x in xs)` as `sum([step(x) for x in xs])`."""
+    """`sum(step(x) for x in xs)` as `sum([step(x) for x in xs])`, and `list(map(train, seeds))` like it."""
     if not (isinstance(node.func, ast.Name) and node.func.id in _TAKE_ALL & plain and node.args):
         return node
     first, *rest = node.args
-    if not isinstance(first, ast.GeneratorExp):
+    each = first if isinstance(first, ast.GeneratorExp) else _mapped(first, plain)
+    if each is None:
         return node
-    return clone(node, args=[ast.copy_location(ast.ListComp(first.elt, first.generators), first), *rest])
+    return clone(node, args=[ast.copy_location(ast.ListComp(each.elt, each.generators), first), *rest])
+
+
+def _mapped(node: ast.expr, plain: frozenset[str]) -> ast.GeneratorExp | None:
+    """`map(train, seeds)` as `(train(seed) for seed in seeds)`."""
+    match node:
+        case ast.Call(ast.Name("map"), [ast.Name() as function, seeds], []) if "map" in plain:
+            if isinstance(seeds, ast.Starred):
+                return None
+            item = ast.copy_location(ast.Name(ITEM, ast.Store()), seeds)
+            call = ast.copy_location(ast.Call(function, [clone(item, ctx=ast.Load())], []), node)
+            return ast.GeneratorExp(call, [ast.comprehension(item, seeds, [], 0)])
+    return None
 
 
 def repeats(node: Comprehension, is_place: Callable[[ast.AST], bool]) -> bool:

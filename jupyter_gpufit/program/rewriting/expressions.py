@@ -45,13 +45,13 @@ class Expressions(Form):
         if not (isinstance(node, ast.Call) and self._opens()):
             return node
         if node not in self._all_at_once:
-            self._all_at_once[node] = at_once(node, self.plain_names)
+            self._all_at_once[node] = at_once(node, self.names.plain)
         return self._all_at_once[node]
 
     def is_place(self, node: ast.AST) -> bool:
         if self.kind == "generator":
             return is_yield(node)
-        return leads_on(node, self.plain_names)
+        return leads_on(node, self.names)
 
     def hoist(self, node: ast.expr, into: list[ast.stmt], *, later: bool = False) -> ast.expr:
         """The expression without such places; `later` if something that is evaluated after it has one."""
@@ -72,8 +72,8 @@ class Expressions(Form):
             return self._yield_from(node, into)
         whole = self._composed(node, into)
         if self.is_place(node):
-            assert isinstance(whole, ast.Call)
-            return self._call(whole, into)
+            assert isinstance(whole, ast.Call | ast.Attribute)
+            return self._call(whole, into) if isinstance(whole, ast.Call) else self._got(whole, into)
         return self._settled(whole, into) if later else whole
 
     def _settled(self, node: ast.expr, into: list[ast.stmt]) -> ast.expr:
@@ -165,6 +165,21 @@ class Expressions(Form):
         into += self.gate([number], at(call, run))
         return load(name)
 
+    def _got(self, node: ast.Attribute, into: list[ast.stmt]) -> ast.expr:
+        """An attribute, by the getter of a property if it can be left: else as it stands there."""
+        owner = node.value if isinstance(node.value, ast.Name) else self.keep(node.value, node, into)
+        number, getter, name = self.number(node), self.temporary(), self.temporary()
+        plainly = clone(node, value=owner)
+        asked = ast.Compare(load(getter), [ast.Is()], [ast.Constant(None)])
+        run: list[ast.stmt] = [
+            assign(getter, ask("got", number, owner, ast.Constant(node.attr))),
+            assign(name, ast.IfExp(asked, plainly, ast.Call(load(getter), [owner], []))),
+        ]
+        if self.entering:
+            run = [ast.If(frame("r"), [assign(name, ask("rcall", number))], at(node, run))]
+        into += self.gate([number], at(node, run))
+        return load(name)
+
     def _yield(self, node: ast.Yield, into: list[ast.stmt]) -> ast.expr:
         value = None if node.value is None else self.hoist(node.value, into)
         number, name = self.number(node), self.temporary()
@@ -219,7 +234,7 @@ class Expressions(Form):
 
     def _by(self, value: ast.expr) -> ast.expr:
         """A call that is not taken out: of Python's own functions, which are no classes, and in a generator of any."""
-        if not isinstance(value, ast.Call) or (isinstance(value.func, ast.Name) and value.func.id in self.plain_names):
+        if not isinstance(value, ast.Call) or (isinstance(value.func, ast.Name) and value.func.id in self.names.plain):
             return value
         if isinstance(value.func, ast.Name) and value.func.id in LOOK_AT_THE_FRAME:
             return value

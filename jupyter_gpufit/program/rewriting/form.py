@@ -11,14 +11,17 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
+from ..reading.calls import Names
 from ..values import TEMPORARY, Kind, Path, Spot
 from .nodes import assign, frame, invert, load, on_path
 
 
 class Form:
-    def __init__(self, kind: Kind, plain: frozenset[str], *, entering: bool, is_librarys: bool = False) -> None:
-        self.kind, self.plain_names, self.entering, self.is_librarys = kind, plain, entering, is_librarys
+    def __init__(self, kind: Kind, names: Names, *, entering: bool, is_librarys: bool = False) -> None:
+        self.kind, self.entering, self.is_librarys = kind, entering, is_librarys
+        self.names = replace(names, getters=frozenset()) if is_librarys else names  # theirs gain nothing by it
         self.paths: dict[int, Path] = {}
         self.lines: dict[int, int] = {}
         self.spots: dict[int, Spot] = {}

@@ -21,6 +21,7 @@ from typing import Any
 from ...system.codes import codes_inside
 from ...system.packages import is_installed
 from ..libraries.versions import digests_of
+from ..reading.calls import Names
 from ..reading.scopes import Definition, Loop, definitions, inside
 from ..values import INNER, MAKER, Unit
 from .nodes import clone
@@ -61,7 +62,7 @@ class Source:
         self.generators: dict[CodeType, Unit] = {}  # by their running form
         self.codes: set[CodeType] = set()  # of all its functions, as written and with generators rewritten
         self.looping: set[str] = set()  # names of functions with loops
-        self.plain: frozenset[str] = frozenset()
+        self.names = Names()
         self.origin: Origin | None = None  # of a library's
         self.is_librarys = is_installed(filename)
         self._uid = uid or (lambda one: f"{filename}:{one.qualname}:{one.key[1]}")
@@ -70,9 +71,9 @@ class Source:
     def uid(self, one: Definition) -> str:
         return self._uid(one)
 
-    def prepare(self, plain: frozenset[str]) -> None:
+    def prepare(self, names: Names) -> None:
         """Rewrite the generators, in the tree itself, and say which functions can be resumed."""
-        self.plain = plain
+        self.names = names
         self.looping = {one.node.name for one in self.definitions if any(isinstance(o, Loop) for o in inside(one.node))}
         written = self._compiled()
         for key, codes in written.items():
@@ -84,7 +85,7 @@ class Source:
             self.changed |= {old: new for old, new in zip(codes, rewritten[key], strict=True) if old != new}
         self.generators = {code: unit for key, unit in units.items() for code in rewritten[key]}
         for one in self.definitions:
-            if one.resumable and one.key in written and function_stops(one, plain, is_librarys=self.is_librarys):
+            if one.resumable and one.key in written and function_stops(one, names, is_librarys=self.is_librarys):
                 self.functions |= dict.fromkeys([*written[one.key], *rewritten[one.key]], one)
 
     def _rewrite_generators(self) -> dict[Key, Unit]:
@@ -115,7 +116,7 @@ class Source:
 
     def _form(self, form: Callable[..., tuple[ast.FunctionDef, Unit]], one: Definition) -> tuple[ast.FunctionDef, Unit]:
         shared = self._shared_by(one)
-        return form(one, self.uid(one), self.filename, self.plain, shared, is_librarys=self.is_librarys)
+        return form(one, self.uid(one), self.filename, self.names, shared, is_librarys=self.is_librarys)
 
     def _compiled_with(self, one: Definition, instead: ast.FunctionDef) -> CodeType:
         """The statement that defines it, compiled with another function in its place."""

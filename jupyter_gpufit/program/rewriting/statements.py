@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import TypeVar, cast
 
-from ..reading.scopes import bound_by, is_yield, scope
+from ..reading.scopes import bound_by, is_yield, leaves, scope
 from .expressions import Expressions
 from .nodes import ask, assign, at, clone, do, frame, invert, load, on_path
 
@@ -46,7 +46,7 @@ class Statements(Expressions):
             case ast.With(items=items, body=body):
                 return any(self.suspends(one.context_expr) for one in items) or self._any(body)
             case ast.Try(body=body, handlers=handlers, orelse=orelse):
-                return self._any(body, orelse) or any(map(self.stops_in, handlers))
+                return self._any(body, orelse) or any(map(self.stops_in, handlers)) or self._stops_at_last(node)
             case ast.Match(subject=subject, cases=cases):
                 return self.suspends(subject) or self._any(*(one.body for one in cases))
             case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.Return(value=value):
@@ -67,6 +67,10 @@ class Statements(Expressions):
             return False
         bound = {name for statement in handler.body for one in scope(statement) for name in bound_by(one)}
         return handler.name is None or handler.name not in bound
+
+    def _stops_at_last(self, node: ast.Try) -> bool:
+        """Whether it can be left in its `finally`, which is twice in the code then: after an error, and after none."""
+        return self.kind != "generator" and self._any(node.finalbody) and not leaves(_before_finally(node))
 
     def alone(self, node: S) -> S:
         """A part in which nothing is taken note of. A generator that yields there cannot be saved meanwhile."""
@@ -238,6 +242,10 @@ class Statements(Expressions):
         return into + self.gate([number], at(node, [run]))
 
     def _try(self, node: ast.Try) -> list[ast.stmt]:
+        if self._stops_at_last(node):
+            again = ast.copy_location(ast.Raise(None, None), node.finalbody[-1])
+            handler = ast.copy_location(ast.ExceptHandler(None, None, [*node.finalbody, again]), node.finalbody[0])
+            node = clone(node, body=_before_finally(node), handlers=[handler], orelse=node.finalbody, finalbody=[])
         within, otherwise = self.number(node), self.number(node) if node.orelse else None
         with self.inside(within):
             body = self.block(node.body)
@@ -269,6 +277,10 @@ class Statements(Expressions):
         if number is not None:
             mine = ast.IfExp(on_path(number), ask("any_error"), mine)
         return clone(made, type=ast.copy_location(ast.IfExp(frame("r"), mine, node.type), node.type))
+
+
+def _before_finally(node: ast.Try) -> list[ast.stmt]:
+    return [clone(node, finalbody=[])] if node.handlers else node.body
 
 
 def _raise(number: int) -> ast.stmt:

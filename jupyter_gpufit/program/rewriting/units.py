@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..reading.calls import is_run, is_to_the_shell
+from ..reading.calls import Names, is_run, is_to_the_shell
 from ..reading.scopes import Definition, Loop, bound_names, inside, iterated, mangled, scope
 from ..values import ARRIVED, FRAME, INNER, MAKER, OURS, PROGRAM, SAVED, Kind, Unit
 from .nodes import ask, assign, at, clone, load
@@ -26,9 +26,9 @@ class Shared:
 # The cell ------------------------------------------------------------------------------------------------------------
 
 
-def cell_form(tree: ast.Module, filename: str, plain: frozenset[str], *, entering: bool) -> tuple[ast.Module, Unit]:
+def cell_form(tree: ast.Module, filename: str, names: Names, *, entering: bool) -> tuple[ast.Module, Unit]:
     """The cell; its last expression stays its last, for it is displayed."""
-    form = Statements("cell", plain, entering=entering)
+    form = Statements("cell", names, entering=entering)
     last = tree.body[-1]
     body = tree.body[:-1] if isinstance(last, ast.Expr) else tree.body
     form.iterated = iterated(tree.body)
@@ -43,9 +43,9 @@ def cell_form(tree: ast.Module, filename: str, plain: frozenset[str], *, enterin
     return _placed(clone(tree, body=[*first, *at(place, begin), *at(place, made)])), unit
 
 
-def cell_stops(tree: ast.Module, plain: frozenset[str]) -> bool:
+def cell_stops(tree: ast.Module, names: Names) -> bool:
     """Whether there is any place at which the cell could be left, rather than a part of it that `%time` runs."""
-    form = Statements("cell", plain, entering=False)
+    form = Statements("cell", names, entering=False)
     nodes = [node for statement in tree.body for node in scope(statement)]
     others = sum(map(is_to_the_shell, nodes)) - sum(map(is_run, nodes))
     if others and not any(isinstance(node, Loop) for node in nodes):
@@ -54,10 +54,10 @@ def cell_stops(tree: ast.Module, plain: frozenset[str]) -> bool:
 
 
 def text_form(
-    tree: ast.Module, filename: str, plain: frozenset[str], uid: str, depth: int, *, entering: bool
+    tree: ast.Module, filename: str, names: Names, uid: str, depth: int, *, entering: bool
 ) -> tuple[ast.Module, Unit]:
     """The text of a module that runs as deep inside of the cell."""
-    form = Statements("text", plain, entering=entering)
+    form = Statements("text", names, entering=entering)
     form.iterated = iterated(tree.body)
     first = [*_docstring(tree), *(one for one in tree.body if _is_future(one))]
     made = form.block([one for one in tree.body if one not in first])
@@ -71,9 +71,9 @@ def text_form(
     return _placed(clone(tree, body=[*first, *body])), unit
 
 
-def text_stops(tree: ast.Module, plain: frozenset[str]) -> bool:
+def text_stops(tree: ast.Module, names: Names) -> bool:
     """Whether there is any place at which a text could be left while it runs."""
-    form = Statements("text", plain, entering=False)
+    form = Statements("text", names, entering=False)
     return any(map(form.stops, tree.body))
 
 
@@ -98,21 +98,21 @@ def _is_future(node: ast.stmt) -> bool:
 # Functions -----------------------------------------------------------------------------------------------------------
 
 
-def function_stops(one: Definition, plain: frozenset[str], *, is_librarys: bool = False) -> bool:
+def function_stops(one: Definition, names: Names, *, is_librarys: bool = False) -> bool:
     """Whether there is any place at which the function could be left.
 
     One of a library that sets its module's variables makes a state ready, of which no checkpoint has the rest.
     """
     if is_librarys and any(isinstance(node, ast.Global) for node in inside(one.node)):
         return False
-    form = Statements("function", plain, entering=False, is_librarys=is_librarys)
+    form = Statements("function", names, entering=False, is_librarys=is_librarys)
     return any(map(form.stops, one.node.body))
 
 
 def running_form(
-    one: Definition, uid: str, filename: str, plain: frozenset[str], shared: Shared, *, is_librarys: bool = False
+    one: Definition, uid: str, filename: str, names: Names, shared: Shared, *, is_librarys: bool = False
 ) -> tuple[ast.FunctionDef, Unit]:
-    form, body = _form(one, plain, shared, entering=False, is_librarys=is_librarys)
+    form, body = _form(one, names, shared, entering=False, is_librarys=is_librarys)
     begin: list[ast.stmt] = [assign(FRAME, _program("enter", ast.Constant(uid)))]
     # A generator is made anew from the cells around it, too; a function comes with its own.
     if cells := (*shared.own, *(shared.around if one.generator else ())):
@@ -123,14 +123,14 @@ def running_form(
 
 
 def entering_form(
-    one: Definition, uid: str, filename: str, plain: frozenset[str], shared: Shared, *, is_librarys: bool = False
+    one: Definition, uid: str, filename: str, names: Names, shared: Shared, *, is_librarys: bool = False
 ) -> tuple[ast.FunctionDef, Unit]:
     """The function without its parameters, inside another one whose variables are its cells.
 
     A running activation cannot be given cells, but a function can: so the variables that it shares with closures
     become variables around it, and the closures that were saved with it share them still.
     """
-    form, body = _form(one, plain, shared, entering=True, is_librarys=is_librarys)
+    form, body = _form(one, names, shared, entering=True, is_librarys=is_librarys)
     unit = _unit(one, uid, filename, form, shared)
     begin: list[ast.stmt] = [ast.Nonlocal(list(shared.own))] if shared.own else []
     begin.append(assign(FRAME, _program("reenter", load(ARRIVED))))
@@ -159,10 +159,10 @@ def _nothing(*names: str) -> ast.arguments:
 
 
 def _form(
-    one: Definition, plain: frozenset[str], shared: Shared, *, entering: bool, is_librarys: bool
+    one: Definition, names: Names, shared: Shared, *, entering: bool, is_librarys: bool
 ) -> tuple[Statements, list[ast.stmt]]:
     kind: Kind = "generator" if one.generator else "function"
-    form = Statements(kind, plain, entering=entering, is_librarys=is_librarys)
+    form = Statements(kind, names, entering=entering, is_librarys=is_librarys)
     body = one.node.body[len(_docstring(one.node)) :]
     changes = _Changes(entering, frozenset(shared.own), one.node.args)
     if any(map(changes.needed, inside(one.node))):

@@ -174,6 +174,14 @@ class Frame(Activation):
         self.callee = None if variant is None else callee
         return callee if variant is None else variant
 
+    def got(self, k: int, owner: Any, name: str) -> Any:
+        """What to call with `owner` for its attribute, so that a property can be left midway; or None."""
+        self.pc = k
+        if self.since is not None:
+            self._ended()
+        self.callee = None
+        return self.program.functions.getter(owner, name, self, k)
+
     def fn_over(self, k: int, callee: Any) -> Any:
         """The same for a call that gives what a loop goes over."""
         return over(callee, self.fn(k, callee))

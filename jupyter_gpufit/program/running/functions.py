@@ -22,6 +22,7 @@ from ..values import PROGRAM, FrameRecord, Unit
 from . import constructors, run_calls
 from .activation import Activation
 from .delegates import on_the_way
+from .getters import Getter, getter_of
 from .managers import enter_again
 from .modules import forward_of, may_train
 
@@ -76,12 +77,21 @@ class Functions:
             return variant and functools.partial(variant, *callee.args, **callee.keywords)
         elif isinstance(callee, type):
             init = constructors.init_of(callee)
-            variant = self.variant(init, frame, k) if init is not None and _is_of_the_user(init) else None
+            variant = self.variant(init, frame, k) if init is not None else None
             return variant and constructors.made_by(callee, variant, frame, k)
         elif callable(callee) and type(type(callee).__call__) is FunctionType:
             variant = self.variant(type(callee).__call__, frame, k)
             return MethodType(variant, callee) if variant else self._of_module(callee, frame, k)
         return run_calls.variant(callee, frame)
+
+    def getter(self, owner: Any, name: str, frame: Activation, k: int) -> Any:
+        """The same for an attribute that may be a property: what to call with its owner."""
+        getter = getter_of(owner, name)
+        variant = getter and self.variant(getter.function, frame, k)
+        if not (getter and variant):
+            return None
+        frame.callee = getter
+        return lambda _: getter.got(variant)
 
     def _of_module(self, callee: Any, frame: Activation, k: int) -> Any:
         forward = forward_of(callee)
@@ -99,6 +109,8 @@ class Functions:
         return call
 
     def _called(self, callee: FunctionType, found: LeftShare, frame: Activation) -> FunctionType | None:
+        if found.of_library and found.definition.is_init and is_installed(found.source.filename):
+            return None  # what libraries construct does not train: to rewrite all of it would cost what trainers need
         if not found.of_library:
             if PROGRAM not in callee.__globals__:
                 self._at_home(callee.__globals__)
@@ -124,6 +136,8 @@ class Functions:
         """Call it from where it stood, which is in the next of the records."""
         if type(callee) in (own_resume.OwnResume, run_calls.RunCall):
             return callee.go_on(frame)
+        if type(callee) is Getter:
+            return callee.go_on(self.enter, frame, k)
         if callee is next:
             generator, *default = frame.its[k]
             assert frame.rest, f"{generator} was not left midway"
@@ -180,12 +194,6 @@ class Functions:
 def entered(code: CodeType, home: dict[str, Any], cells: dict[str, CellType]) -> FunctionType:
     closure = tuple(cells.get(name) or CellType() for name in code.co_freevars)
     return FunctionType(code, home, code.co_name, None, closure)
-
-
-def _is_of_the_user(function: FunctionType) -> bool:
-    """What libraries construct does not train, and to rewrite all of it would cost what their trainers need."""
-    home = function.__globals__
-    return not package_of(home) or not is_installed(str(home.get("__file__", "")))
 
 
 def _with_code(function: FunctionType, code: CodeType) -> FunctionType:

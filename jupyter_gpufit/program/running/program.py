@@ -18,7 +18,7 @@ from ..libraries import own_resume
 from ..libraries.gain import LeftShare
 from ..libraries.library import Library
 from ..libraries.texts import PREFIX
-from ..reading.calls import bindings_of, plain_names
+from ..reading.calls import Names, bindings_of, names_of
 from ..reading.scopes import definitions, is_async, last_set
 from ..rewriting.source import FUTURE_FLAGS, Codes, Origin, Source
 from ..rewriting.units import cell_form, cell_stops
@@ -55,7 +55,7 @@ class Program:
         self._pickled: tuple[str, bytes] | None = None
         self._flags: dict[str, int] = {}
         self._sources: dict[str, Source] = {}
-        self._plain: frozenset[str] | None = None  # names; once a cell has started, or was saved, they stay the same
+        self._names: Names | None = None  # once a cell has started, or was saved, they stay the same
         self._units: dict[str, Unit] = {}
         self._unit_of = Codes()
         self._changed = Codes()  # code of the user's -> the same with generators rewritten
@@ -82,13 +82,15 @@ class Program:
         if self._pickled is None and self._tree is not None:
             self._pickled = self._cell, pickle.dumps(self._tree, 5)
         cell = self._pickled
-        plain = sorted(self._plain or ())
-        return {"texts": self._texts, "run": self.ran.saved(), "cell": cell, "flags": self._flags, "plain": plain}
+        names = self._names or Names()
+        known = {"plain": sorted(names.plain), "getters": sorted(names.getters)}
+        return {"texts": self._texts, "run": self.ran.saved(), "cell": cell, "flags": self._flags, **known}
 
     def remember(self, saved: dict[str, Any]) -> None:
         self._texts.update(saved["texts"])
         self._flags.update(saved["flags"])
-        self._plain = frozenset(saved["plain"])
+        self._names = Names(frozenset(saved["plain"]), frozenset(saved.get("getters", ())))
+        self.library.know(self._names)
         for filename in self._texts:
             self._prepare(filename, self._parsed(filename))
         self.ran.remember(saved.get("run", {}))
@@ -125,10 +127,12 @@ class Program:
         parsed = {name: self._parsed(name) for name in self._texts if name not in self._sources}
         known = [*parsed.values(), tree]
         self.library.imported_by(known)
-        if self._plain is None:
-            self._plain = plain_names(bindings_of(node for each in known for node in ast.walk(each)))
-        plain = self._plain
-        if not cell_stops(tree, plain):
+        if self._names is None:
+            bindings = bindings_of(node for each in known for node in ast.walk(each))
+            self._names = names_of(bindings, getters=self.library.getters())
+            self.library.know(self._names)
+        names = self._names
+        if not cell_stops(tree, names):
             return tree
         self._flags[filename] = self.flags & FUTURE_FLAGS
         self._look_at_flags(parsed)
@@ -136,7 +140,7 @@ class Program:
             self._prepare(name, one)
         self.ran.prepare()
         self._prepare(filename, tree)
-        made, unit = cell_form(tree, filename, plain, entering=bool(self._records))
+        made, unit = cell_form(tree, filename, names, entering=bool(self._records))
         # A look whether it compiles, as IPython will do it: statement by statement.
         compile(made, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._flags[filename], dont_inherit=True)
         self._units[unit.uid], self._cell = unit, filename
@@ -156,7 +160,7 @@ class Program:
 
     def _prepare(self, filename: str, tree: ast.Module) -> None:
         source = self._sources[filename] = Source(filename, tree, self._flags.get(filename, 0))
-        source.prepare(self._plain or frozenset())
+        source.prepare(self._names or Names())
         self.add(source)
 
     def _keep(self, name: str, source: Source) -> None:

@@ -15,7 +15,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from ...system.codes import RunText, name_of
-from ..reading.calls import bindings_of, plain_names
+from ..reading.calls import bindings_of, names_of
 from ..rewriting.source import FUTURE_FLAGS, Source
 from ..rewriting.units import text_form, text_stops
 from ..values import ARRIVED, OURS, PROGRAM, FrameRecord, Unit, hidden
@@ -57,7 +57,7 @@ class RanTexts:
             filename, text = self._texts[name]
             tree = ast.parse(text, filename)
             source = Source(filename, tree, uid=lambda one: f"{name}:{one.qualname}:{one.key[1]}")
-            source.prepare(plain_names(bindings_of(ast.walk(tree))))
+            source.prepare(names_of(bindings_of(ast.walk(tree))))
             self._sources[name] = source
             self._add(name, source)
         return self._sources[name]
@@ -107,8 +107,7 @@ class RanTexts:
         if name not in self._texts:
             try:
                 tree = ast.parse(text, filename)
-                plain = plain_names(bindings_of(ast.walk(tree)))
-                if not text_stops(tree, plain):
+                if not text_stops(tree, names_of(bindings_of(ast.walk(tree)))):
                     return None
                 made = compile(tree, filename, "exec", dont_inherit=True)
             except (SyntaxError, ValueError, RecursionError):
@@ -116,7 +115,7 @@ class RanTexts:
             if type(given) is CodeType and made != given:
                 return None
             self.learn(name, filename, text)
-        return name if text_stops(self.source(name).tree, self.source(name).plain) else None
+        return name if text_stops(self.source(name).tree, self.source(name).names) else None
 
     def run(
         self,
@@ -157,7 +156,7 @@ class RanTexts:
     def _code(self, name: str, source: Source, depth: int, *, entering: bool) -> tuple[CodeType, str]:
         uid = f"{name}:<text {depth}>"
         if (uid, entering) not in self._codes:
-            form, unit = text_form(source.tree, source.filename, source.plain, uid, depth, entering=entering)
+            form, unit = text_form(source.tree, source.filename, source.names, uid, depth, entering=entering)
             code = compile(form, source.filename, "exec", flags=source.flags, dont_inherit=True)
             self._register(code, unit)
             self._codes[uid, entering] = code

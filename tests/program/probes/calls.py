@@ -398,3 +398,53 @@ own = Own(1)
 [(name, one.n, one.log, isinstance(one, Base)) for name, one in trainers.items()], Trainer.made, own.n
 """,
 )
+
+probe(
+    "properties that train",
+    """
+from functools import cached_property
+
+class Otherwise:
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return f"no {name}"
+
+class Trainer(Otherwise):
+    def __init__(self, n):
+        self.n, self.log = n, []
+    @property
+    def fitted(self):
+        for i in range(self.n):
+            self.log.append(i)
+        return self
+    @cached_property
+    def total(self):
+        say("once")
+        return sum([self.step(x) for x in self.log])
+    @property
+    def wrong(self):
+        for i in range(2):
+            say(("wrong", i))
+        raise AttributeError("wrong")
+    @property
+    def n_more(self):
+        return self.fitted.n + 1
+    @n_more.setter
+    def n_more(self, n):
+        self.n = n - 1
+    def step(self, x):
+        return x + 1
+
+class Fixed:
+    total = 7
+    def __init__(self):
+        self.fitted = "a plain one"
+
+trainer, fixed = Trainer(2), Fixed()
+seen = trainer.fitted.n * trainer.total + trainer.total
+trainer.n_more = 2
+trainer.n_more += 1
+[one.fitted for one in (fixed, fixed)], [one.total for one in (trainer, fixed)], trainer.wrong, trainer.log, seen
+""",
+)

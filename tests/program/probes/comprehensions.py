@@ -37,7 +37,9 @@ best = max(epoch(n) for n in range(4))
 mean = sum(epoch(n) for n in range(1, 3)) / 2
 order = sorted((epoch(n) for n in (3, 1)), reverse=True)
 table = dict((n, epoch(n)) for n in (1, 2))
-(best, mean, order, table, tuple(epoch(n) for n in (1,)))
+scores = list(map(epoch, range(3))) + [max(map(epoch, (1, 2)), default=0), sum(map(epoch, [])), *map(epoch, (2,))]
+also = list(map(lambda n: epoch(n) + 1, (1, 2))), list(map(int, "12")), list(map(max, (1, 2), (0, 3)))
+(best, mean, order, table, tuple(epoch(n) for n in (1,)), scores, also)
 """,
 )
 

@@ -372,3 +372,60 @@ for x in recovering(iter([1, 2, 3])):
         say((x, y))
 """,
 )
+
+probe(
+    "finally with loops, after an error, after none, and with a way out of its own",
+    """
+def work(n, fails=False):
+    try:
+        for i in range(n):
+            say(("work", i))
+        if fails:
+            raise KeyError(n)
+    finally:
+        for i in range(2):
+            say(("at last", i))
+    return n
+
+def caught(n):
+    try:
+        for i in range(n):
+            if i == 1:
+                raise ValueError(i)
+    except ValueError as error:
+        say(str(error))
+        for i in range(n):
+            say(("caught", i))
+    else:
+        say("no error")
+    finally:
+        kept = work(1)
+        for i in range(2):
+            say(("at last", i))
+    return kept
+
+def swallowed():
+    try:
+        raise OSError("away")
+    finally:
+        for i in range(3):
+            if i:
+                return work(i)
+
+def returns(n):
+    try:
+        return n
+    finally:
+        for i in range(n):
+            say(("returns", i))
+
+for e in range(2):
+    try:
+        work(e, fails=True)
+    except KeyError as error:
+        say(str(error))
+    finally:
+        last = [work(k) for k in range(2)]
+(caught(1), caught(2), swallowed(), returns(2), last)
+""",
+)

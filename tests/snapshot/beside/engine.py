@@ -147,6 +147,34 @@ def fit_twice(self: Trainer, loader: Any, epochs: int) -> list[Any]:
     return found
 
 
+class Probe:
+    """Trains where it is made, computes where its properties are asked for, and tidies up in a `finally`."""
+
+    def __init__(self, model: nn.Module, loader: Any) -> None:
+        self.loader = loader
+        self.probe = nn.Linear(3, 3)
+        self.trainer = Base(nn.Sequential(model, self.probe), torch.optim.SGD(self.probe.parameters(), lr=0.1))
+        try:
+            self.trainer(loader, 1)
+        finally:
+            for one in self.probe.parameters():
+                one.grad = None
+
+    @property
+    def score(self) -> float:
+        return self._over(lambda x, y: functional.cross_entropy(self.trainer.model(x), y))
+
+    @functools.cached_property
+    def accuracy(self) -> float:
+        return self._over(lambda x, y: (self.trainer.model(x).argmax(1) == y).float().mean())
+
+    def _over(self, measure: Callable[[Any, Any], torch.Tensor]) -> float:
+        total = 0.0
+        for x, y in self.loader:
+            total += measure(x, y).item()
+        return total
+
+
 def evaluator(model: nn.Module) -> Callable[[Any], float]:
     """A closure that its caller keeps."""
     seen = 0
