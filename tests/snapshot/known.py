@@ -25,7 +25,7 @@ from .training import Trainings
 Stood = list[list[str]]  # module, function, digest, and the version of what has it
 
 
-def main(library: str, version: str) -> int:
+def main(library: str, version: str, record: Path = RECORD) -> int:
     names = [name for name, cell in CELLS.items() if library in cell.needs]
     if not names:
         print(f"No cell of tests/snapshot/matrix_cells.py needs {library}: write one.", file=sys.stderr)  # noqa: T201
@@ -37,7 +37,7 @@ def main(library: str, version: str) -> int:
             print(f"{library} {version} is not proven: nothing was added.", file=sys.stderr)  # noqa: T201
             return 1
         found: Stood = json.loads(told.read_text())
-    added = [name for module, name, digest, its in found if add(module, name, digest, its)]
+    added = [name for module, name, digest, its in found if add(module, name, digest, its, record)]
     print(f"{library} {version}: {len(found)} functions proven, {len(added)} of them not known before.")  # noqa: T201
     return 0
 
@@ -91,5 +91,5 @@ def add(module: str, qualname: str, digest: str, version: str, record: Path = RE
 
 
 if __name__ == "__main__":
-    _, *given = sys.argv
-    sys.exit(prove(Path(given[1]), given[2:]) if given[0] == "--here" else main(*given))
+    first, second, *rest = sys.argv[1:]
+    sys.exit(prove(Path(second), rest) if first == "--here" else main(first, second))

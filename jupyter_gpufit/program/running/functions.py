@@ -22,7 +22,7 @@ from ..values import PROGRAM, FrameRecord, Unit
 from . import constructors, run_calls
 from .activation import Activation
 from .delegates import on_the_way
-from .getters import Getter, getter_of
+from .getters import Getter, function_of
 from .managers import enter_again
 from .modules import forward_of, may_train
 
@@ -86,11 +86,11 @@ class Functions:
 
     def getter(self, owner: Any, name: str, frame: Activation, k: int) -> Any:
         """The same for an attribute that may be a property: what to call with its owner."""
-        getter = getter_of(owner, name)
-        variant = getter and self.variant(getter.function, frame, k)
-        if not (getter and variant):
+        function = function_of(owner, name)
+        variant = function and self.variant(function, frame, k)
+        if not variant:
             return None
-        frame.callee = getter
+        frame.callee = getter = Getter(owner, name)
         return lambda _: getter.got(variant)
 
     def _of_module(self, callee: Any, frame: Activation, k: int) -> Any:

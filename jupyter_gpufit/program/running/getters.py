@@ -8,48 +8,52 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+from ...errors import CannotArrive
 from .activation import Activation
 
 
 @dataclass(frozen=True)
 class Getter:
-    """A property as it is saved while its getter runs: in place of the callee."""
+    """An attribute as it is saved while its property's getter runs: in place of the callee."""
 
-    function: FunctionType
     owner: Any
-    name: str  # under which the value is kept; empty if it is not
+    name: str
 
     def go_on(self, enter: Callable[..., Any], frame: Activation, k: int) -> Any:
-        return self.got(lambda owner: enter(self.function, frame, k))
+        function = function_of(self.owner, self.name)
+        if function is None:
+            why = f"{type(self.owner).__name__}.{self.name} is not what it was when the checkpoint was taken."
+            raise CannotArrive("", f"{why} Put back the version that was there, or run the cell again.")
+        return self.got(lambda owner: enter(function, frame, k))
 
     def got(self, function: Callable[[Any], Any]) -> Any:
         """What it gives, as Python gives it: an AttributeError goes to `__getattr__`."""
-        otherwise = getattr(type(self.owner), "__getattr__", None)
+        kind: Any = type(self.owner)
+        otherwise = getattr(kind, "__getattr__", None)
         try:
             value = function(self.owner)
         except AttributeError:
             if otherwise is None:
                 raise
         else:
-            return self._kept(value)
-        return otherwise(self.owner, self.function.__name__)
-
-    def _kept(self, value: Any) -> Any:
-        if self.name:
-            vars(self.owner)[self.name] = value
-        return value
+            if type(_found(kind, self.name)) is functools.cached_property:
+                vars(self.owner)[self.name] = value
+            return value
+        return otherwise(self.owner, self.name)
 
 
-def getter_of(owner: Any, name: str) -> Getter | None:
-    """None if the attribute can only be asked for as it is."""
+def function_of(owner: Any, name: str) -> FunctionType | None:
+    """The getter; None if the attribute can only be asked for as it is."""
     kind: Any = type(owner)
     if kind.__getattribute__ is not object.__getattribute__:
         return None
-    found = next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)
-    if type(found) is property and type(found.fget) is FunctionType:
-        return Getter(found.fget, owner, "")
-    if type(found) is functools.cached_property and type(found.func) is FunctionType:
+    found = _found(kind, name)
+    function = found.fget if type(found) is property else None
+    if type(found) is functools.cached_property and found.attrname == name:
         own = getattr(owner, "__dict__", None)
-        if type(own) is dict and name not in own and found.attrname == name:
-            return Getter(found.func, owner, name)
-    return None
+        function = found.func if type(own) is dict and name not in own else None
+    return function if type(function) is FunctionType else None
+
+
+def _found(kind: type, name: str) -> Any:
+    return next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)

@@ -13,6 +13,7 @@ import pytest
 from jupyter_gpufit.program.libraries import versions as library_versions
 
 from ..crossing import World, at_points, in_a_chain, plain, rewritten
+from ..test_program import where
 
 SAMPLER = """
 import torch
@@ -330,3 +331,45 @@ def test_what_makes_a_package_ready_runs_to_its_end(
     finally:
         sys.modules.pop("makes_ready", None)
     assert [type(one) is bytes for one in left] == ([True] * 3 if installed else [True] * 6), left
+
+
+def test_where_it_stands_says_how_far_the_librarys_functions_are_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "site-packages"
+    directory.mkdir()
+    text = "def fit(say):\n    for i in range(2):\n        say(i)\n"
+    (directory / "trains.py").write_text(f"__version__ = '1.3'\n{text}")
+    monkeypatch.syspath_prepend(str(directory))
+    [tree, _] = library_versions.digests_of(text)
+    said = []
+    for known in ({tree: "1.0 to 1.4"}, {tree: "1.0"}, {}):
+        monkeypatch.setattr(library_versions, "record", lambda known=known: {"trains": {"fit": known}})
+        said.append(where("import trains\ntrains.fit(say)\n", 1))
+    del sys.modules["trains"]
+
+    assert said == [
+        f"line 3, in fit() (trains 1.3: {grade})" for grade in ("tested", "same code as tested", "by construction")
+    ]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_properties_of_own_modules_are_left(installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the cell asks for, and one that another of the user's modules does; a package's run to their end."""
+    directory = tmp_path / ("site-packages" if installed else "own")
+    directory.mkdir()
+    (directory / "of_scores.py").write_text(
+        "class Scores:\n    def __init__(self, say):\n        self.say = say\n"
+        "    @property\n    def best(self):\n        for i in range(3): self.say(i)\n        return i\n"
+    )
+    (directory / "asks.py").write_text("def twice(scores):\n    return scores.best * 2\n")
+    monkeypatch.syspath_prepend(str(directory))
+    before = "import of_scores, asks\nscores = of_scores.Scores(say)\n"
+    cell = "x = scores.best\ny = asks.twice(scores)\nfor i in range(1): say(x + y)\n"
+    try:
+        exec(before, {"say": print})
+        points = at_points(before + cell)
+    finally:
+        for name in ("of_scores", "asks"):
+            sys.modules.pop(name, None)
+    assert points == (2 if installed else 2 + 4 + 4)
