@@ -38,6 +38,21 @@ def test_a_cell_without_a_safe_point_says_what_holds_it_up(kernel: Kernel, env: 
     assert jobs(env)["stuck"]["checkpoint"] is None
 
 
+@pytest.mark.soak
+def test_half_a_minute_without_a_safe_point_is_said_unasked(kernel: Kernel, hold: Path) -> None:
+    sent = kernel.send(
+        "%%gpufit train --name deaf\nimport os, time\ndef slow(n):\n"
+        f"    while not os.path.exists({str(hold)!r}): time.sleep(0.1)\n    return n\n"
+        "def ordered():\n    return sorted([2, 1], key=slow)\nfound = ordered()\n"
+    )
+    chain = "`slow` (line 4), called from `ordered` (line 7), called from line 8 of the cell."
+    kernel.until(sent, f"What runs cannot be left midway: {chain}", 60)
+    hold.touch()
+    ran = kernel.finish(sent)
+    assert ran.ok and ran.shown.count("No safe point for 3") == 1
+    kernel.check("assert found == [1, 2]")
+
+
 def test_what_cannot_be_saved_is_said_before_the_training(kernel: Kernel, env: dict[str, str], hold: Path) -> None:
     sent = kernel.send(
         "%%gpufit train --name locked\nimport threading, os, time\nlock = threading.Lock()\n"

@@ -14,6 +14,7 @@ from ..graph.sources import source_of
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _IMPORTING = "<frozen importlib."  # Python's own functions below an import
 MOST = 3  # frames named
+OF_A_CHAIN = 12  # the same, where all are wanted: more are a recursion, or a library's inside
 _KINDS = {
     "<listcomp>": "a list comprehension",
     "<setcomp>": "a set comprehension",
@@ -43,9 +44,10 @@ def chain_of(thread: int) -> str:
     found = [] if frame is None else list(_users(frame))
     if not found or found[-1].f_code.co_name != "<module>" or not _is_a_cells(found[-1]):
         return ""
-    shown = found[:-1] if len(found) <= MOST + 2 else [*found[:2], *found[-MOST:-1]]  # who calls, and who is called
+    half = OF_A_CHAIN // 2
+    shown = found[:-1] if len(found) <= OF_A_CHAIN + 1 else [*found[:half], *found[-half - 1 : -1]]
     named = [_named(one) if _is_a_cells(one) else _library(one, line=True) for one in shown]
-    named[2:2] = ["…"] if len(shown) < len(found) - 1 else []
+    named[half:half] = ["…"] if len(shown) < len(found) - 1 else []
     return ", called from ".join([*named, f"line {found[-1].f_lineno} of the cell"])
 
 

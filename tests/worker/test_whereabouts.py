@@ -99,11 +99,22 @@ def test_a_thread_that_is_gone_is_nowhere() -> None:
     assert where_is(-1) == ""
 
 
-def test_of_a_long_chain_its_ends_are_named() -> None:
-    text = "".join(f"def f{n}(): f{n + 1}()\n" for n in range(20)) + "f0()\n"
+def _chain(depth: int) -> str:
+    text = "".join(f"def f{n}(): f{n + 1}()\n" for n in range(depth)) + "f0()\n"
     name, said = "<ipython-input-5-abc>", []
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    exec(compile(text, name, "exec"), {"f20": lambda: said.append(chain_of(threading.get_ident()))})
+    exec(compile(text, name, "exec"), {f"f{depth}": lambda: said.append(chain_of(threading.get_ident()))})
     [chain] = said
-    assert chain.count("called from") <= 6 and "…" in chain
+    return chain
+
+
+def test_a_chain_is_named_whole() -> None:
+    chain = _chain(10)
+    assert all(f"`f{n}`" in chain for n in range(10)) and "…" not in chain
+    assert chain.endswith("called from line 11 of the cell")
+
+
+def test_of_a_long_chain_its_ends_are_named() -> None:
+    chain = _chain(20)
+    assert chain.count("called from") == 13 and "…" in chain
     assert "`f19`" in chain and "`f0`" in chain and chain.endswith("called from line 21 of the cell")
