@@ -2,13 +2,15 @@
 
 `if layer is "conv2d"` is true by grace of Python, which keeps one object for all literals of a text. A pickle makes a
 new one, and the code would go another way without a word. So where a source of the user's compares so, these texts
-stand at the beginning of a stream as what the other process finds among its own.
+stand at the beginning of a stream as what the other process finds among its own. So does argparse's mark for "no
+value", which a parser knows by its identity.
 
 Not covered: two texts compared by their names alone, `a is b`, of which no source says what they are.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import linecache
 import os
@@ -27,11 +29,16 @@ _OURS = f"{__name__.partition('.')[0]}."
 def compared_by_identity() -> list[Here]:
     """Each text that a literal after an `is` has, in any cell or module of the user's."""
     found = {text for texts in (*_in_cells(), *_in_modules()) for text in texts}
-    return [(sys.intern(text), interned, (text.encode(),)) for text in sorted(found)]
+    marks: list[Here] = [(argparse.SUPPRESS, suppressed, ())]
+    return marks + [(sys.intern(text), interned, (text.encode(),)) for text in sorted(found)]
 
 
 def interned(text: bytes) -> str:
     return sys.intern(text.decode())
+
+
+def suppressed() -> str:
+    return argparse.SUPPRESS
 
 
 def _in_cells() -> Iterator[frozenset[str]]:

@@ -81,7 +81,7 @@ _HOMES: dict[
     "made": ("graph.made_modules", "filled loaded_from named registered"),
     "loggers": ("graph.kinds.loggers", "Elsewhere fill_logger"),
     "opened": ("graph.kinds.opened_files", "fill_file make_opened"),
-    "texts": ("graph.texts", "interned"),
+    "texts": ("graph.texts", "interned suppressed"),
     "parents": ("graph.kinds.parents", "CameTo fill_parent make_again"),
     "surfaces": ("graph.kinds.surfaces", "fill_surface make_clock make_surface"),
     "scripted": ("graph.kinds.scripted", "fill_around_one fill_module load_again make_around_one part_of"),

@@ -10,6 +10,8 @@ import torch
 
 from jupyter_gpufit.graph.kinds.tensors import fill_tensor, has_live_graph, tensor_state
 
+from .crossing import Worker, notebook
+
 pytestmark = pytest.mark.slow  # imports torch
 
 
@@ -50,6 +52,26 @@ def test_a_row_of_a_parameter_that_has_changed_since_can_be_packed() -> None:
     _, storage, looks, *_ = tensor_state(row)
 
     assert storage.data_ptr() == weight.untyped_storage().data_ptr() and looks[1:] == (2, (2,), (1,))
+
+
+@pytest.mark.parametrize("size", [4, 1_000_000])
+def test_what_processes_shall_share_they_share_in_the_worker_too(size: int, worker: Worker) -> None:
+    """As A3C has it: children train the model of an earlier cell, in memory that was shared for them."""
+    namespace = notebook(
+        f"import torch\nnet = torch.nn.Linear({size}, 1).share_memory()\nown = torch.zeros({size})\n"
+        "torch.nn.init.zeros_(net.weight)\nkept = net.weight"
+    )
+
+    worker.cross(
+        namespace,
+        "import os\nshared = net.weight.is_shared(), own.is_shared()\n"
+        "if (child := os.fork()) == 0:\n    net.weight.data[0, 0] += 1; own[0] += 1; os._exit(0)\n"
+        "os.waitpid(child, 0)\nfound = net.weight[0, 0].item(), own[0].item()",
+    )
+
+    assert namespace["shared"] == (True, False) and namespace["found"] == (1, 0)
+    assert namespace["net"].weight is namespace["kept"] and namespace["kept"][0, 0] == 1
+    assert namespace["kept"].is_shared() and not namespace["own"].is_shared()
 
 
 DEEP = """

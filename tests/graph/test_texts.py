@@ -49,7 +49,8 @@ def test_of_modules_those_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path:
     ("folder", "theirs"),
     [
         (f"{sys.prefix}-work", True),
-        (sys.prefix, False),
+        (f"{sys.prefix}/lib/python3.11", False),
+        (f"{sys.prefix}/src/app", True),  # where images put people's code, beside a Python of the system's
         (site.getusersitepackages(), False),
         ("/opt/other/lib/python3/dist-packages", False),
         ("/home/ada/site-packages-notes", True),
@@ -84,3 +85,15 @@ def test_a_source_is_read_once_however_many_there_are(monkeypatch: pytest.Monkey
 
     assert compared_by_identity() == first and len(first) >= 1100
     assert texts._in_file.cache_info().misses == before
+
+
+def test_a_parser_of_a_command_line_knows_its_mark_for_no_value() -> None:
+    namespace = notebook(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=0.1)\n"
+        "parser.add_argument('--quiet', action='store_true', default=argparse.SUPPRESS)"
+    )
+
+    cross_here(namespace, "found = vars(parser.parse_args(['--lr', '1'])); parser.add_argument('--more', default=2)")
+
+    assert namespace["found"] == {"lr": 1.0}
+    assert vars(namespace["parser"].parse_args([])) == {"lr": 0.1, "more": 2}

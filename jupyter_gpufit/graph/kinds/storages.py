@@ -21,7 +21,9 @@ def reduce_storage(storage: torch.UntypedStorage, pickler: Pickler) -> Reduced:
     else:
         number = pickler.recorder.foreign(nbytes, lambda buffer: _copy_to(buffer, where))
     is_ours, may_change = sides.on_device(storage), 0 < nbytes < LARGE and where.resizable()
-    return make_storage, (pickler.recorder, number, *([is_ours, may_change] if is_ours or may_change else []))
+    shared = nbytes > 0 and not is_ours and where.device.type == "cpu" and where.is_shared()
+    more = [is_ours, may_change, shared] if is_ours or may_change or shared else []
+    return make_storage, (pickler.recorder, number, *more)
 
 
 def _copy_to(buffer: Any, storage: torch.UntypedStorage) -> None:
@@ -31,13 +33,16 @@ def _copy_to(buffer: Any, storage: torch.UntypedStorage) -> None:
 
 
 def make_storage(
-    opener: Opener, number: int, on_device: bool = False, may_change: bool = False
+    opener: Opener, number: int, on_device: bool = False, may_change: bool = False, shared: bool = False
 ) -> torch.UntypedStorage:
-    """`may_change`: its size, as that of an observer's or of an `out=`: torch must have made it."""
+    """`may_change`: its size, as that of an observer's or of an `out=`: torch must have made it.
+
+    `shared`: with processes that are to come, which train a model in it (`share_memory()`).
+    """
     buffer, offset, nbytes = opener.place(number)
     made = torch.UntypedStorage(0)
-    if may_change and opener.stands_alone(number):
-        made = own_storage(opener.view(number))
+    if (may_change or shared) and opener.stands_alone(number):
+        made = own_storage(opener.view(number), shared=shared)
         opener.has_moved(number, made)
     elif nbytes:
         made = torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage()
@@ -48,9 +53,9 @@ def make_storage(
     return there
 
 
-def own_storage(found: memoryview) -> torch.UntypedStorage:
+def own_storage(found: memoryview, *, shared: bool = False) -> torch.UntypedStorage:
     """With a copy of these bytes."""
-    made = torch.UntypedStorage(found.nbytes)
+    made = torch.UntypedStorage._new_shared(found.nbytes) if shared else torch.UntypedStorage(found.nbytes)
     memoryview((ctypes.c_char * found.nbytes).from_address(made.data_ptr())).cast("B")[:] = found
     return made
 
