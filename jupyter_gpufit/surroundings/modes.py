@@ -238,6 +238,20 @@ def _is_inline(backend: Any) -> bool:
     return backend in ("inline", f"module://{_INLINE}")
 
 
+# multiprocessing -----------------------------------------------------------------------------------------------------
+
+
+def _read_start(multiprocessing: Any) -> str | None:
+    """How processes are started, where somebody has said so."""
+    said: str | None = multiprocessing.get_start_method(allow_none=True)
+    return said
+
+
+def _write_start(multiprocessing: Any, method: str | None) -> None:
+    if method != _read_start(multiprocessing):
+        multiprocessing.set_start_method(method, force=True)
+
+
 # warnings and logging ------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +351,7 @@ _MODES = {
     "matplotlib": _Mode("matplotlib", _read_plots, _write_plots, only_changed=True),
     "matplotlib inline": _Mode("matplotlib", _read_inline, _write_inline, only_changed=True),
     "IPython": _Mode("IPython", shown.read, shown.write),
+    "multiprocessing": _Mode("multiprocessing", _read_start, _write_start, only_changed=True),
     "warnings": _Mode("warnings", _read_filters, _write_filters),
     "logging": _Mode("logging", _read_logging, _write_logging),
     "loggers": _Mode("logging", _read_levels, _write_levels),

@@ -14,7 +14,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from ..graph.kind import TookTooLong
-from . import magics, own_generators, own_values, twins
+from . import added_names, magics, own_generators, own_values, twins
 from .changes import Change, put, put_object, values_of, without
 from .holders import Place, at, root
 from .imports import import_causes, import_quietly
@@ -113,7 +113,7 @@ def restored(found: dict[str, Any]) -> Came:
     signals = found.get("signals", {})
     assigned_before = tuple(found.get("assigned", ()))
     came = Came(found["process"], {}, packages, found["causes"], said, reached, told, taken, assigned_before, settings)
-    return replace(came, signals=signals)
+    return replace(came, signals=signals, methods=tuple(value for _, _, value in added_names.methods()))
 
 
 def _held(entries: list[tuple[Any, ...]]) -> set[int]:

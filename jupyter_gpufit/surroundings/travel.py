@@ -21,7 +21,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..graph.kind import TookTooLong
-from . import magics, own_generators, own_values, process, start, tracked, twins
+from . import added_names, magics, own_generators, own_values, process, start, tracked, twins
 from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, put, same, values_of, without
 from .holders import Place, at, here_or_new, in_words, keeps_more, root
@@ -150,6 +150,9 @@ class SurroundingsOut:
             if keeps_more(holder.obj, holder.picture) and not _of_the_notebook(difference):
                 continue
             candidates.append(((holder.place, difference), False))
+        for place, name, value in added_names.methods() if mentioned("pandas") else ():
+            if self.came is None or value not in self.came.methods:
+                candidates.append(((place, ("names", ({name: value}, []))), False))
         self.found["assigned"] = []
         for place, name, value in assigned(self.texts, pickler.namespace):
             self.found["assigned"].append((place, name))
@@ -272,6 +275,7 @@ class Came:
     assigned: tuple[tuple[Place, str], ...] = ()  # attributes that earlier cells set; the cell need not know of whom
     settings: tuple[twins.Twin, ...] = ()
     signals: dict[int, Any] = field(default_factory=dict)  # their handlers
+    methods: tuple[Any, ...] = ()  # that libraries have put into other libraries' classes
 
 
 @contextmanager
@@ -326,7 +330,7 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     said, signals = tuple(remarks), process.signals()
     now, assigned_before = start.now(), tuple(found.get("assigned", ()))
     came = Came(now, watch.differences(), packages, causes, said, reached, told, taken, assigned_before, settings)
-    return replace(came, signals=signals)
+    return replace(came, signals=signals, methods=tuple(value for _, _, value in added_names.methods()))
 
 
 def put_taken(change: Change) -> str:

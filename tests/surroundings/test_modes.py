@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import multiprocessing
 import pickle
 import sys
 import warnings
@@ -159,3 +160,16 @@ def test_colour_maps_that_an_import_registered_go_along() -> None:
         finally:
             matplotlib.colormaps.unregister("of_a_library")
     assert modes.opened(modes.modes()["matplotlib colours"]) == {}
+
+
+def test_how_processes_are_started_goes_along() -> None:
+    before = multiprocessing.get_start_method(allow_none=True)
+    try:
+        for said in ("spawn", None):
+            multiprocessing.set_start_method(said, force=True)
+            found = modes.modes()["multiprocessing"]
+            multiprocessing.set_start_method("forkserver", force=True)
+            modes.put({"multiprocessing": found})
+            assert multiprocessing.get_start_method(allow_none=True) == said
+    finally:
+        multiprocessing.set_start_method(before, force=True)
