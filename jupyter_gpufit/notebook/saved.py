@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from IPython.display import publish_display_data
 from ipywidgets import Widget
 
+from .written import last_look
+
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 MOST = 200_000  # characters of HTML: the end of a long output
 EVERY = 5.0  # seconds between two looks that are told aside
@@ -154,15 +156,3 @@ def text_of(outputs: Iterable[Mapping[str, Any]]) -> str:
 
 def _plain(output: Mapping[str, Any]) -> str:
     return last_look(output["text"]) if output["output_type"] == "stream" else str(output["data"].get("text/plain", ""))
-
-
-def last_look(text: str) -> str:
-    """A text as a terminal leaves it where lines were written over."""
-    return "\n".join(_left(line) for line in text.split("\n"))
-
-
-def _left(line: str) -> str:
-    shown = ""
-    for over in line.split("\r"):
-        shown = over + shown[len(over) :]
-    return shown

@@ -24,6 +24,7 @@ from ..jobs.job import Job
 from ..jobs.journal import JournalReader
 from ..jobs.state import LEFT, OVER
 from ..jobs.words import StatusLine, told
+from .outputs import Outputs
 from .saved import Likeness, Still, html_of, sentence, text_of
 
 if TYPE_CHECKING:  # the command line shows jobs too, and must not wait for IPython
@@ -236,22 +237,22 @@ class WidgetShow:
     def __init__(
         self, output: Any, job: Job, is_news: Callable[[str], bool], widgets: WidgetsOfJob, *, has_card: bool = False
     ) -> None:
-        self._output = output
+        self._outputs = Outputs(output)
         self._has_card = has_card  # it says how the job is
         self._widgets = widgets
         self._is_news = is_news
         self._job = job
         self._status = StatusLine(job)
-        self._places: dict[str, int] = {}  # of displays that may change, among the outputs
         self._still = Still(output, f"gpufit-output-{job.id}-{time.monotonic_ns()}", has_output=True)
         self._still.show(self._look())
 
     def __call__(self, event: Event, when: float | None = None) -> None:
         if self._status.take(event, when or time.time()) and not self._has_card:
-            self._display(_quiet(self._status.line()), {}, STATUS)
+            self._outputs.display(_quiet(self._status.line()), {}, STATUS)
         if not self._widgets.take(event):
             self._show(event)
         if isinstance(event, StateChange):
+            self._outputs.tell()
             self._still.renew(self._look)
         else:
             self._still.tell(self._look, time.monotonic())
@@ -259,37 +260,21 @@ class WidgetShow:
     def _show(self, event: Event) -> None:
         match event:
             case Text(name, text):
-                (self._output.append_stdout if name == "stdout" else self._output.append_stderr)(text)
+                self._outputs.write(name, text)
             case Display(_, metadata, transient):
-                self._display(self._widgets.shown(event), metadata, transient.get("display_id"))
+                self._outputs.display(self._widgets.shown(event), metadata, transient.get("display_id"))
             case Result(data, metadata):
-                self._display(data, metadata, None)
+                self._outputs.display(data, metadata)
             case Clear():
-                self._clear()
+                self._outputs.clear(keep=STATUS)  # what the cell showed: not how it is
             case Failure(_, _, traceback):
-                self._output.append_stderr("\n".join(traceback) + "\n")
+                self._outputs.write("stderr", "\n".join(traceback) + "\n")
             case _ if _is_said(event, self._is_news) and (words := told(self._job, event)):
-                self._display(_quiet(words), {}, None)
-
-    def _clear(self) -> None:
-        """What the cell showed: not how it is."""
-        kept = [self._output.outputs[at] for name, at in self._places.items() if name == STATUS]
-        self._output.outputs, self._places = tuple(kept), {STATUS: 0} if kept else {}
+                self._outputs.display(_quiet(words), {})
 
     def _look(self) -> Likeness:
-        outputs = self._output.outputs
+        outputs = self._outputs.all()
         return Likeness(text_of(outputs) or self._status.line(), html_of(outputs), self._status.mark)
-
-    def _display(self, data: dict[str, Any], metadata: dict[str, Any], name: str | None) -> None:
-        shown = {"output_type": "display_data", "data": data, "metadata": metadata}
-        outputs = list(self._output.outputs)
-        if (at := self._places.get(name or "")) is not None:
-            outputs[at] = shown
-        else:
-            if name:
-                self._places[name] = len(outputs)
-            outputs.append(shown)
-        self._output.outputs = tuple(outputs)
 
 
 def _quiet(text: str) -> dict[str, Any]:

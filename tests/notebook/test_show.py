@@ -26,7 +26,7 @@ def bar(text: str, *, update: bool = True, name: str = "bar") -> Display:
 
 
 def shown(*events: Event) -> list[Any]:
-    outputs = apart(*events)._output.outputs
+    outputs = apart(*events)._outputs.all()
     return [one["data"]["text/plain"] if "data" in one else one["text"] for one in outputs]
 
 
@@ -34,7 +34,7 @@ def test_a_display_that_changes_stays_in_its_place() -> None:
     begun = bar("0 of 10", update=False)
     assert shown(begun, Text("stdout", "loss 1\n"), bar("9 of 10"), Text("stdout", "loss 2\n"), bar("all"))[:2] == [
         "all",
-        "loss 1\n",
+        "loss 1\nloss 2\n",
     ]
     assert shown(begun, bar("another", name="b", update=False), bar("all")) == ["all", "another"]
 
@@ -195,7 +195,7 @@ def test_of_a_long_output_the_end_is_kept() -> None:
 
 def test_what_can_be_typed_is_set_apart() -> None:
     show = apart(Note("a < b: `gpufit status`"))
-    assert "a &lt; b: <code>gpufit status</code></div>" in show._output.outputs[-1]["data"]["text/html"]
+    assert "a &lt; b: <code>gpufit status</code></div>" in show._outputs.all()[-1]["data"]["text/html"]
 
 
 def test_what_is_captured_is_the_cells_own() -> None:
