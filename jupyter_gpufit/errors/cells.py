@@ -90,8 +90,8 @@ class GraphStayed(CellError):
 
     def __str__(self) -> str:
         return (
-            "A backward came to a tensor that an earlier cell computed, and its autograd graph stayed in the notebook."
-            " Compute it inside the cell, or detach it first, with .detach()."
+            "A backward came to a tensor that an earlier cell computed, and its autograd graph stayed where that ran."
+            " Compute it in the cell that calls backward(), or detach it first, with .detach()."
         )
 
 

@@ -67,6 +67,7 @@ _HOMES: dict[
             " make_namespace"
         ),
     ),
+    "slopes": ("graph.kinds.slopes", "Slope"),
     "standing": ("graph.kinds.standing_workers", "StandingElsewhere"),
     "written": ("graph.kinds.streams", "find_method"),
     "tensors": (

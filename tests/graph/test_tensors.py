@@ -8,9 +8,10 @@ import sys
 import pytest
 import torch
 
+from jupyter_gpufit.errors import GraphStayed
 from jupyter_gpufit.graph.kinds.tensors import fill_tensor, has_live_graph, tensor_state
 
-from .crossing import Worker, notebook
+from .crossing import Worker, cross_here, notebook
 
 pytestmark = pytest.mark.slow  # imports torch
 
@@ -74,9 +75,40 @@ def test_what_processes_shall_share_they_share_in_the_worker_too(size: int, work
     assert namespace["kept"].is_shared() and not namespace["own"].is_shared()
 
 
+def test_a_gradient_that_comes_to_what_another_cell_computed_is_an_error_and_not_lost() -> None:
+    """`loss` of one cell, `loss.backward(); opt.step()` in the next: it trained nothing, and nobody said so."""
+    namespace = notebook(
+        "import torch\nnet, hist, log_alpha = torch.nn.Linear(3, 1), [], torch.nn.Parameter(torch.zeros(1))"
+    )
+    cross_here(
+        namespace,
+        "out = net(torch.ones(2, 3)); loss = out.mean(); hist.append(loss); used = net(torch.ones(1, 3)).sum()\n"
+        "used.backward(); alpha = log_alpha.exp(); leaf = torch.ones(2, requires_grad=True)",
+    )
+
+    for name in ("out", "loss", "used"):
+        with pytest.raises(GraphStayed):
+            namespace[name].sum().backward()
+    assert repr(namespace["loss"]).endswith("grad_fn=<MeanBackward0>)") and namespace["hist"][0] is namespace["loss"]
+    assert namespace["leaf"].is_leaf and namespace["leaf"].requires_grad
+    namespace["alpha"].backward()
+    assert namespace["log_alpha"].grad.tolist() == [1.0]
+
+    cross_here(
+        namespace,
+        "seen = loss.item()\ntry: out.sum().backward()\nexcept Exception as error: said = str(error)\nout = out * 2",
+        *("loss", "out", "net", "torch"),
+    )
+
+    assert namespace["seen"] == namespace["loss"].item() and "stayed where that ran" in namespace["said"]
+    with pytest.raises(GraphStayed):
+        namespace["out"].sum().backward()
+
+
 DEEP = """
 import torch
 from jupyter_gpufit.graph.kinds.flowing import flows_nowhere
+from jupyter_gpufit.errors import GraphStayed
 from jupyter_gpufit.graph.kinds.tensors import has_live_graph
 x = torch.ones(2, requires_grad=True)
 h, added = x, x.clone()

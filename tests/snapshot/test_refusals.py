@@ -47,7 +47,7 @@ for i in range(2):
 )
 ANSWERED = """
 from tests.graph.vectors import Vector
-envs = Vector([lambda: 1])
+[envs] = map(Vector, [[lambda: 1]])  # there it cannot be left
 envs.links[0].send(1)
 envs.links[0].poll(300)
 for i in range(2):

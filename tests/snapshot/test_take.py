@@ -40,7 +40,7 @@ def test_ends_as_one_that_was_not_left(cell: str, slot: bool, trainings: Trainin
     whole = trainings.run(cell, directory=tmp_path / "whole", slot=slot)
     first, second = tmp_path / "first", tmp_path / "second"
     at = 1 + whole.points // 3
-    for later in range(min(6, whole.points - at)):
+    for later in range(min(9, whole.points - at)):
         directory = tmp_path / f"left-{later}"
         directory.mkdir()
         left = trainings.run(cell, directory=directory, slot=slot, at=at + later, save=first)

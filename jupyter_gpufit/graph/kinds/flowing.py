@@ -73,7 +73,7 @@ def _of_nobody() -> int:
 
 
 class _Stayed(torch.autograd.Function):
-    """Stands for a graph that stayed in the notebook: until a gradient comes to it, nobody need know."""
+    """Stands for a graph that stayed where it was computed: until a gradient comes to it, nobody need know."""
 
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor) -> torch.Tensor:
@@ -85,17 +85,26 @@ class _Stayed(torch.autograd.Function):
 
 
 def graph_stayed(t: torch.Tensor) -> bool:
-    return isinstance(t.grad_fn, _Stayed._backward_cls)
+    return issubclass(getattr(type(t.grad_fn), "_forward_cls", object), _Stayed)
 
 
-def flowing(like: torch.Tensor, *, stays: bool = False) -> torch.Tensor:
+@functools.cache
+def _stayed(name: str) -> Any:
+    """The same under the name that a printed tensor says it is of: `grad_fn=<MeanBackward0>`."""
+    made: Any = type(name, (_Stayed,), {}) if name else _Stayed
+    if name:
+        made._backward_cls.__name__ = name
+    return made
+
+
+def flowing(like: torch.Tensor, *, stays: bool = False, name: str = "") -> torch.Tensor:
     """A tensor that looks so, and from which gradients flow on into a leaf of its own; its values are to come.
 
-    `stays`: no gradient may, for its graph stayed where it was computed.
+    `stays`: no gradient may, for its graph, whose first node has this `name`, stayed where it was computed.
     """
     hidden = like.new_empty(()).expand(like.size()).detach().requires_grad_()
     with torch.enable_grad():
         if stays:
-            found: torch.Tensor = _Stayed.apply(hidden)  # type: ignore[no-untyped-call]
+            found: torch.Tensor = _stayed(name).apply(hidden)
             return found
         return hidden.clone(memory_format=torch.preserve_format)

@@ -1,8 +1,8 @@
 """Tensors: what they look like is in the graph, and their bytes are in the memory beside it (storages).
 
 Loaded only where torch is. Autograd graphs do not travel: a variable that is a tensor with a live one is refused on the
-way in, one inside of an object refuses a gradient, and all else arrives as a leaf, but for tensors whose graph nobody
-can tell from another one (see flowing, slopes).
+way in; one inside of an object, and what a cell computed, refuses a gradient where it arrives. But for tensors whose
+graph nobody can tell from another one (see flowing, slopes).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...devices import sides
 from ..kind import Kind, Pickler, Reduced
 from ..refusals import why_not
 from . import random_numbers, storages
-from .flowing import flowing, flows_nowhere, nearest_nodes
+from .flowing import flowing, flows_nowhere, graph_stayed, nearest_nodes
 from .generic import reduce_generic
 from .instances import INSTANCE, attributes, fill_instance, instance_state, make
 from .slopes import Slope, sloped, slopes_of
@@ -75,12 +75,14 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
                 " the cell can move it to its GPU.",
             )
         to_come = id(t) in pickler.made_anew
-        flows = not pickler.back and not to_come and t.grad_fn is not None and has_live_graph(t)
-        stays = flows and not (is_plain(t) and flows_nowhere(t))
-        if stays and type(t) is torch.Tensor and is_plain(t) and (found := slopes_of(t)) is not None:
+        stayed = t.grad_fn is not None and graph_stayed(t)
+        lives = not to_come and t.grad_fn is not None and not stayed and has_live_graph(t)
+        flows = lives or (not to_come and t.grad_fn is not None and (stayed or pickler.back))
+        stays = flows and not (lives and is_plain(t) and flows_nowhere(t))
+        if stays and lives and type(t) is torch.Tensor and is_plain(t) and (found := slopes_of(t)) is not None:
             state = tensor_state(t)
             return make_sloped, (state[1], state[2], *found, sides.on_device(state[1])), state, None, None, fill_tensor
-        if stays and t.grad_fn is not None:
+        if stays and t.grad_fn is not None and not (pickler.back or stayed):
             why = (
                 f"a tensor that is part of a live autograd graph ({t.grad_fn.name()}), which cannot be copied."
                 " Detach it first, with .detach(), or compute it inside the cell."
@@ -94,7 +96,8 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         if is_plain(t):
             state = tensor_state(t)
             if flows:
-                made = type(t), state[1], state[2], stays, sides.on_device(state[1])
+                name = t.grad_fn.name() if stays and t.grad_fn is not None else ""
+                made = type(t), state[1], state[2], stays, sides.on_device(state[1]), name
                 return make_flowing, made, state, None, None, fill_tensor
             if sides.on_device(state[1]):
                 return make_device_tensor, (type(t), state[1], state[2]), state, None, None, fill_tensor
@@ -137,12 +140,17 @@ def _placed(storage: torch.UntypedStorage, looks: tuple[Any, ...], on_device: bo
 
 
 def make_flowing(
-    cls: type, storage: torch.UntypedStorage, looks: tuple[Any, ...], stays: bool = False, on_device: bool = True
+    cls: type,
+    storage: torch.UntypedStorage,
+    looks: tuple[Any, ...],
+    stays: bool = False,
+    on_device: bool = True,
+    name: str = "",
 ) -> torch.Tensor:
-    """Of its size at once, since a gradient has that of what was made."""
+    """Of its size at once, since a gradient has that of what was made. `name`: of what has computed it."""
     with _untouched():
         made = _placed(storage, looks, on_device)
-        t = flowing(made, stays=stays)
+        t = flowing(made, stays=stays, name=name)
         t.data = made
         return t if cls is torch.Tensor else sides.here.as_class(cls, t)
 

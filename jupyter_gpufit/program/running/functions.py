@@ -77,7 +77,7 @@ class Functions:
             return variant and functools.partial(variant, *callee.args, **callee.keywords)
         elif isinstance(callee, type):
             init = constructors.init_of(callee)
-            variant = self.variant(init, frame, k) if init is not None else None
+            variant = self.variant(init, frame, k) if init is not None and not _is_installed(init) else None
             return variant and constructors.made_by(callee, variant, frame, k)
         elif callable(callee) and type(type(callee).__call__) is FunctionType:
             variant = self.variant(type(callee).__call__, frame, k)
@@ -109,8 +109,8 @@ class Functions:
         return call
 
     def _called(self, callee: FunctionType, found: LeftShare, frame: Activation) -> FunctionType | None:
-        if found.of_library and found.definition.is_init and is_installed(found.source.filename):
-            return None  # what libraries construct does not train: to rewrite all of it would cost what trainers need
+        if found.definition.is_init and _is_installed(callee):
+            return None  # as `super().__init__()` has it
         if not found.of_library:
             if PROGRAM not in callee.__globals__:
                 self._at_home(callee.__globals__)
@@ -194,6 +194,11 @@ class Functions:
 def entered(code: CodeType, home: dict[str, Any], cells: dict[str, CellType]) -> FunctionType:
     closure = tuple(cells.get(name) or CellType() for name in code.co_freevars)
     return FunctionType(code, home, code.co_name, None, closure)
+
+
+def _is_installed(function: FunctionType) -> bool:
+    """What packages construct does not train, and to rewrite all of it would cost what their trainers need."""
+    return is_installed(function.__code__.co_filename)
 
 
 def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
