@@ -93,7 +93,7 @@ def _noted(checkpoint: Checkpoint) -> LastCheckpoint:
 def _instead(name: str, record: Record) -> str:
     """What to do with a job that cannot be resumed."""
     if record.state == "done":
-        return f"Its output and variables: %gpufit attach {name}"
+        return f"Its output, and its variables if no notebook has them: %gpufit attach {name}"
     if record.state not in OVER:
         return f"To follow it: %gpufit attach {name}"
     return "Run its cell again."

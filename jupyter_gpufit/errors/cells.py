@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .base import GpufitError, did_you_mean
@@ -98,9 +98,12 @@ class GraphStayed(CellError):
 @dataclass(eq=False)
 class CellFailedInTrial(CellError):
     traceback: str
+    values: Mapping[str, int] = field(default_factory=dict)  # that it was tried with
 
     def __str__(self) -> str:
-        return f"The cell failed while it was estimated, so there is no estimate.\n{self.traceback}"
+        tried = ", ".join(f"{name}={value}" for name, value in self.values.items())
+        said = f" with {tried}, so there is none of that." if tried else ", so there is no estimate."
+        return f"The cell failed while it was estimated{said}\n{self.traceback}"
 
 
 @dataclass(eq=False)

@@ -130,7 +130,7 @@ class HasEnded(JobError):
         if self.resumable:
             next_step = f"To go on from its checkpoint: gpufit resume {self.name}"
         elif self.state == "is done":
-            next_step = f"Its output and variables: %gpufit attach {self.name}"
+            next_step = f"Its output, and its variables if no notebook has them: %gpufit attach {self.name}"
         else:
             next_step = f"Its output: %gpufit attach {self.name}"
         return f"{self.name} {self.state}, so there is nothing to save. {next_step}"

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Container
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 from ..snapshot.modules import own_modules
 from ..surroundings.holders import root
 from ..surroundings.travel import watch
 
-_Stamp = tuple[int, int]
+_Stamp = tuple[float, int]
 
 
 class Imported:
@@ -26,8 +28,11 @@ class Imported:
 
     def look(self) -> None:
         for name, module in own_modules():
-            if name not in self._seen or self._seen[name][0] is not module.__spec__:  # a reload gives it a new one
-                self._seen[name] = module.__spec__, _stamp(str(module.__file__))
+            stamp = _stamp(str(module.__file__))
+            # A reload gives it a new one; but `%autoreload` may change what is there.
+            is_new = name not in self._seen or self._seen[name][0] is not module.__spec__
+            if is_new or (stamp is not None and _autoreloaded(name) == stamp):
+                self._seen[name] = module.__spec__, stamp
 
     def edited(self, graph: bytes, imports: Container[str]) -> list[str]:
         """Sentences about those that what travels mentions, or the cell imports, and those that these import."""
@@ -46,9 +51,22 @@ class Imported:
         ]
 
 
+def _autoreloaded(name: str) -> _Stamp | None:
+    """The file of a module as `%autoreload` has it, where that is on and went well."""
+    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    magics = shell and shell.magics_manager.registry.get("AutoreloadMagics")
+    reloader = getattr(magics, "_reloader", None)
+    module = sys.modules.get(name)
+    if reloader is None or not reloader.enabled or module is None:
+        return None
+    file, time = reloader.filename_and_mtime(module)
+    stamp = _stamp(file) if file and reloader.modules_mtimes.get(name) == time != reloader.failed.get(file) else None
+    return stamp if stamp is not None and stamp[0] == time else None
+
+
 def _stamp(file: str) -> _Stamp | None:
     try:
         found = os.stat(file)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return found.st_mtime, found.st_size

@@ -75,6 +75,16 @@ def test_sweeps_a_variable_of_the_notebook(kernel: Kernel) -> None:
     assert kernel.check("assert batch == 512")
 
 
+def test_of_a_sweep_the_value_with_which_the_cell_fails_is_named_and_the_others_are_told(kernel: Kernel) -> None:
+    kernel.check("%load_ext jupyter_gpufit\n" + DEFINE)
+
+    ran = kernel.run("%%gpufit estimate --on T4 --sweep batch=16,64,32\nassert batch != 64" + CELL)
+
+    lines = [line.partition(":")[0] for line in ran.shown.splitlines()]
+    assert [line for line in lines if line.startswith("batch")] == ["batch = 16", "batch = 32"]
+    assert ran.ename == "CellFailedInTrial" and "failed while it was estimated with batch=64, so" in ran.traceback
+
+
 def test_sweeps_a_name_that_only_an_earlier_cells_loader_read(kernel: Kernel) -> None:
     kernel.check("%load_ext jupyter_gpufit\nimport numpy as np" + DEFINE)
     kernel.check("loader = torch.utils.data.DataLoader(torch.zeros(100_000, 256), batch_size=batch)")

@@ -67,8 +67,7 @@ async def estimate(
         if wish.max_batch:
             await asking.search(wish.max_batch, show)
         elif wish.sweep is not None:
-            for value in wish.sweep.values:
-                show(await asking.ask({wish.sweep.name: value}))
+            await asking.each(wish.sweep, show)
         else:
             show(await asking.with_several(await asking.ask({})))
 
@@ -94,13 +93,24 @@ class _Asking:
         if answer.unread:
             raise _nothing_reads(answer.unread[0])
         if answer.failure:
-            raise CellFailedInTrial(answer.failure)
+            raise CellFailedInTrial(answer.failure, values)
         estimate = corrected(answer.estimate, target.kind, lessons(self.settings, answer.key))
         if answer.planned is not None and answer.climbed is not None and answer.climbed.plan is not None:
             under = lessons(self.settings, answer.key, answer.climbed.plan.words)
             answer = replace(answer, planned=corrected(answer.planned, target.kind, under))
         answer = replace(answer, estimate=estimate)
         return Told(answer, target, verdicts(estimate, target.rooms), tuple(values.items()))
+
+    async def each(self, swept: sweep.Sweep, show: Show) -> None:
+        """Where the cell fails with one of the values, the others are shown all the same, and then that is said."""
+        failed: list[CellFailedInTrial] = []
+        for value in swept.values:
+            try:
+                show(await self.ask({swept.name: value}))
+            except CellFailedInTrial as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     async def with_several(self, told: Told) -> Told:
         """With what each needs of so many devices as are asked for."""
