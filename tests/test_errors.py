@@ -47,7 +47,8 @@ def test_an_error_offers_what_was_probably_meant() -> None:
 def test_a_job_that_has_ended_is_not_said_to_go_on() -> None:
     early = str(errors.HasEnded("early", "is done", resumable=False))
     assert early == (
-        "early is done, so there is nothing to save. Its output, and its variables if no notebook has them: %gpufit attach early"
+        "early is done, so there is nothing to save."
+        " Its output, and its variables if no notebook has them: %gpufit attach early"
     )
     assert str(errors.HasEnded("early", "is released", resumable=True)).endswith("gpufit resume early")
     assert str(errors.NoJobMeant("runs")) == "No job of yours runs. `gpufit jobs` lists yours."

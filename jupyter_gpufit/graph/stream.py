@@ -83,6 +83,13 @@ class Refusal:
     why: str
 
 
+def _with_dictionaries(memo: dict[int, Any], known: Iterable[Any] = ()) -> dict[int, Any]:
+    """With those of modules, as if they had been written."""
+    for one in (*(contents for _, contents in dictionaries()), *known):
+        memo.setdefault(id(one), (len(memo), one))
+    return memo
+
+
 class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Writes objects by their Kinds. What cannot travel is noted in `refusals` and an Unavailable goes instead."""
 
@@ -184,17 +191,13 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def beside(self) -> GraphPickler:
         """One that knows what this one has written, to try out what can be: a stream cannot take anything back."""
-        trial = GraphPickler(self.namespace, Recorder(), self.memo.copy(), back=self.back)
-        trial.only_tries()
+        trial = GraphPickler(self.namespace, Recorder(), _with_dictionaries(self.memo.copy()), back=self.back)
         trial.until, trial.homes = self.until, self.homes
         return trial
 
     def only_tries(self, known: Iterable[Any] = ()) -> None:
         """Nobody will read the stream: whatever is known to travel need not be written."""
-        memo = self.memo.copy()
-        for one in (*(contents for _, contents in dictionaries()), *known):
-            memo.setdefault(id(one), (len(memo), one))
-        self.memo = memo
+        self.memo = _with_dictionaries(self.memo.copy(), known)
 
     def reduce_as_cloudpickle_does(self, obj: Any) -> Reduced:
         return super().reducer_override(obj)

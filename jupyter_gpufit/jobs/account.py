@@ -83,7 +83,8 @@ class JobAccount:
         """The last word, also on a full disk; but of a worker that is suspended, and may be woken."""
         self.flush()
         self._check_epoch()
-        self.record = replace(self._at(state, reason, ""), suspended=suspended)
+        last = self.record.device if state != "released" else ""  # where it has run
+        self.record = replace(self._at(state, reason, last), suspended=suspended)
         self._end = StateChange(state, reason, epoch=self.record.epoch)
         self._end_in_journal = self._end_in_record = False
         self.write_end()

@@ -16,21 +16,18 @@ class Trial:
     def __init__(self, pickler: GraphPickler) -> None:
         self._pickler = pickler
         self.until: float | None = None  # of time.monotonic()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._trial = self._pickler.beside()
+        self._trial: GraphPickler | None = None  # made where it is needed: it knows all that the stream knows
 
     def why_not(self, value: Any) -> str:
-        self._trial.until = self.until
+        trial, self._trial = self._trial or self._pickler.beside(), None
+        trial.until = self.until
         try:
-            self._trial.dump(value)
-            why = self._trial.refusals[0].why if self._trial.refusals else ""
+            trial.dump(value)
+            why = trial.refusals[0].why if trial.refusals else ""
         except TookTooLong:
-            self._begin()
             raise
         except Exception as error:
             why = f"what cannot be copied ({error})."
-        if why:
-            self._begin()  # what is refused once is known in the stream, and would pass the next time
+        if not why:
+            self._trial = trial  # what is refused once is known in the stream, and would pass the next time
         return why

@@ -31,22 +31,38 @@ WATCH_EVERY = 2.0  # seconds; NVML's own figures are averages of up to one
 def main() -> None:
     """Run one command; a mistake of the user's is a sentence on stderr and exit code 2."""
     try:
+        code = _done()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _unheard()
+    except BaseExceptionGroup as group:
+        if group.split(BrokenPipeError)[1] is not None:
+            raise
+        code = _unheard()
+    sys.exit(code)
+
+
+def _done() -> int:
+    try:
         options = commands.parse(sys.argv[1:])
         # The doctor also examines settings that cannot be read.
-        code = _doctor(options) if options.verb == "doctor" else _run(options, load_settings())
+        return _doctor(options) if options.verb == "doctor" else _run(options, load_settings())
     except commands.HelpAsked as asked:
         print(asked)  # noqa: T201 - a command line prints
-        code = 0
+        return 0
     except GpufitError as error:
-        code = _complain(error)
+        return _complain(error)
     except BaseExceptionGroup as group:
         ours, others = group.split(GpufitError)
         if ours is None or others is not None:
             raise
-        code = _complain(first_of(ours))
-    except BrokenPipeError:
-        code = 0  # `gpufit jobs | head`
-    sys.exit(code)
+        return _complain(first_of(ours))
+
+
+def _unheard() -> int:
+    """`gpufit jobs | head`: nobody reads on. Python would write the rest at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:

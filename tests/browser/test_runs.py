@@ -15,6 +15,7 @@ from .drawn import LAST, Drawn
 from .screen import button, command
 from .stage import CAN, NOW, Stage, a_job
 from .test_log import WATCH_TASKS
+from .test_log import text as written
 from .worlds import a_lab
 
 BACK = re.compile("^Resume from step ")
@@ -56,6 +57,19 @@ def test_the_page_of_a_run(stage: Stage, drawn: Drawn) -> None:
     run.get_by_label(re.compile("^Over")).select_option("time")
     loss.hover(position={"x": 300, "y": 90})
     expect(loss.locator(".u-legend")).to_contain_text(re.compile(r"^at.* min"))
+
+
+def test_a_long_text_in_the_log_of_a_run_is_there_to_its_end(stage: Stage, drawn: Drawn) -> None:
+    stage.show(jobs=[a_job("bert-run", state="done")])
+    stage.write(written("".join(f"epoch {n}\n" for n in range(200))))
+    command(stage.page, "gpufit:run", job="id-of-bert-run", name="bert-run")
+
+    block = stage.page.locator(".jp-gpufit-run .jp-gpufit-output pre").first
+    expect(block).to_contain_text("epoch 199")
+    block.scroll_into_view_if_needed()
+
+    shown, whole = block.evaluate("pre => [pre.getBoundingClientRect().height, pre.scrollHeight]")
+    assert shown == pytest.approx(whole, abs=2) and whole > 1000, (shown, whole)
 
 
 def test_a_run_goes_back_to_an_earlier_checkpoint_when_that_is_meant(stage: Stage, drawn: Drawn) -> None:

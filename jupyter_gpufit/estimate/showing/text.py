@@ -64,9 +64,10 @@ def table(estimate: Estimate) -> str:
     """Bytes by kind at the peak, the largest first, and their sum."""
     rows = sorted(estimate.by_kind.items(), key=lambda row: -row[1])
     total = sum(estimate.by_kind.values())
-    width = max(len(name) for name in (*estimate.by_kind, "together"))
+    together = "together, by the trial run" if estimate.measured else "together"  # the headline may know better by now
+    width = max(len(name) for name in (*estimate.by_kind, together))
     drawn = [f"{name:<{width}}  {format_bytes(size):>10}  {_percent(size, total):>4}" for name, size in rows]
-    return "\n".join([*drawn, f"{'together':<{width}}  {format_bytes(total):>10}"])
+    return "\n".join([*drawn, f"{together:<{width}}  {format_bytes(total):>10}"])
 
 
 def _percent(size: int, total: int) -> str:

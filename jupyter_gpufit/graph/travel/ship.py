@@ -50,7 +50,8 @@ class Shipment:
         """Those among the objects, by their names in the browser."""
         if "ipywidgets" not in sys.modules:
             return {}
-        found = [one for one in self._origins if is_widget(type(one))]
+        of_widgets = {cls for cls in set(map(type, self._origins)) if is_widget(cls)}
+        found = [one for one in self._origins if type(one) in of_widgets]
         return {one.model_id: one for one in found if one.comm is not None}
 
     def bring_back(self, reply: Reply, namespace: Namespace, earlier: Undo | None = None) -> Returned:

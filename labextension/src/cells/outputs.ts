@@ -8,7 +8,7 @@ import { Widgets } from '../words/widgets';
 const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
 
 const STATE = 'the state'; // where it is told
-const ONLY_SEEN = 'Since the page was reloaded, these can only be looked at.';
+const ONLY_SEEN = 'No kernel answers for these now: they can only be looked at.';
 
 export type Data = Record<string, unknown>;
 

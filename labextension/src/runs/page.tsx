@@ -241,7 +241,7 @@ function About(props: {
       </section>
       <section aria-label="Cell">
         <h3>Cell</h3>
-        <pre tabIndex={0} aria-label="The cell's text">
+        <pre className="jp-gpufit-source" tabIndex={0} aria-label="The cell's text">
           {[facts.magic_line, facts.source].filter(Boolean).join('\n')}
         </pre>
       </section>
