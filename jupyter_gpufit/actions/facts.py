@@ -93,7 +93,7 @@ def _kept(checkpoint: Checkpoint, newest: bool) -> KeptCheckpoint:
 
 def _versions(job: Job, newest: Checkpoint | None) -> tuple[Version, ...]:
     """Its notebook's, and what its newest checkpoint was written with."""
-    found = {"jupyter_gpufit": job.version}
+    found = {"jupyter_gpufit": job.version, **job.versions}
     if newest is not None:
         found |= {"Python": newest.about.python, "torch": newest.about.torch, **newest.about.versions}
     return tuple(Version(name=name, version=version) for name, version in found.items() if version)

@@ -58,6 +58,7 @@ class Job:
     kernel_id: str = ""
     cell: str = ""  # its id in the notebook, where the front end told it, and it shows the output
     version: str = ""  # of jupyter_gpufit in the kernel
+    versions: dict[str, str] = field(default_factory=dict)  # of Python and torch there
     model: Deployed | None = None  # else it is a cell's
 
     @property

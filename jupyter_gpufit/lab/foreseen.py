@@ -31,8 +31,10 @@ class Foreseen:
         """For a line that stays as it is: "starts between 14:05 and 14:12"."""
         if self.latest is None:
             early = self.earliest - now > SOON
-            return f"starts at {_clock(self.earliest, now)} at the earliest: {self.why_not}" if early else self._unknown
-        first, last = _clock(self.earliest, now), _clock(self.latest, now)
+            if not early:
+                return self._unknown
+            return f"starts at {on_the_clock(self.earliest, now)} at the earliest: {self.why_not}"
+        first, last = on_the_clock(self.earliest, now), on_the_clock(self.latest, now)
         return f"starts at about {first}" if first == last else f"starts between {first} and {last}"
 
     @property
@@ -58,5 +60,5 @@ def _long(seconds: float) -> str:
     raise AssertionError(seconds)
 
 
-def _clock(moment: float, now: float) -> str:
+def on_the_clock(moment: float, now: float) -> str:
     return time.strftime("%H:%M" if abs(moment - now) < DAY else "%a %H:%M", time.localtime(moment))

@@ -13,7 +13,7 @@ from typing import Literal
 from ..devices.device import Process
 from ..system.users import user_name
 from ..units import device_words, format_bytes, format_duration
-from .foreseen import Foreseen
+from .foreseen import Foreseen, on_the_clock
 from .place import Space, could_use
 from .record import Claim, Request, Ticket
 from .turn import Wait
@@ -34,9 +34,17 @@ class Holder:
     alone: bool = False
     since: float | None = None  # seconds since 1970
 
-    def sentence(self, now: float) -> str:
+    def sentence(self, now: float, *, stays: bool = False) -> str:
+        """`stays`: for a line that is read later, too."""
         much = "all of it" if self.alone else "some memory" if self.bytes is None else format_bytes(self.bytes)
-        long = f" for {format_duration(max(0.0, now - self.since))}" if self.since else ""
+        long = ""
+        if self.since:
+            when = (
+                f"since {on_the_clock(self.since, now)}"
+                if stays
+                else f"for {format_duration(max(0.0, now - self.since))}"
+            )
+            long = f" {when}"
         return f"{self.whose} {self.what} {'has held' if long else 'holds'} {self.device} ({much}){long}"
 
 
@@ -54,8 +62,8 @@ class Waiting:
     expected: Foreseen | None = field(default=None, compare=False)  # when it may start: no reason of its own
     policy: str = ""  # why the lab's policy is not followed as it stands
 
-    def sentence(self, now: float) -> str:
-        parts = self._causes(now)
+    def sentence(self, now: float, *, stays: bool = False) -> str:
+        parts = self._causes(now, stays=stays)
         if self.position:
             parts.append(f"you are {ordinal(self.position)} of {self.of}")
         if self.position > 1 and self.head:
@@ -70,8 +78,8 @@ class Waiting:
         """What keeps it waiting, without its place: for a list of the queue."""
         return "; ".join(self._causes(now))
 
-    def _causes(self, now: float) -> list[str]:
-        parts = [holder.sentence(now) for holder in self.holders]
+    def _causes(self, now: float, *, stays: bool = False) -> list[str]:
+        parts = [holder.sentence(now, stays=stays) for holder in self.holders]
         if self.more:
             parts.append(f"{self.more} {'other holds' if self.more == 1 else 'others hold'} part of it, too")
         if self.remark:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import platform
 import re
 import sys
 import time
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +49,14 @@ def new_job(shell: InteractiveShell, settings: Settings, options: argparse.Names
         kernel_id=kernel_id_of(shell),
         cell=_cell_id(shell),
         version=version(),
+        versions={"Python": platform.python_version(), **_torch()},
     )
+
+
+def _torch() -> dict[str, str]:
+    with suppress(PackageNotFoundError):
+        return {"torch": installed("torch")}
+    return {}
 
 
 def notebook_of(shell: InteractiveShell, settings: Settings) -> str:

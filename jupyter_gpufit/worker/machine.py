@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import sys
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
@@ -148,7 +149,7 @@ class WorkerMachine:
                 return await stack.enter_async_context(adopt(lab, held.id, held.fd, look))
 
         def waiting(why: Waiting) -> None:
-            report(StateChange("queued", str(why)))
+            report(StateChange("queued", why.sentence(time.time(), stays=True)))
 
         return await stack.enter_async_context(claim(lab, request, look, waiting))
 

@@ -77,7 +77,7 @@ def test_the_newest_that_can_be_resumed_is_meant_and_its_step_is_said(settings: 
     a_job(settings, "gpt", "done")
     found = anyio.run(resume.prepare, settings, "")
     assert found.job.name == "bert" and "from step 1,204" in found.words(1e9 + 60)
-    with pytest.raises(NotResumable, match="gpt cannot be resumed: it has ended well. Its output and var"):
+    with pytest.raises(NotResumable, match="gpt cannot be resumed: it has ended well. Its output, and its var"):
         anyio.run(resume.prepare, settings, "gpt")
     with pytest.raises(NoSuchDevice):
         anyio.run(resume.prepare, settings, "bert", "cpu:9")

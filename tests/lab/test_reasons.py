@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from jupyter_gpufit.devices.device import Process
 from jupyter_gpufit.lab.place import Space
 from jupyter_gpufit.lab.policy import Policy
-from jupyter_gpufit.lab.reasons import Waiting, explain, ordinal, wants
+from jupyter_gpufit.lab.reasons import Holder, Waiting, explain, ordinal, wants
 from jupyter_gpufit.lab.record import Claim, Ticket
 from jupyter_gpufit.lab.turn import Wait, whose_turn
 from jupyter_gpufit.testing import fake_device
@@ -20,6 +21,15 @@ def why(queue: list[Ticket], here: list[Space], claims: list[Claim], reader: int
     decision = whose_turn(queue[-1], queue, here, claims, Policy())
     assert isinstance(decision, Wait)
     return explain(queue[-1], queue, decision, here, claims, reader=reader)
+
+
+def test_a_line_that_stays_tells_since_when_and_not_for_how_long() -> None:
+    now = time.mktime((2026, 3, 4, 12, 30, 0, 0, 0, -1))
+    holder = Holder("ada's", "bert", "GPU 1", 4 * GiB, since=now - 180)
+    waiting = Waiting(1, 1, "held", holders=(holder,))
+
+    assert waiting.sentence(now) == "ada's bert has held GPU 1 (4.0 GiB) for 3 min; you are 1st of 1"
+    assert waiting.sentence(now, stays=True) == "ada's bert has held GPU 1 (4.0 GiB) since 12:27; you are 1st of 1"
 
 
 def test_holders_are_named_with_what_they_have_and_for_how_long() -> None:
