@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 GAP = 2  # characters between two columns
-LEAST = 6  # characters: below it a cell says nothing
+LEAST = 10  # characters: cut to less, a name or a bar says nothing
 SENTENCE = 30  # characters that the last column wants, whose sentences go on below
 INDENT = 4  # characters, of what stands below its row
 _AMOUNT = re.compile(r"\d (?:B|[KMGT]iB|%|s|min|h|d)\b|\d %")

@@ -43,8 +43,25 @@ def test_sentences_go_on_below_and_the_widest_cells_are_cut() -> None:
     fitted = columns(ROWS, 60).split("\n")
     assert "…" in fitted[-1] and fitted[-1].endswith("short")
     assert " ".join(line[26:].strip() for line in fitted[1:-1]).endswith("for 3 min 5 s; you are 1st of 2")
-    narrow = columns(ROWS, 24).split("\n")
+    narrow = columns(ROWS, 30).split("\n")
     assert narrow[0].split() == ["waits", "job"] and narrow[2].startswith("    bob's gnn has held")
+
+
+def test_before_names_and_bars_are_cut_to_nothing_what_stands_last_goes_below() -> None:
+    rows = [
+        ("held by", "job", "device", "memory", "for", "what", "claim"),
+        (
+            "root (you)",
+            "night-run",
+            "CPU slot 0",
+            "4.0 GiB alone",
+            "3 min 28 s",
+            "letters.ipynb",
+            "c.1000.0123456789abcd",
+        ),
+    ]
+    first, below = columns(rows, 80).split("\n")[1:]
+    assert "…" not in first and first.endswith("letters.ipynb") and below.strip() == "c.1000.0123456789abcd"
 
 
 def test_no_amount_is_cut_and_what_has_no_room_stands_below_with_its_head() -> None:
