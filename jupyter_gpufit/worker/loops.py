@@ -191,9 +191,16 @@ class Course:
     _seen: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=EVIDENCE))  # iterations left, steps
     _step: int = 0
     _total: int | None = None
+    _usual: int = 0  # steps between the reading of the steps and that of the loops
 
-    def take(self, now: float, step: int, nest: Nest, per_second: float | None) -> Progress:
-        """Take in what the loops are now; `per_second` is the pace of the optimizer's steps."""
+    def take(self, now: float, step: int, nest: Nest, per_second: float | None, drift: int = 0) -> Progress:
+        """Take in what the loops are now; `per_second` is the pace of the optimizer's steps.
+
+        `drift`: steps that were taken between the reading of `step` and that of the loops. On a busy machine some looks
+        have many, which would say for minutes that steps do not come at a constant rate.
+        """
+        self._usual = min(drift, 2 * self._usual + 1)
+        torn = drift > 2 * self._usual + 2
         for loop in nest:
             if loop.whole is not None:
                 self._wholes[loop.key] = loop.whole
@@ -208,8 +215,9 @@ class Course:
         iterations = self._iterations_left(known)
         if iterations is not None and len(known) == len(nest):  # else a part of the loops has no known length
             self._mark(now, iterations, step)
-            self._seen.append((iterations, step))
-            self._total = self._total_steps()
+            if not torn:
+                self._seen.append((iterations, step))
+                self._total = self._total_steps()
         if self._total is not None and self._total < step:
             self._total = None
             self._seen.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,16 +63,21 @@ class Vitals:
         self._copies = Copies(self._sampler.elsewhere)
 
     def look(
-        self, step: int, pace: Pace, memory: Memory, iterations: Iterations | None = None
+        self,
+        step: int,
+        pace: Pace,
+        memory: Memory,
+        iterations: Iterations | None = None,
+        later: Callable[[], int] = lambda: 0,
     ) -> tuple[Live, list[Metrics | Lap]]:
         """What there is to tell now, and what of it is worth a point of the curves.
 
-        `iterations` of the loops are the steps, where no optimizer counts them.
+        `iterations` of the loops are the steps, where no optimizer counts them. `later`: the steps by then.
         """
         if not self.points.reading.acquire(blocking=False):
             return replace(self._live, memory=memory), []  # it is being saved: the next look will do
         try:
-            self._live, found = self._look(step, pace, memory, iterations)
+            self._live, found = self._look(step, pace, memory, iterations, later)
             return self._live, found
         except Exception:  # the objects are the user's, and half made: no reason to end a training
             if not self._failed:
@@ -82,9 +88,10 @@ class Vitals:
             self.points.reading.release()
 
     def _look(
-        self, step: int, pace: Pace, memory: Memory, iterations: Iterations | None
+        self, step: int, pace: Pace, memory: Memory, iterations: Iterations | None, later: Callable[[], int]
     ) -> tuple[Live, list[Metrics | Lap]]:
         now, reading = time.monotonic(), self._sampler.look()
+        drift = max(0, later() - step)
         fetched = self._copies.arrived()
         if reading.elsewhere and not self._copies.under_way:
             self.points.want_copy(self._copies.take)
@@ -93,7 +100,7 @@ class Vitals:
         values = {name: finite(value) for name, value in found.items()}
         taken = step if iterations is None else 0
         nest = ended_by_items(reading.nest)
-        progress = self._course.take(now, taken, nest, _rounded(pace.steps_per_second))
+        progress = self._course.take(now, taken, nest, _rounded(pace.steps_per_second), drift)
         if iterations is not None:
             step = iterations.take(reading.nest, step)
             progress = iterations.told(progress, step)
@@ -142,7 +149,7 @@ def _mark(
     host, link = moved().taken, _rounded(training.pace.link)
     memory = Memory(used=meter.used(), peak=meter.peak(), estimate=foreseen, host=host, link=link)
     iterations = steps.iterations if steps.by_loops else None
-    live, points = vitals.look(steps.step, training.pace, memory, iterations)
+    live, points = vitals.look(steps.step, training.pace, memory, iterations, lambda: steps.step)
     if iterations is not None and live.progress is not None:
         steps.reached(live.progress.step)
     now = steps.step, memory.used

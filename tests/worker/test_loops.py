@@ -151,6 +151,22 @@ def test_a_look_between_the_item_and_its_step_changes_no_total() -> None:
     assert {one.total for one in told[3:]} == {40}
 
 
+def test_a_look_that_a_busy_machine_tore_apart_costs_no_total() -> None:
+    """The steps were read, and a dozen were taken before the loops were."""
+    course, told = Course(), []
+    for now, (step, nest) in enumerate(looks(3, 200)):
+        drift = 12 if now in (0, 20) else now % 2
+        told.append(course.take(float(now), max(0, step - drift), nest, None, drift))
+    assert {one.total for one in told[6:]} == {600}
+
+
+def test_where_many_steps_are_always_taken_meanwhile_there_is_a_total_all_the_same() -> None:
+    course = Course()
+    later = [(now, *look) for now, look in enumerate(looks(3, 200)) if now > 24]
+    told = [course.take(float(now), step - 25, nest, None, 25) for now, step, nest in later]
+    assert {one.total for one in told[12:]} == {600}
+
+
 def test_accumulation_takes_a_step_every_so_often() -> None:
     course = Course()
     told = [course.take(float(now), step // 4, nest, None) for now, (step, nest) in enumerate(looks(5, 40))]
