@@ -313,6 +313,7 @@ def test_workers_that_stay_are_refused() -> None:
 
     with pytest.raises(CannotTravel, match="Call iter\\(loader\\) in the cell that uses it"):
         _sent(staying)
+    staying._shutdown_workers()  # type: ignore[attr-defined]  # the error holds it
 
 
 @pytest.mark.slow(2)
