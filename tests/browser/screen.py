@@ -33,6 +33,12 @@ def fold(page: Page, title: str) -> Locator:
     return panel_of(page).get_by_role("button", name=re.compile(rf"^{title}( \d+)?$"))
 
 
+def unfold(page: Page, title: str) -> None:
+    """A test before may have left it open."""
+    if fold(page, title).get_attribute("aria-expanded") != "true":
+        fold(page, title).click()
+
+
 def job_card(page: Page, name: str) -> Locator:
     return page.locator(".jp-gpufit-job").filter(has=page.get_by_text(name, exact=True))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from .screen import button, fold, job_card, panel_of, section
+from .screen import button, fold, job_card, panel_of, section, unfold
 from .stage import CAN, GIB, NOW, Stage, a_claim, a_gpu, a_job, a_ticket
 
 TARGETS = [
@@ -157,7 +157,7 @@ def test_what_the_server_is_about_shows_as_state_to_every_page(stage: Stage) -> 
 
     stopped = CAN | {"resume": ""}
     stage.show(jobs=[a_job("digits", state="stopped", can=stopped, under_way=["stop"])])
-    fold(stage.page, "Ended").click()
+    unfold(stage.page, "Ended")
     expect(card).to_contain_text("stopped")
     stage.show(jobs=[a_job("digits", state="stopped", can=stopped, under_way=["resume"])])
     expect(card).to_contain_text("resuming")

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Route, expect
 
 from .conftest import Lab
 from .drawn import Drawn
-from .screen import button, fold, job_card, section
+from .screen import button, job_card, section, unfold
 from .stage import CAN, GIB, NOW, Stage, a_job
 
 MEMORY = {"used": int(30.4 * GIB), "peak": 32 * GIB, "estimate": 36 * GIB}
@@ -174,7 +174,7 @@ def test_the_job_of_the_notebook_in_front_comes_first_with_its_curves(
     expect(cards.first).to_contain_text("letters.ipynb, this notebook")
     expect(picture(stage, "letters", "loss")).to_be_visible()
     expect(picture(stage, "words", "loss")).to_have_count(0)
-    fold(stage.page, "Ended").click()
+    unfold(stage.page, "Ended")
     expect(button(stage.page, "Curves of old")).to_have_attribute("aria-expanded", "false")
 
     stage.page.evaluate(OPEN, "words.ipynb")

@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
-from .screen import button, fold, job_card
+from .screen import button, job_card, unfold
 from .stage import CAN, Stage, a_job
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -227,7 +227,7 @@ def test_goes_on_after_the_server_was_away(stage: Stage) -> None:
 def test_an_ended_job_has_its_log_too(stage: Stage) -> None:
     stage.show(jobs=[a_job("digits", state="done", can=CAN)])
     stage.write(text("all of it\n"))
-    fold(stage.page, "Ended").click()
+    unfold(stage.page, "Ended")
     expect(job_card(stage.page, "digits")).to_contain_text("done")
 
     button(stage.page, "Open log of digits").click()
