@@ -67,9 +67,8 @@ def main() -> None:
             if options.only in file.stem:
                 found.append(_opened(browser, file))
                 print(found[-1], flush=True)
-                write_results(
-                    "in_jupyterlab", [asdict(one) for one in found], said=False
-                )  # should the next one end all
+                # Now, should the next one end all.
+                write_results("in_jupyterlab", [asdict(one) for one in found], said=False)
         browser.close()
     show_table(
         ("program", "cells", "run", "error", "under the training cell", "s"),
