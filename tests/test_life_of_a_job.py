@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import signal
 import stat
 import subprocess
 import time
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import anyio
 import psutil
 import pytest
 
+from jupyter_gpufit.actions.facts import read_facts
+from jupyter_gpufit.jobs.store import find_job
+from jupyter_gpufit.settings import Settings
 from tests.command_line import gpufit, jobs, until_ended
 from tests.kernels import TIMEOUT, Kernel, environment, running_kernel
 
@@ -39,6 +45,7 @@ def test_the_stop_button_ends_the_waiting_of_a_queued_cell(kernel: Kernel, secon
     sent = kernel.send("%%gpufit train --name waiter --gpu cpu:0\nprint('began')\n")
     ran = kernel.until(sent, "has held cpu:0")
     assert "holder" in ran.shown  # the reason names who is in the way
+    assert re.search(r"has held cpu:0 \([^)]*\) since \d\d:\d\d", ran.shown)  # which stays true while the line stands
     kernel.interrupt()
     ran = kernel.finish(sent)
     assert ran.ename == "KeyboardInterrupt" and "began" not in ran.stdout
@@ -46,7 +53,9 @@ def test_the_stop_button_ends_the_waiting_of_a_queued_cell(kernel: Kernel, secon
     second_kernel.finish(held)
 
 
-def test_a_second_notebook_waits_and_goes_on_when_the_first_ends(kernel: Kernel, second_kernel: Kernel) -> None:
+def test_a_second_notebook_waits_and_goes_on_when_the_first_ends(
+    kernel: Kernel, second_kernel: Kernel, env: dict[str, str]
+) -> None:
     first = second_kernel.send("%%gpufit train --name first --gpu cpu:1\n" + LOOP.format(ticks=600))
     second_kernel.until(first, "tick 0")
     second = kernel.send("%%gpufit train --name second --gpu cpu:1\nprint('my turn')\n")
@@ -54,6 +63,10 @@ def test_a_second_notebook_waits_and_goes_on_when_the_first_ends(kernel: Kernel,
     second_kernel.interrupt()
     assert second_kernel.finish(first).ename == "KeyboardInterrupt"
     assert kernel.finish(second).stdout == "my turn\n"
+    assert {name: jobs(env)[name]["device"] for name in ("first", "second")} == {"first": "cpu:1", "second": "cpu:1"}
+    job, paths = find_job(Settings(data=str(Path(env["HOME"], ".local/share/gpufit"))), "second")
+    made_with = {one.name: one.version for one in read_facts(job, paths).versions}
+    assert made_with["Python"] == platform.python_version() and made_with["torch"] == version("torch")
 
 
 def test_a_killed_holder_frees_its_device_at_once(kernel: Kernel, second_kernel: Kernel, env: dict[str, str]) -> None:
