@@ -1,7 +1,7 @@
 """What %%gpufit train costs beside the same cell in a plain kernel: starting, printing, and the kernel's attention.
 
-Rows: an empty cell cold and with a spare worker, 20,000 prints, and how soon a widget's message is answered while a
-cell waits, each beside the plain kernel in the same run.
+Rows: an empty cell cold and with a spare worker, 20,000 and 80,000 prints, and how soon a widget's message is answered
+while a cell waits, each beside the plain kernel in the same run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ package_root()
 from tests.kernels import Kernel, environment, running_kernel  # noqa: E402 - needs the path above
 
 REPEAT = 7
-PRINTS = "for i in range(20_000): print(i)\n"
+PRINTS = "for i in range({many}): print(i)\n"
 
 
 def empty_cells(home: Path) -> dict[str, Any]:
@@ -57,25 +57,26 @@ def import_times() -> dict[str, float]:
     }
 
 
-def prints(home: Path) -> dict[str, Any]:
-    """20,000 prints; the job's start is not among them. In turn, so that both meet the same machine."""
+def prints(home: Path, many: int) -> dict[str, Any]:
+    """So many prints; the job's start is not among them. In turn, so that both meet the same machine."""
     with running_kernel(environment(home, GPUFIT_SPARE_WORKER="1"), home) as kernel:
         plain, within = [], []
         for _ in range(REPEAT):
             begin = time.perf_counter()
-            kernel.check(PRINTS)
+            kernel.check(PRINTS.format(many=many))
             plain.append(time.perf_counter() - begin)
-            within.append(_from_first_to_last(kernel))
+            within.append(_from_first_to_last(kernel, many))
         return {
             name: {"min": min(taken), "median": statistics.median(taken), "max": max(taken)}
             for name, taken in (("plain", plain), ("worker", within))
         }
 
 
-def _from_first_to_last(kernel: Kernel) -> float:
+def _from_first_to_last(kernel: Kernel, many: int) -> float:
     """Seconds from the start of the loop in the worker until the last line has reached the client."""
-    sent = kernel.send("%%gpufit train\nimport time\nprint('the loop begins at', time.time())\n" + PRINTS)
-    said = kernel.until(sent, "\n19999").stdout
+    begins = "%%gpufit train\nimport time\nprint('the loop begins at', time.time())\n"
+    sent = kernel.send(begins + PRINTS.format(many=many))
+    said = kernel.until(sent, f"\n{many - 1}").stdout
     ended = time.time()
     kernel.finish(sent)
     return ended - float(said.partition("the loop begins at")[2].split()[0])
@@ -118,7 +119,8 @@ def main() -> None:
         results = {
             "empty cell": empty_cells(home),
             "imports": import_times(),
-            "20,000 prints": prints(home),
+            "20,000 prints": prints(home, 20_000),
+            "80,000 prints": prints(home, 80_000),
             "widget message": attention(home),
         }
     rows = []
