@@ -52,6 +52,7 @@ CELL = (
 VERBS = ("checkpoint", "release", "move", "resume", "stop", "attach", "")
 WEIGHTS = (4, 2, 3, 1, 1, 1, 2)
 BUSY = 4  # times as often as the spare, which is always there and mostly waits
+KILLED = ("jupyter_gpufit.worker", "jupyter_gpufit.checkpoint.writer_process", "the spare")
 NO_CHECKPOINT = "no checkpoint"
 
 
@@ -84,6 +85,9 @@ def test_whoever_is_killed_the_job_comes_to_its_result(
         life.end(plain)
         sys.stdout.write(f"{number} {dict(told)}\n")  # `make soak` shows it
     assert told["came to its end"] > told["had not been saved"], told
+    if kills > EACH:
+        wanted = [f"killed {one}" for one in KILLED] + [f"killed during {verb or 'the loop'}" for verb in VERBS]
+        assert all(told[one] >= kills // 50 for one in wanted), told
 
 
 @dataclass(repr=False)
@@ -137,7 +141,7 @@ class Life:
             options = " --detach" if verb == "resume" else ""
             sent = self.kernel.send(f"%gpufit {verb} {self.name}{options}") if verb and not in_terminal else ""
             moment.wait(int(2 ** self.chance.uniform(0, MOST_CHANGES)))
-            self.kill(sent=bool(sent))
+            self.kill(verb)
         if acting is not None and verb == "attach":
             acting.kill()
             acting.communicate()
@@ -146,7 +150,7 @@ class Life:
         elif sent:
             self.said(self.kernel.finish(sent), verb)
 
-    def kill(self, *, sent: bool) -> None:
+    def kill(self, verb: str) -> None:
         victims = sorted(processes(self.home).items())
         if not victims:
             return
@@ -158,6 +162,7 @@ class Life:
             return
         self.told["killed"] += 1
         self.told[f"killed {what}"] += 1
+        self.told[f"killed during {verb or 'the loop'}"] += 1
         self.log.append(f"killed {what}")
 
     def hear(self, acting: subprocess.Popen[str], verb: str) -> None:
