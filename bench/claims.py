@@ -26,7 +26,7 @@ package_root()
 
 from jupyter_gpufit.devices.device import Device  # noqa: E402
 from jupyter_gpufit.lab import Lab, Request, claim, view_lab  # noqa: E402 - needs the path above
-from jupyter_gpufit.lab.ledger import Published, publish  # noqa: E402
+from jupyter_gpufit.lab.published import Published, publish  # noqa: E402
 from jupyter_gpufit.lab.record import Hold  # noqa: E402
 from jupyter_gpufit.lab.view import LabReader  # noqa: E402
 from jupyter_gpufit.units import GiB  # noqa: E402

@@ -31,7 +31,7 @@ from jupyter_gpufit.jobs.job import Job  # noqa: E402
 from jupyter_gpufit.jobs.record import Record, write_record  # noqa: E402
 from jupyter_gpufit.jobs.store import create_job_files  # noqa: E402
 from jupyter_gpufit.lab.history import read_history  # noqa: E402
-from jupyter_gpufit.lab.ledger import publish  # noqa: E402
+from jupyter_gpufit.lab.published import publish  # noqa: E402
 from jupyter_gpufit.lab.record import Hold, Request  # noqa: E402
 from jupyter_gpufit.settings import Settings, load_settings  # noqa: E402
 from jupyter_gpufit.units import GiB  # noqa: E402

@@ -4,7 +4,8 @@ Whom that trusts, and how far: docs/trust.md.
 
 record   what a ticket and a claim say            order    whose turn comes when (pure)
 owner    whose file is it, and is it still held   turn     may I start now (pure)
-ledger   the files: publish, read, drop           reasons  why not, in words
+published   our own files: publish, drop, sweep    reasons  why not, in words
+ledger   everybody's, read without trust          entry    one file: its name, what it says
 directory   where it is, and can it be trusted     watch    sleeping until something changes
 mutex    one claims at a time                     queue    all of it in time: `claim`
 policy, usage   what fairness rests on (and policy_file)   grant    what one has when one's turn has come

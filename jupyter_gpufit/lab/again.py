@@ -22,8 +22,8 @@ from pathlib import Path
 
 import anyio
 
-from .ledger import publish
 from .locks import write_locks
+from .published import publish
 from .record import Claim
 from .stalled import FORGIVEN
 from .usage import append, noted, own_text

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from .grant import Granted, Held
-from .ledger import publish
 from .place import Placement
+from .published import publish
 from .record import Hold
 
 

@@ -17,10 +17,11 @@ from ..units import device_words
 from .again import publish_again
 from .directory import Lab
 from .ends import End, EndNote
-from .ledger import LedgerReader, Published
+from .ledger import LedgerReader
 from .owner import covered, is_its_writer
 from .place import Room, Space, least, measure, rooms
 from .policy_file import load_policy
+from .published import Published
 from .reasons import Waiting, stranger
 from .record import LONGEST, Claim, decode
 from .usage import note_use

@@ -1,7 +1,4 @@
-"""The files of the lab: published already locked, read without trust, dropped by their owner.
-
-A file counts while the lock its writer took is held. So a process that dies in whatever way, at whatever step, leaves
-nothing behind that counts, and nobody needs to clean up for the others.
+"""The lab's files, read without trust: what counts is what its owner holds the lock of.
 
 Whatever happens on one file is a fact about that file: it is strange, its owner is named, and it is passed over. Only a
 claim is more than that, since its devices are in use: held and not to be read, it takes what its name has the marks of.
@@ -9,137 +6,23 @@ claim is more than that, since its devices are in use: held and not to be read, 
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import functools
-import operator
 import os
-import re
-import secrets
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from .locks import KeptOpen, Lock, LockList, lock_for_life, lock_on, unlock
-from .owner import held_by_owner, pid_view, started, this_process, uid_of
-from .record import (
-    LONGEST,
-    MOST_CLAIMS,
-    Claim,
-    Hold,
-    Request,
-    Ticket,
-    TicketWriter,
-    UnreadHold,
-    decode,
-    device_mark,
-    encode,
-)
+from .entry import NAME, READ, LedgerEntry, is_exhausted, is_ours, marks_of, read_entry
+from .locks import KeptOpen, Lock, LockList, lock_on
+from .owner import held_by_owner, pid_view, started, uid_of
+from .record import MOST_CLAIMS, Claim, Request, Ticket, UnreadHold
 
-Kind = Literal["q", "c"]  # a ticket (in the queue), a claim
-_NAME = re.compile(r"([qc])\.([0-9]{1,10})\.([0-9a-f]{16})")
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO in our way must not make us wait
 _Key = tuple[str, int]  # name and inode
 MOST_TICKETS = 500  # of one user, that count
 MOST_OPEN = 32  # claims that stay open, of as many as there may be
 LOOKS = 3  # at a lab in which claims end while it is read
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}  # of ours or the machine's, and no fact about a file
-
-
-@dataclass
-class Published:
-    """A file of this process in the lab: it counts until it is dropped, or this process ends."""
-
-    path: Path
-    fd: int
-
-    @property
-    def id(self) -> str:
-        return self.path.name
-
-    def as_claim(self, request: Request, hold: Hold) -> Claim:
-        """This file as everybody else reads it."""
-        value = _Entry(request, this_process(), hold).value(self.id, os.fstat(self.fd))
-        assert isinstance(value, Claim)
-        return value
-
-    @property
-    def since(self) -> int:
-        """ns since 1970: the time by which it is ordered."""
-        return os.fstat(self.fd).st_ctime_ns
-
-    @property
-    def still_there(self) -> bool:
-        """False once somebody emptied the lab, or made it anew."""
-        try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self.fd))
-        except FileNotFoundError:
-            return False
-
-    def lower(self) -> None:
-        """Hold it by the lowest free descriptor.
-
-        A dying process closes its highest descriptors first. The claim must outlast the driver's, which it opens later:
-        with numbers that were free by then, and could be lower than ours.
-        """
-        fd = fcntl.fcntl(self.fd, fcntl.F_DUPFD_CLOEXEC, 3)
-        fd, self.fd = max(fd, self.fd), min(fd, self.fd)
-        os.close(fd)
-
-    def replace(self, path: Path, fd: int) -> None:
-        """Count instead of our file at `path`, behind its descriptor: that may be lower, and be known to others.
-
-        A child that was forked while it counted has it open, too; so it is unlocked and not only closed.
-        """
-        unlock(fd)
-        os.dup2(self.fd, fd, inheritable=False)
-        fd, self.fd = self.fd, fd
-        os.close(fd)
-        path.unlink(missing_ok=True)
-
-    def drop(self) -> None:
-        """Give it back, unless a child still holds it; safe to repeat."""
-        if self.fd < 0:
-            return
-        fd, self.fd = self.fd, -1
-        os.close(fd)
-        if _is_dead(self.path):
-            with suppress(OSError):
-                self.path.unlink()
-
-
-def publish(lab: Path, request: Request, hold: Hold | None = None) -> Published:
-    """Make a ticket, or with `hold` a claim, that nobody ever sees unlocked."""
-    kind: Kind = "q" if hold is None else "c"
-    name = f"{kind}.{os.geteuid()}.{secrets.token_hex(8) if hold is None else _nonce_with_marks(hold)}"
-    directory = os.open(lab, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fd = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=directory)
-        try:
-            _fill(fd, kind, request, hold)
-            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=directory, follow_symlinks=True)
-        except BaseException:
-            os.close(fd)
-            raise
-    finally:
-        os.close(directory)
-    return Published(lab / name, fd)
-
-
-def _nonce_with_marks(hold: Hold) -> str:
-    return f"{secrets.token_hex(4)}{_marks(hold):08x}"
-
-
-def _fill(fd: int, kind: Kind, request: Request, hold: Hold | None) -> None:
-    writer = replace(this_process(), write_lock=lock_for_life(fd))
-    os.write(fd, encode(request, writer, hold))
-    # Against the umask; and before the link, since a later change would move the time by which it is ordered.
-    os.fchmod(fd, 0o644)
 
 
 @dataclass(frozen=True, order=True)
@@ -168,7 +51,7 @@ class LedgerReader:
     lab: Path
     keeps_open: bool = False  # claims, for who waits: many wake up at each end of one. No mount can go meanwhile.
     _dead: set[_Key] = field(default_factory=set)  # what is dead stays dead
-    _known: dict[_Key, _Entry] = field(default_factory=dict)
+    _known: dict[_Key, LedgerEntry] = field(default_factory=dict)
     _gone: bool = False  # a claim ended between the listing and the look at it
     _held: dict[_Key, tuple[Claim, KeptOpen]] = field(default_factory=dict)  # the claims of the last look
     _there: set[_Key] = field(default_factory=set)  # what was listed then
@@ -227,7 +110,7 @@ class LedgerReader:
         self._there = there
         seen = set()  # a hard link would show one file twice
         for key in sorted(there - self._dead):
-            if key[1] not in seen and (key in self._known or _NAME.fullmatch(key[0])):
+            if key[1] not in seen and (key in self._known or NAME.fullmatch(key[0])):
                 sight = self._look(key)
                 if sight is not None:
                     seen.add(key[1])
@@ -237,14 +120,14 @@ class LedgerReader:
 
     def _look(self, key: _Key) -> _Sight | None:
         try:
-            fd = os.open(f"{self.lab}/{key[0]}", _READ)
+            fd = os.open(f"{self.lab}/{key[0]}", READ)
         except OSError as error:
-            if error.errno in _EXHAUSTED:
+            if is_exhausted(error):
                 raise  # not to know is not the same as free
             return self._look_from_outside(key, error)
         try:
             found = os.fstat(fd)
-            lock = lock_on(fd) if key in self._known or _ours(key[0], found) else "none"
+            lock = lock_on(fd) if key in self._known or is_ours(key[0], found) else "none"
             if lock == "none":
                 self._dead.add(key)
                 return None
@@ -252,7 +135,7 @@ class LedgerReader:
                 return _Sight(found, lock, self._known[key])
             if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 return _Sight(found, lock, None, "can be written to by others")
-            entry = _read_entry(key[0], fd)
+            entry = read_entry(key[0], fd)
             return _Sight(found, lock, entry, "" if entry else "is held and says nothing we can read")
         finally:
             os.close(fd)
@@ -263,7 +146,7 @@ class LedgerReader:
             found = os.lstat(f"{self.lab}/{key[0]}")
         except OSError:
             return None
-        if _ours(key[0], found):
+        if is_ours(key[0], found):
             return _Sight(found, "unseen", self._known.get(key), f"cannot be opened ({error.strerror})")
         self._dead.add(key)
         return None
@@ -294,7 +177,7 @@ def _merged(claims: list[Claim]) -> tuple[list[Claim], list[Strange]]:
             kept.append(claim)
             continue
         id = first.setdefault(claim.uid, claim).id
-        marks[id] = marks.get(id, 0) | _marks(claim.hold)
+        marks[id] = marks.get(id, 0) | marks_of(claim.hold)
         strange.append(Strange(claim.id, claim.uid, f"is more than the {MOST_CLAIMS} claims that count"))
     kept += [_whole(claim, marks[claim.id], f"claims beyond {MOST_CLAIMS}") for claim in first.values()]
     return sorted(kept, key=_age), strange
@@ -305,19 +188,13 @@ def _whole(claim: Ticket, marks: int, called: str) -> Claim:
     return Claim(**vars(claim) | {"request": Request(job_id="", name=called), "hold": hold})
 
 
-def _marks(hold: Hold) -> int:
-    if isinstance(hold, UnreadHold):
-        return hold.marks
-    return functools.reduce(operator.or_, map(device_mark, hold.devices), 0)
-
-
 @dataclass(frozen=True)
 class _Sight:
     """A file that may count, at one look."""
 
     found: os.stat_result
     lock: Lock | Literal["unseen"]
-    entry: _Entry | None  # None: it says nothing that we can read
+    entry: LedgerEntry | None  # None: it says nothing that we can read
     why: str = ""  # what is strange about it
 
 
@@ -345,7 +222,7 @@ def _held(name: str, sight: _Sight, locks: LockList) -> bool:
 
 def _unread_claim(name: str, found: os.stat_result, locks: LockList) -> Claim | None:
     """What a claim takes that is held, and that nobody can read: the whole of the devices that its name speaks of."""
-    match = _NAME.fullmatch(name)
+    match = NAME.fullmatch(name)
     assert match is not None
     marks = int(match[3][8:], 16) if match[1] == "c" else 0
     if not marks:
@@ -362,83 +239,5 @@ def _unread_claim(name: str, found: os.stat_result, locks: LockList) -> Claim | 
     return _whole(held, marks, "unreadable claim")
 
 
-@dataclass
-class _Entry:
-    request: Request
-    writer: TicketWriter
-    hold: Hold | None
-    made: Ticket | None = None
-
-    def value(self, name: str, found: os.stat_result) -> Ticket:
-        if self.made is None or self.made.since != found.st_ctime_ns:
-            self.made = self._make(name, found)
-        return self.made
-
-    def _make(self, name: str, found: os.stat_result) -> Ticket:
-        ticket = Ticket(
-            id=name,
-            uid=found.st_uid,
-            since=found.st_ctime_ns,  # the only time of a file that nobody can set back
-            tie=found.st_ino,  # the time's steps are 4 ms; on tmpfs this number, which nobody chooses, grows
-            pid=self.writer.pid,
-            started=self.writer.start_time,
-            view=self.writer.view,
-            request=self.request,
-        )
-        return ticket if self.hold is None else Claim(**vars(ticket), hold=self.hold)
-
-
 def _age(ticket: Ticket) -> tuple[int, int]:
     return ticket.since, ticket.tie
-
-
-def _ours(name: str, found: os.stat_result) -> bool:
-    """Could one of us have made it? A hard link made by somebody else does not take that away."""
-    match = _NAME.fullmatch(name)
-    return match is not None and stat.S_ISREG(found.st_mode) and int(match[2]) == found.st_uid
-
-
-def _read_entry(name: str, fd: int) -> _Entry | None:
-    """What the file says; None when it is nothing that we can read, and never will be."""
-    try:
-        request, writer, hold = decode(os.pread(fd, LONGEST, 0))
-    except ValueError:
-        return None
-    return _Entry(request, writer, hold) if (name[0] == "c") == (hold is not None) else None
-
-
-def sweep(lab: Path, *, everyone: bool = False) -> int:
-    """Remove our own dead files (or, as root, everybody's), and return how many. Nothing depends on it but order."""
-    removed = 0
-    with suppress(OSError), os.scandir(lab) as entries:
-        for entry in entries:
-            match = _NAME.fullmatch(entry.name)
-            if match and (everyone or int(match[2]) == os.geteuid()) and _is_dead(lab / entry.name):
-                with suppress(OSError):
-                    os.unlink(lab / entry.name)
-                    removed += 1
-    return removed
-
-
-def _is_dead(path: Path) -> bool:
-    try:
-        fd = os.open(path, _READ)
-    except OSError:
-        return False
-    try:
-        lock = lock_on(fd)
-        if lock != "flock":
-            return lock == "none"
-        entry = _read_entry(path.name, fd)
-        return entry is not None and entry.writer.write_lock  # a stranger's flock, to keep it
-    finally:
-        os.close(fd)
-
-
-def is_full(error: OSError) -> bool:
-    return error.errno in _FULL
-
-
-def is_exhausted(error: OSError) -> bool:
-    """Is it for want of descriptors or memory, here or on the machine?"""
-    return error.errno in _EXHAUSTED

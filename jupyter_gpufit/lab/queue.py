@@ -27,14 +27,16 @@ from .again import Comeback
 from .debts import DebtMemory
 from .directory import Lab
 from .ends import forget_old_ends
+from .entry import is_exhausted
 from .foresee import foresee
 from .foreseen import Foreseen
 from .grant import VANISHING, Granted, Held, Look, Report, memory_is_there, sort_out
-from .ledger import MOST_TICKETS, LedgerLook, Published, is_exhausted, publish, sweep
+from .ledger import MOST_TICKETS, LedgerLook
 from .mutex import clock_moved, lab_mutex
 from .place import Placement, Space, refuse_impossible, refuse_too_much_host, rooms
 from .policy import Policy, UserState, exceeded
 from .policy_file import load_policy
+from .published import Published, publish, sweep
 from .reasons import Waiting, explain
 from .record import Claim, Hold, Request, Ticket
 from .room import lab_trouble

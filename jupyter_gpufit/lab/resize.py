@@ -16,9 +16,10 @@ from dataclasses import replace
 from ..devices.device import Device
 from ..errors import LabBusy
 from .grant import Granted, Look, sort_out
-from .ledger import LedgerReader, Published, publish
+from .ledger import LedgerReader
 from .mutex import lab_mutex
 from .place import Placement, Room, rooms
+from .published import Published, publish
 from .record import Claim, Hold, Request
 
 

@@ -11,7 +11,7 @@ from ..errors import LabGone
 from ..system.users import user_name
 from ..units import format_bytes
 from .directory import MUTEX, Lab
-from .ledger import is_exhausted, is_full
+from .entry import is_exhausted, is_full
 
 
 def lab_trouble(lab: Lab, error: OSError) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_gpufit.actions.policy import policy_view
 from jupyter_gpufit.errors import BadOption
-from jupyter_gpufit.lab.ledger import publish
+from jupyter_gpufit.lab.published import publish
 from jupyter_gpufit.lab.record import Hold, Request
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB

@@ -18,7 +18,7 @@ from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import Record, read_record, write_record
 from jupyter_gpufit.jobs.state import State
 from jupyter_gpufit.jobs.store import create_job_files
-from jupyter_gpufit.lab.ledger import Published, publish
+from jupyter_gpufit.lab.published import Published, publish
 from jupyter_gpufit.lab.record import Hold, Request
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB

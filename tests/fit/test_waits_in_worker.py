@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_gpufit.lab import open_lab
 from jupyter_gpufit.lab.ends import End, EndNote
-from jupyter_gpufit.lab.ledger import Published, publish
+from jupyter_gpufit.lab.published import Published, publish
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import MiB

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from jupyter_gpufit.hub.culler import cull_arbiter, user_of
-from jupyter_gpufit.lab import Lab, Request, ledger
+from jupyter_gpufit.lab import Lab, Request, published
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.lab.standing import Standing, StandingFile
 from tests.lab.players import Part, Player, Stage, start
@@ -30,7 +30,7 @@ def culled(name: str = OTHER.pw_name, inactive: timedelta | None = IDLE) -> bool
 
 def keeps(lab: Path, hold: Hold | None) -> Part:
     def part(stage: Stage) -> None:
-        kept = ledger.publish(lab, Request(job_id="abcdef", name="bert", needed=1), hold)
+        kept = published.publish(lab, Request(job_id="abcdef", name="bert", needed=1), hold)
         stage.say("there")
         anyio.run(stage.order)
         StandingFile(lab).tell(kept.id, Standing(idle=1.0))

@@ -16,7 +16,7 @@ from jupyter_gpufit.hub import deeds
 from jupyter_gpufit.hub.audit import AuditLog
 from jupyter_gpufit.hub.figures import LabFigures
 from jupyter_gpufit.hub.store import KEPT, DeviceLook, HubStore
-from jupyter_gpufit.lab import Claim, Lab, Request, ledger
+from jupyter_gpufit.lab import Claim, Lab, Request, published
 from jupyter_gpufit.lab.happenings import Happening, HappeningReader, note_happening
 from jupyter_gpufit.lab.policy_file import drained_path, load_policy
 from jupyter_gpufit.lab.record import Hold
@@ -141,7 +141,7 @@ class ledger_claim:
 
     def __init__(self, lab: Lab) -> None:
         request, hold = Request(job_id="abcdef", name="bert", needed=1), Hold(devices=("GPU-a",), bytes=1, alone=False)
-        self._published, self._asked = ledger.publish(lab.path, request, hold), (request, hold)
+        self._published, self._asked = published.publish(lab.path, request, hold), (request, hold)
 
     def __enter__(self) -> Claim:
         return self._published.as_claim(*self._asked)

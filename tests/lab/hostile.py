@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from jupyter_gpufit.lab import stalled
-from jupyter_gpufit.lab.ledger import Published, publish
 from jupyter_gpufit.lab.owner import this_process
+from jupyter_gpufit.lab.published import Published, publish
 from jupyter_gpufit.lab.record import Hold, device_mark, encode
 from jupyter_gpufit.lab.usage import append
 from jupyter_gpufit.units import GiB

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from jupyter_gpufit.devices.device import Device
-from jupyter_gpufit.lab import Lab, Request, claim, ledger, queue
+from jupyter_gpufit.lab import Lab, Request, claim, published, queue
 
 PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 
@@ -136,21 +136,21 @@ def _stop_at(point: str) -> None:
 
     match step:
         case "created":
-            ledger._fill = stops(ledger._fill, lambda fd, made, *_: made == kind)
+            published._fill = stops(published._fill, lambda fd, made, *_: made == kind)
         case "written":
-            fill = ledger._fill
+            fill = published._fill
 
             def fills(fd: int, made: Any, *rest: Any) -> None:
                 os.fchmod = stops(chmod, lambda *_: made == kind)
                 fill(fd, made, *rest)
 
-            chmod, ledger._fill = os.fchmod, fills  # type: ignore[assignment]
+            chmod, published._fill = os.fchmod, fills  # type: ignore[assignment]
         case "locked":
             os.link = stops(os.link, lambda source, name, *_: name.startswith(kind))
         case "linked":
-            ledger.Published = stops(ledger.Published, by_path)  # type: ignore[assignment, misc]
+            published.Published = stops(published.Published, by_path)  # type: ignore[assignment, misc]
         case "closed":
-            ledger._is_dead = stops(ledger._is_dead, by_path)
+            published.is_dead = stops(published.is_dead, by_path)
         case "mutex":
             queue._Queueing._take = stops(queue._Queueing._take)  # type: ignore[method-assign]
         case _:

@@ -19,9 +19,10 @@ from jupyter_gpufit.errors import ClaimGone, LabGone
 from jupyter_gpufit.lab import Granted, Lab, adopt, again, claim, digest, directory, holder, locks, open_lab, queue
 from jupyter_gpufit.lab.again import nameless_waits
 from jupyter_gpufit.lab.holder import keep
-from jupyter_gpufit.lab.ledger import LedgerReader, publish
+from jupyter_gpufit.lab.ledger import LedgerReader
 from jupyter_gpufit.lab.locks import lock_for_life
 from jupyter_gpufit.lab.policy import Policy
+from jupyter_gpufit.lab.published import publish
 from jupyter_gpufit.lab.quanta import ends_at_the_earliest
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.settings import Settings

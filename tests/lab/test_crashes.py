@@ -19,8 +19,9 @@ import pytest
 
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.lab import Lab, claim, queue, stalled, view_lab
-from jupyter_gpufit.lab.ledger import LedgerReader, sweep
+from jupyter_gpufit.lab.ledger import LedgerReader
 from jupyter_gpufit.lab.policy import Policy
+from jupyter_gpufit.lab.published import sweep
 from jupyter_gpufit.lab.view import LabReader
 from jupyter_gpufit.units import GiB
 from tests.lab.players import Part, Player, Stage, holder, start
@@ -335,7 +336,8 @@ def test_another_pid_namespace_sees_the_same(lab: Lab, players: list[Player]) ->
         pytest.skip("NOT TESTED: pid namespaces, because unshare is not allowed here.")
     program = f"""if True:
         from pathlib import PosixPath
-        from jupyter_gpufit.lab.ledger import LedgerReader, publish
+        from jupyter_gpufit.lab.ledger import LedgerReader
+        from jupyter_gpufit.lab.published import publish
         from jupyter_gpufit.lab.record import Hold
         from tests.lab.values import request
         import sys

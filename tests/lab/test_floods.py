@@ -23,8 +23,9 @@ from jupyter_gpufit.actions import release
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.errors import LabBusy
 from jupyter_gpufit.lab import Lab, Waiting, claim, ledger, queue, stalled, turn, view_lab
-from jupyter_gpufit.lab.ledger import LedgerReader, publish
+from jupyter_gpufit.lab.ledger import LedgerReader
 from jupyter_gpufit.lab.mutex import lab_mutex
+from jupyter_gpufit.lab.published import publish
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.units import GiB
 from tests.lab.neighbours import ONE, TWO, _kill_all_of, as_a_user, does, locked_file, who_claims

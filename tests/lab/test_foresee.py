@@ -11,9 +11,9 @@ import pytest
 from jupyter_gpufit.lab.ends import End, EndNote, Forecast, forget_old_ends, read_ends
 from jupyter_gpufit.lab.foresee import MOST, TOO_MANY, TurnFacts, foresee
 from jupyter_gpufit.lab.foreseen import Foreseen
-from jupyter_gpufit.lab.ledger import publish, sweep
 from jupyter_gpufit.lab.place import Space
 from jupyter_gpufit.lab.policy import Policy
+from jupyter_gpufit.lab.published import publish, sweep
 from jupyter_gpufit.lab.record import Claim, Hold, Ticket
 from jupyter_gpufit.lab.standing import Standing
 from jupyter_gpufit.lab.turn import Go, everyones_turn

@@ -17,10 +17,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from jupyter_gpufit.lab.ledger import LedgerReader, Published, publish, sweep
+from jupyter_gpufit.lab.ledger import LedgerReader
 from jupyter_gpufit.lab.order import fair_order, used_by_user
 from jupyter_gpufit.lab.place import Space, place, rooms
 from jupyter_gpufit.lab.policy import Policy
+from jupyter_gpufit.lab.published import Published, publish, sweep
 from jupyter_gpufit.lab.record import Claim, Hold, Ticket
 from jupyter_gpufit.lab.turn import Go, whose_turn
 from tests.lab.values import ADA, BOB, EVE, claim, request, slots, ticket

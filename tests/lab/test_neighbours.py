@@ -22,8 +22,9 @@ import pytest
 
 from jupyter_gpufit.devices.device import Device
 from jupyter_gpufit.lab import Lab, claim, locks, view_lab
-from jupyter_gpufit.lab.ledger import LedgerReader, publish
+from jupyter_gpufit.lab.ledger import LedgerReader
 from jupyter_gpufit.lab.owner import this_process
+from jupyter_gpufit.lab.published import publish
 from jupyter_gpufit.lab.record import Hold, encode
 from jupyter_gpufit.units import GiB
 from tests.lab.neighbours import ONE, TWO, _kill_all_of, as_a_user, does, locked_file, who_claims

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.devices.device import Process
-from jupyter_gpufit.lab import ledger
+from jupyter_gpufit.lab import ledger, published
 from jupyter_gpufit.lab.grant import sort_out
 from jupyter_gpufit.lab.locks import flock_holders, parse_flocks, parse_write_locks
 from jupyter_gpufit.lab.owner import covered, held_by_owner, is_stopped, this_process
@@ -102,8 +102,8 @@ def test_memory_and_stops_are_its_writers_beyond_doubt(
     try:
         whole = replace(this_process(), pid=process.pid, start_time=start_time_of(process.pid) or 0)
         writer = replace(whole, **as_written)  # type: ignore[arg-type]
-        monkeypatch.setattr(ledger, "this_process", lambda: writer)
-        file = ledger.publish(tmp_path, request(4 * GiB), Hold(devices=("GPU-a",), bytes=4 * GiB, alone=False))
+        monkeypatch.setattr(published, "this_process", lambda: writer)
+        file = published.publish(tmp_path, request(4 * GiB), Hold(devices=("GPU-a",), bytes=4 * GiB, alone=False))
         [claim] = ledger.LedgerReader(tmp_path).read().claims
         file.drop()
         process.send_signal(signal.SIGSTOP)

@@ -279,7 +279,7 @@ async def test_only_whose_turn_it_may_be_asks_the_driver(lab: Lab) -> None:
 
 
 async def test_a_job_that_could_start_and_does_not_is_passed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jupyter_gpufit.lab.ledger import publish
+    from jupyter_gpufit.lab.published import publish
 
     monkeypatch.setattr(stalled, "PASSED_AFTER", 0.05)
     stopped = [publish(lab.path, request(4 * GiB, name="stopped")) for _ in range(3)]

@@ -6,7 +6,7 @@ import time
 
 from jupyter_gpufit.lab import Lab
 from jupyter_gpufit.lab.ends import End, EndNote
-from jupyter_gpufit.lab.ledger import publish
+from jupyter_gpufit.lab.published import publish
 from jupyter_gpufit.lab.record import Hold
 from jupyter_gpufit.lab.soonest import prospect
 from jupyter_gpufit.units import GiB

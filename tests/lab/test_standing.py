@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_gpufit.lab import Lab
-from jupyter_gpufit.lab.ledger import LedgerReader, Published, publish
+from jupyter_gpufit.lab.ledger import LedgerReader
+from jupyter_gpufit.lab.published import Published, publish
 from jupyter_gpufit.lab.record import Claim, Hold
 from jupyter_gpufit.lab.standing import Standing, StandingFile, forget_old_standings, read_standings
 from tests.lab.values import request

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from jupyter_gpufit.lab import watch as watch_module
-from jupyter_gpufit.lab.ledger import Published, publish
+from jupyter_gpufit.lab.published import Published, publish
 from jupyter_gpufit.lab.watch import LabWatch
 from tests.lab.values import request
 

@@ -28,7 +28,7 @@ from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.paths import JobPaths
 from jupyter_gpufit.jobs.record import Record, write_record
 from jupyter_gpufit.jobs.store import create_job_files, jobs_dir
-from jupyter_gpufit.lab.ledger import publish
+from jupyter_gpufit.lab.published import publish
 from jupyter_gpufit.lab.record import Hold, Request
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.units import GiB

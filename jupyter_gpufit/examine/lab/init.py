@@ -20,8 +20,8 @@ from typing import Literal
 from ...errors import CannotInit, NotRoot
 from ...lab.again import COMEBACK
 from ...lab.directory import MUTEX, RULE, SHARED, file_system, unsound
-from ...lab.ledger import sweep
 from ...lab.processes import removed_claims_are_held
+from ...lab.published import sweep
 from ...system.files import write_whole
 from . import everyone, mounts
 from .facts import count_dead

@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...lab.directory import MUTEX
-from ...lab.ledger import LedgerReader, Published, publish
+from ...lab.ledger import LedgerReader
 from ...lab.locks import flock_holders
 from ...lab.mutex import lab_mutex
 from ...lab.owner import own_pid
+from ...lab.published import Published, publish
 from ...lab.record import Request
 
 PATIENCE = 1.0  # seconds for the mutex

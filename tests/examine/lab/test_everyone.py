@@ -19,7 +19,7 @@ from jupyter_gpufit.examine.lab.init import Site, init
 from jupyter_gpufit.examine.lab.uninstall import uninstall
 from jupyter_gpufit.examine.lab.upgrade import upgrade
 from jupyter_gpufit.lab import Request
-from jupyter_gpufit.lab.ledger import publish
+from jupyter_gpufit.lab.published import publish
 
 THEIRS = "c = get_config()\nc.IPKernelApp.matplotlib = 'inline'"  # as an administrator left it, without a last newline
 
@@ -57,7 +57,7 @@ import sys
 sys.path += {path!r}
 from pathlib import Path
 from jupyter_gpufit.lab import Request
-from jupyter_gpufit.lab.ledger import publish
+from jupyter_gpufit.lab.published import publish
 held = publish(Path({lab!r}), Request(job_id="a", name={name!r}))
 print("waits", flush=True)
 input()

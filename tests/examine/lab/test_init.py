@@ -20,7 +20,8 @@ from jupyter_gpufit.examine.lab.places import PlaceEntry, open_to_swap, without_
 from jupyter_gpufit.lab import Request
 from jupyter_gpufit.lab.again import publish_again
 from jupyter_gpufit.lab.directory import file_system, unsound
-from jupyter_gpufit.lab.ledger import LedgerReader, publish
+from jupyter_gpufit.lab.ledger import LedgerReader
+from jupyter_gpufit.lab.published import publish
 from jupyter_gpufit.lab.record import Hold
 
 ALICE = 61001

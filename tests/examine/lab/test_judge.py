@@ -17,7 +17,8 @@ from jupyter_gpufit.examine.lab.init import Site
 from jupyter_gpufit.examine.lab.places import PlaceEntry
 from jupyter_gpufit.examine.lab.trial import Other, Tried
 from jupyter_gpufit.lab import Request
-from jupyter_gpufit.lab.ledger import Strange, publish
+from jupyter_gpufit.lab.ledger import Strange
+from jupyter_gpufit.lab.published import publish
 from jupyter_gpufit.units import GiB
 
 ALICE = 61001
