@@ -67,6 +67,7 @@ class GpufitMagics(Magics):
 
     async def awaited(self, line: str, cell: str | None = None) -> object:
         """The same, for a caller that can wait without blocking its loop."""
+        __tracebackhide__ = True  # in a debugger
         failed, given = await self._attempt(line, cell)
         if failed is None:
             return given
@@ -74,7 +75,7 @@ class GpufitMagics(Magics):
         failed.__context__ = None
         if isinstance(failed, CellFailed) and failed.came is not None:
             failed.came._render_traceback_ = failed._render_traceback_  # type: ignore[attr-defined]
-            raise failed.came  # whose frames are in the worker: for %debug, run the cell without its first line
+            raise failed.came  # with its own frames as they were: for %debug
         if not hasattr(failed, "_render_traceback_"):
             # What IPython shows in place of a traceback: the user's mistake is not in our frames.
             failed._render_traceback_ = partial(_sentence, failed)  # type: ignore[attr-defined]

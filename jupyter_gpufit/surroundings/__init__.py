@@ -12,6 +12,7 @@ that objects find through their class, on modules that were imported for what th
     twins     settings that only calls reach
     contexts  those of Python's contexts
     given     what a cell gives to no name
+    frames    where an error was raised, for %debug
     magics    those that cells and extensions gave to the shell
     travel    all of it among the variables: START HERE
 

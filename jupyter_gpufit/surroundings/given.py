@@ -1,22 +1,23 @@
 """What a cell gives to the shell and to no name: the value of its last expression, or the error that ended it.
 
-    worker:  with travelling(namespace, {out(5): 42}): reply        kernel:  arrived(namespace)
-
-Not covered: an error's traceback, whose frames belong to the process in which it was raised.
+worker:  with travelling(namespace, {out(5): 42}): reply        kernel:  arrived(namespace)
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ..graph.unavailable import Unavailable
+from . import frames
 
 ERROR = "sys.last_value"
+TRACE = "sys.last_traceback"
+UNASKED = frozenset({TRACE})  # nobody misses what of it cannot travel
 _OUT = re.compile(r"Out\[\d+\]")
 _KEPT = re.compile(r"_{1,3}|_\d+")
 # A loop, a coroutine or a generator in which one of these is raised takes it for a word to itself.
@@ -36,9 +37,11 @@ def out(number: int) -> str:
     return f"Out[{number}]"
 
 
-def error(left: BaseException | None) -> dict[str, Any]:
-    """An error that the notebook can raise in its own process."""
-    return {ERROR: left} if isinstance(left, Exception) and not isinstance(left, _SPEAK_TO_THEIR_CALLER) else {}
+def error(left: BaseException | None, known: Container[int]) -> dict[str, Any]:
+    """An error that the notebook can raise in its own process, and where it was raised; `known`: see `frames`."""
+    if not isinstance(left, Exception) or isinstance(left, _SPEAK_TO_THEIR_CALLER):
+        return {}
+    return {ERROR: left, TRACE: frames.given(left, known)}
 
 
 def of_shell(namespace: dict[str, Any]) -> Callable[[str], bool]:
@@ -59,7 +62,9 @@ def travelling(namespace: dict[str, Any], found: dict[str, Any]) -> Iterator[Non
 
 def arrived(namespace: dict[str, Any]) -> LeftToShell:
     """Take what came with variables out of the namespace."""
-    found = namespace.pop(ERROR, None)
+    found, trace = namespace.pop(ERROR, None), namespace.pop(TRACE, None)
+    if isinstance(found, Exception) and isinstance(trace, tuple):
+        frames.taken_up(found, trace)
     values = [namespace.pop(name) for name in [*filter(_OUT.fullmatch, namespace)]]
     kept = tuple(one for one in values if not isinstance(one, Unavailable))
     return LeftToShell(kept, found if isinstance(found, Exception) else None)

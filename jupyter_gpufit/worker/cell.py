@@ -209,13 +209,14 @@ class CellInWorker:
         assert training.arrival is not None
         here, value = training.namespace, training.shell.displayhook.value
         last = {} if value is None else {given.out(training.handover.cell_number): value}
+        known = {id(one) for one in (*training.arrival.opened.objects, *here.values())}
         with (
-            given.travelling(here, last | given.error(left)),
+            given.travelling(here, last | given.error(left, known)),
             generators.travelling(here),
             modes.travelling(here, training.modes),
             surroundings.back(here, training.came, self.text(job)) as around,
         ):
-            training.reply = training.arrival.reply(skip=training.is_ours, around=around)
+            training.reply = training.arrival.reply(training.is_ours, around, given.UNASKED)
         for name in caches.grown(training.arrival.opened.objects):
             training.note(
                 f"What {name}() keeps by its lru_cache of this cell is computed again in the notebook.", once=True

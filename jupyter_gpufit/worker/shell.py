@@ -232,7 +232,8 @@ def cell_with_magic_line(magic_line: str, body: str) -> str:
 def _no_input(*args: object, **kwargs: object) -> NoReturn:
     raise StdinNotImplementedError(
         "input() and a debugger cannot ask you anything: this cell runs in a worker, which may outlive the notebook."
-        " Ask in an ordinary cell first, and use the answer here; to debug, run the cell without its first line."
+        " Ask in an ordinary cell first, and use the answer here; to debug, run the cell without its first line, or use"
+        " %debug in the next one once it has failed."
     )
 
 

@@ -13,7 +13,7 @@ class OwnError(Exception): ...
 
 def test_the_last_value_and_the_error_stand_among_the_variables_and_are_taken_out_of_them() -> None:
     namespace = {"Out": 1}
-    with given.travelling(namespace, {given.out(5): 42} | given.error(error := OwnError())):
+    with given.travelling(namespace, {given.out(5): 42} | given.error(error := OwnError(), ())):
         came = dict(namespace)
 
     assert namespace == {"Out": 1} and given.arrived(came) == given.LeftToShell((42,), error) and came == {"Out": 1}
@@ -27,7 +27,7 @@ def test_what_stayed_in_the_worker_is_no_value() -> None:
 def test_what_a_loop_or_a_generator_would_take_for_a_word_to_itself_is_not_raised_anew(
     left: BaseException | None,
 ) -> None:
-    assert given.error(left) == {}
+    assert given.error(left, ()) == {}
 
 
 def test_what_the_shell_keeps_is_known_by_its_names() -> None:

@@ -119,15 +119,23 @@ class Arrival:
     kinds: dict[type, Kind] = field(repr=False)
     began: float  # seconds since 1970: before anything here could have written to a file that came along
 
-    def reply(self, skip: Callable[[str], bool] = lambda name: False, around: Around | None = None) -> Reply:
-        """Write what the cell assigned, deleted and changed. What cannot be sent stays, and the reply names it."""
+    def reply(
+        self,
+        skip: Callable[[str], bool] = lambda name: False,
+        around: Around | None = None,
+        unasked: Container[str] = (),
+    ) -> Reply:
+        """Write what the cell assigned, deleted and changed. What cannot be sent stays, and the reply names it.
+
+        `unasked`: names under which nobody misses anything.
+        """
         with without_collecting():
             try:
-                return self._reply(skip, around)
+                return self._reply(skip, around, unasked)
             except RecursionError:
-                return deeply(lambda: self._reply(skip, around))
+                return deeply(lambda: self._reply(skip, around, unasked))
 
-    def _reply(self, skip: Callable[[str], bool], around: Around | None) -> Reply:
+    def _reply(self, skip: Callable[[str], bool], around: Around | None, unasked: Container[str]) -> Reply:
         deleted = [name for name in self.opened.header["names"] if name not in self.namespace]
         replaced = sent_anew(self.opened.objects, self.kinds)
         changed = [
@@ -170,7 +178,8 @@ class Arrival:
         for foreign in layout.foreign:
             foreign.write(memory.map(foreign.offset, foreign.nbytes))
         # What a library gave the root logger, say, is reached by no variable, and nobody's loss.
-        places = [self._place(refusal) for refusal in (*broken, *pickler.refusals[:100])]
+        refused = [one for one in (*broken, *pickler.refusals[:100]) if one.name not in unasked]
+        places = [self._place(refusal) for refusal in refused]
         header = {
             "bound": list(bound),
             "deleted": deleted,
