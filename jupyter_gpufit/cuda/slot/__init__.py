@@ -6,6 +6,7 @@ side.py      which side a tensor is on, the slot's or the host's
 mode.py      torch's functions (device=, .to, .cuda, x.device), by a TorchFunctionMode
 answers.py   what it says of itself in torch.cuda (see ../surface); what has no answer is refused by name
 around.py    autocast, threads, backward, the default device, torch.load, torch.compile
+half.py      convolutions of float16, for which a CPU has no quick way
 budget.py    the memory that the cell takes, and the error that ends it
 
 What a slot cannot show: that tensors of both sides met in one operation, how fast a GPU is, and what fits on one.

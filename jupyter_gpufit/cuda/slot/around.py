@@ -23,6 +23,7 @@ from ...devices import sides
 from ...errors import NotOnASlot
 from ..surface.asker import asked_by_torch, asker
 from ..surface.streams import OneEvent, OneStream
+from . import half
 from .mode import SlotMode
 from .side import CPU, CPU_AS_DEFAULT, SLOT, note, side_named, side_of
 
@@ -162,6 +163,8 @@ def _mixed_precision() -> Iterator[Replacement]:
         enable_real("cpu", *args) if len(args) == 1 else enable_real(_cpu(args[0]), args[1])
 
     def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
+        if dtype is torch.float16 and device_type == "cuda" and enabled_real("cpu"):
+            half.quicken()
         set_dtype_real(_cpu(device_type), dtype)
 
     yield autocast, "__init__", begin

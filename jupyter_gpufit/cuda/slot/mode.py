@@ -22,6 +22,7 @@ from ...errors import NotOnASlot
 from ..surface.asker import asked_by_torch
 from ..types import names_cuda, on_host
 from .budget import SlotRoom
+from .half import quicken
 from .side import CPU, CPU_AS_DEFAULT, SLOT, any_on_slot, note, side_named, side_of
 
 Function = Callable[..., Any]
@@ -36,6 +37,7 @@ _LIKE = "empty_like full_like ones_like rand_like randint_like randn_like zeros_
 _SPARSE = (
     "sparse_coo_tensor sparse_compressed_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor"
 )
+_CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
 _NEW = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
 
 
@@ -92,6 +94,7 @@ class SlotMode(TorchFunctionMode):
             torch.device: self._device,
             torch._C._nn._parse_to: self._parse_to,
             nn.functional.scaled_dot_product_attention: self._attend,
+            **dict.fromkeys((getattr(torch, name) for name in _CONVOLUTIONS.split()), self._convolve),
             tensor.to: self._to,
             tensor.cuda: self._cuda,
             tensor.cpu: self._cpu,
@@ -197,6 +200,12 @@ class SlotMode(TorchFunctionMode):
                 raise
         with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
             return self._computed(func(*args, **kwargs), args, kwargs)
+
+    def _convolve(self, func: Function, args: Arguments, kwargs: Options) -> Any:
+        x = args[0] if args else kwargs.get("input")
+        if isinstance(x, torch.Tensor) and x.dtype is torch.float16 and side_of(x) == "slot":
+            quicken()
+        return self._computed(func(*args, **kwargs), args, kwargs)
 
     def _to(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """All spellings: of a device, of a dtype, of another tensor, by position and by name."""
