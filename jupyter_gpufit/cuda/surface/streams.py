@@ -7,6 +7,7 @@ other, every event has happened, and the time between two events is the time tha
 from __future__ import annotations
 
 import time
+from contextlib import ContextDecorator
 from typing import Any
 
 import torch
@@ -77,8 +78,8 @@ class OneEvent(torch.Event):
         pass
 
 
-class NoChange:
-    """A context manager that would choose a device or a stream, of which there is one."""
+class NoChange(ContextDecorator):
+    """A context manager that would choose a device or a stream, of which there is one; nvtx's ranges decorate, too."""
 
     def __init__(self, stream: object = None) -> None:  # the name that torch's StreamContext has for it
         self.chosen = stream

@@ -128,6 +128,14 @@ def test_a_function_of_torch_that_asks_for_cuda_is_refused_by_name(slot: Budget)
         torch.cuda._get_rng_state_offset()
 
 
+def test_a_range_marks_a_function_too(slot: Budget) -> None:
+    @torch.cuda.nvtx.range("step")
+    def step(x: int) -> int:
+        return x + 1
+
+    assert [step(1), step(2)] == [2, 3]
+
+
 def test_the_context_managers_of_cuda(slot: Budget) -> None:
     with torch.cuda.device(0), torch.cuda.stream(torch.cuda.Stream()), torch.cuda.nvtx.range("step"):
         assert torch.ones(2).cuda().is_cuda
