@@ -38,6 +38,21 @@ def test_a_bad_option_gets_a_sentence_that_helps(kernel: Kernel, line: str, word
     assert "Traceback" not in ran.traceback
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("train --memory {size // 2}GiB", "ask for 1.0 GiB"),
+        ("train --memory $amount", "ask for 1.5 GiB"),
+        ("train --name '{run}'", "'two words'"),
+        ("train --name {unknown}", "'{unknown}'"),
+    ],
+)
+def test_names_of_the_notebook_are_filled_in_as_in_every_magic(kernel: Kernel, line: str, words: str) -> None:
+    kernel.check("run, size, amount = 'two words', 2, '1.5GiB'")
+    ran = kernel.run(f"%%gpufit {line} --dry-run\npass\n")
+    assert words in ran.shown + ran.traceback
+
+
 def test_help_and_completion(kernel: Kernel) -> None:
     reply = kernel.client.inspect("%%gpufit", reply=True, timeout=TIMEOUT)["content"]["data"]["text/plain"]
     assert "--memory" in reply and "attach" in reply

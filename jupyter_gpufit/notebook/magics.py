@@ -22,6 +22,7 @@ from typing import Any
 from IPython.core.completer import SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.utils.text import DollarFormatter
 
 from ..actions import commands
 from ..actions.completions import completions
@@ -68,7 +69,7 @@ class GpufitMagics(Magics):
     async def awaited(self, line: str, cell: str | None = None) -> object:
         """The same, for a caller that can wait without blocking its loop."""
         __tracebackhide__ = True  # in a debugger
-        failed, given = await self._attempt(line, cell)
+        failed, given = await self._attempt(filled_in(line, self.notebook.shell.user_ns), cell)
         if failed is None:
             return given
         # Raised outside the handler and without its context: IPython shows a whole group rather than our sentence.
@@ -153,6 +154,14 @@ def _imported_before(ip: InteractiveShell) -> set[str]:
         except SyntaxError:
             continue
     return found
+
+
+def filled_in(line: str, names: dict[str, Any]) -> str:
+    """The line with the values of the notebook's names in it, as of every magic: `--name {run}`, `--gpus $n`."""
+    try:
+        return DollarFormatter().vformat(line, args=[], kwargs=names)
+    except Exception:  # it means no name of the notebook's
+        return line
 
 
 _CALL = re.compile(r"(\w+ *= *)?get_ipython\(\)\.run_(?:cell|line)_magic\('gpufit', ")
