@@ -209,7 +209,7 @@ class CellInWorker:
         assert training.arrival is not None
         here, value = training.namespace, training.shell.displayhook.value
         last = {} if value is None else {given.out(training.handover.cell_number): value}
-        known = {id(one) for one in (*training.arrival.opened.objects, *here.values())}
+        known = {id(one) for one in (*training.arrival.opened.objects, *here.values())} if left is not None else ()
         with (
             given.travelling(here, last | given.error(left, known)),
             generators.travelling(here),
