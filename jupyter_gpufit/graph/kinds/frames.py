@@ -19,6 +19,8 @@ from ..kind import Kind, Pickler, Reduced
 from .generic import GENERIC, generic_state, reduce_generic
 from .instances import make_instance
 
+HAS_CACHE = "_item_cache" in vars(pd.DataFrame())  # of columns that were asked for; before pandas 3
+
 
 def find(cls: type) -> Kind | None:
     if issubclass(cls, NDFrame):
@@ -61,7 +63,7 @@ def fill_frame(frame: Any, state: tuple[Any, ...]) -> None:
     whole = manager(blocks[0], axes[0]) if manager is SingleBlockManager else manager(tuple(blocks), axes, False)
     vars(frame).clear()
     vars(frame).update(own, _mgr=whole)
-    if hasattr(type(frame), "_item_cache") or "_item_cache" in own:
+    if HAS_CACHE:
         object.__setattr__(frame, "_item_cache", {})
 
 
