@@ -430,3 +430,19 @@ def test_what_calls_set_and_what_is_added_to_pythons_own_goes_along_and_comes_ba
         "for one in (signal.SIGUSR1, signal.SIGUSR2): signal.signal(one, signal.SIG_DFL)\n"
     )
     assert ran.stdout == "late 3 False ignore 5\n0o22 10 2\n"
+
+
+def test_what_cannot_be_opened_in_the_worker_costs_the_notebook_no_name(kernel: Kernel) -> None:
+    """A name that only what was set in a library uses came not, and was deleted in the notebook: the cell had none."""
+    kernel.check(
+        "import email, os, sys\n"
+        "HERE = {'pid': os.getpid()}\n"
+        "def open_again(pid):\n    import os\n    return 1 // (pid == os.getpid())\n"
+        "class OnlyHere:\n    def __reduce__(self): return open_again, (os.getpid(),)\n"
+        "email.only_here, email.helper = OnlyHere(), lambda: HERE['pid']\n"
+    )
+    ran = kernel.check("%%gpufit train\nz = 3\n")
+    assert "could not be opened in the worker" in ran.shown
+    assert (
+        kernel.check("print(z, email.helper() == os.getpid())\ndel email.only_here, email.helper").stdout == "3 True\n"
+    )

@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
 from ..kind import Kind, Pickler, Reduced
 from ..opening import Opener
 from .generic import reduce_generic
+
+try:
+    from numpy.lib.array_utils import byte_bounds
+except ImportError:  # before NumPy 2
+    byte_bounds = np.byte_bounds  # type: ignore[attr-defined]
 
 Array = np.ndarray[Any, Any]
 _LIBRARY = (np.ndarray, np.memmap, np.matrix, np.recarray)

@@ -136,7 +136,8 @@ class Arrival:
                 return deeply(lambda: self._reply(skip, around, unasked))
 
     def _reply(self, skip: Callable[[str], bool], around: Around | None, unasked: Container[str]) -> Reply:
-        deleted = [name for name in self.opened.header["names"] if name not in self.namespace]
+        # Of what came: what could not be opened here is not missing there.
+        deleted = [name for name in self.opened.header["names"] if name in self.bindings and name not in self.namespace]
         replaced = sent_anew(self.opened.objects, self.kinds)
         changed = [
             (obj, kind)
