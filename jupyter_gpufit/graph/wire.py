@@ -21,7 +21,7 @@ _HOMES: dict[
 ] = {  # by the first part of the name: a module of ours, and what of it stands in graphs
     "anew": ("graph.kinds.anew", "fill_local"),
     "archived": ("graph.kinds.archived", "fill_archived"),
-    "arrays": ("graph.kinds.arrays", "fill_array fill_objects make_array make_objects make_view"),
+    "arrays": ("graph.kinds.arrays", "fill_array fill_draws fill_objects make_array make_draws make_objects make_view"),
     "caches": ("graph.kinds.caches", "fill_cached make_answering"),
     "classes": ("graph.kinds.classes", "fill_enum fill_made make_class make_enum"),
     "contexts": ("graph.kinds.contexts", "make_variable set_value"),
@@ -63,8 +63,8 @@ _HOMES: dict[
     "odd": (
         "graph.kinds.odd",
         (
-            "fill_namespace find_match find_nth_match find_stream make_closed_file make_dict_view make_flat"
-            " make_namespace"
+            "fill_namespace find_descriptor find_match find_nth_match find_stream make_closed_file make_dict_view"
+            " make_flat make_namespace"
         ),
     ),
     "slopes": ("graph.kinds.slopes", "Slope"),

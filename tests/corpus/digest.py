@@ -96,7 +96,7 @@ def __digest__(space):
         if not name.startswith("_") and name not in hidden:
             seen.clear()
             found[name] = of(value)
-    for module in sorted(name for name in sys.modules if name != "__main__" and is_own(name)):
+    for module in sorted(name for name in [*sys.modules] if name != "__main__" and is_own(name)):
         for name, value in vars(sys.modules[module]).items():
             if not name.startswith("__") and not isinstance(value, types.ModuleType):
                 seen.clear()

@@ -53,3 +53,28 @@ def _all_classes() -> set[type]:
         found |= below
         todo += below
     return found
+
+
+def test_what_the_class_has_of_python_is_the_classs_own() -> None:
+    """Stable-Baselines3's wrappers keep all members of their class; and an object that keeps such one is sent whole."""
+    namespace: dict[str, Any] = notebook(
+        "import inspect\n"
+        "class Log: ...\n"
+        "class Wrapper:\n"
+        "    def __init__(self):\n"
+        "        self.members, self.made = dict(inspect.getmembers(type(self))), vars(dict)['fromkeys']\n"
+        "class Trainer:\n"
+        "    def __init__(self): self.wrapper, self.log = Wrapper(), Log()\n"
+        "    def __getstate__(self): return {'wrapper': self.wrapper}\n"
+        "    def __setstate__(self, state): self.__dict__.update(state, log=Log())\n"
+        "trainer = Trainer()\nlog = trainer.log\n"
+    )
+
+    cross_here(
+        namespace,
+        "kept = trainer.wrapper.members['__weakref__'] is vars(Wrapper)['__weakref__'],"
+        " trainer.wrapper.made is vars(dict)['fromkeys'], trainer.log is log",
+        *("trainer", "log", "Wrapper"),
+    )
+
+    assert namespace["kept"] == (True, True, True)

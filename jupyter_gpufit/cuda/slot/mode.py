@@ -38,6 +38,7 @@ _SPARSE = (
     "sparse_coo_tensor sparse_compressed_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor"
 )
 _CONVOLUTIONS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
+_PRODUCTS = "mm bmm addmm baddbmm"
 _NEW = "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
 
 
@@ -95,6 +96,7 @@ class SlotMode(TorchFunctionMode):
             torch._C._nn._parse_to: self._parse_to,
             nn.functional.scaled_dot_product_attention: self._attend,
             **dict.fromkeys((getattr(torch, name) for name in _CONVOLUTIONS.split()), self._convolve),
+            **dict.fromkeys((getattr(torch, name) for name in _PRODUCTS.split()), self._multiply),
             tensor.to: self._to,
             tensor.cuda: self._cuda,
             tensor.cpu: self._cpu,
@@ -206,6 +208,14 @@ class SlotMode(TorchFunctionMode):
         if isinstance(x, torch.Tensor) and x.dtype is torch.float16 and side_of(x) == "slot":
             quicken()
         return self._computed(func(*args, **kwargs), args, kwargs)
+
+    def _multiply(self, func: Function, args: Arguments, kwargs: Options) -> Any:
+        """Of which a GPU gives sums in a wider dtype than what is multiplied; the CPU multiplies in that."""
+        if (wide := kwargs.get("out_dtype")) is None:
+            return self._computed(func(*args, **kwargs), args, kwargs)
+        kwargs = {name: value for name, value in kwargs.items() if name != "out_dtype"}
+        wider = [one.to(wide) if isinstance(one, torch.Tensor) else one for one in args]
+        return self._computed(func(*wider, **kwargs), args, kwargs)
 
     def _to(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """All spellings: of a device, of a dtype, of another tensor, by position and by name."""

@@ -28,7 +28,25 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_array, state=array_state, fill=fill_array, mark=array_mark)
     if issubclass(cls, np.dtype | np.generic):
         return Kind(reduce=reduce_generic)
+    if issubclass(cls, np.random.Generator) and cls is not np.random.Generator:
+        return Kind(reduce=reduce_draws, state=lambda draws: dict(vars(draws)), fill=fill_draws)
     return None
+
+
+def reduce_draws(draws: Any, pickler: Pickler) -> Reduced:
+    """A generator of a class made of NumPy's; its bits are an object of their own. gym's own way is none in NumPy 2."""
+    return make_draws, (type(draws), draws.bit_generator), dict(vars(draws)), None, None, fill_draws
+
+
+def make_draws(cls: Any, bits: Any) -> Any:
+    draws = cls.__new__(cls, bits)
+    np.random.Generator.__init__(draws, bits)
+    return draws
+
+
+def fill_draws(draws: Any, own: dict[str, Any]) -> None:
+    vars(draws).clear()
+    vars(draws).update(own)
 
 
 def reduce_array(a: Array, pickler: Pickler) -> Reduced:

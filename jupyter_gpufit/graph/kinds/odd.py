@@ -11,7 +11,7 @@ import re
 import sys
 import weakref
 from collections import OrderedDict
-from types import MappingProxyType, MethodType, SimpleNamespace
+from types import ClassMethodDescriptorType, GetSetDescriptorType, MappingProxyType, MethodType, SimpleNamespace
 from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
@@ -46,6 +46,8 @@ def find(cls: type) -> Kind | None:
     if cls in _ITERATORS:
         # Where they are cannot be set in place for most of them, so the names that hold one get a new one.
         return Kind(reduce=reduce_generic, replaced=True)
+    if cls is GetSetDescriptorType or cls is ClassMethodDescriptorType:
+        return Kind(reduce=reduce_descriptor)
     if issubclass(cls, io.IOBase) and not issubclass(cls, io.StringIO | io.BytesIO):
         return Kind(reduce=reduce_file)
     if issubclass(cls, _AROUND_A_STREAM):
@@ -53,6 +55,15 @@ def find(cls: type) -> Kind | None:
     if issubclass(cls, SimpleNamespace):
         return Kind(reduce=reduce_namespace, state=lambda obj: dict(vars(obj)), fill=fill_namespace)
     return _KINDS.get(cls)
+
+
+def reduce_descriptor(obj: Any, pickler: Pickler) -> Reduced:
+    """What a class has under a name, where a library keeps all that a class has: Stable-Baselines3's wrappers do."""
+    return find_descriptor, (obj.__objclass__, obj.__name__)
+
+
+def find_descriptor(cls: type, name: str) -> Any:
+    return vars(cls)[name]
 
 
 def reduce_abc_data(obj: Any, pickler: Pickler) -> Reduced:

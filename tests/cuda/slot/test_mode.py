@@ -364,3 +364,15 @@ def test_what_is_no_tensor_and_answers_torchs_functions_itself_is_let_alone(slot
     boxed: Any = Boxed()
     found: Any = torch.empty_like(boxed)
     assert found == (torch.empty_like, {})
+
+
+@pytest.mark.parametrize("name", ["mm", "bmm", "addmm", "baddbmm"])
+def test_a_product_may_be_wider_than_what_is_multiplied(slot: Budget, name: str) -> None:
+    """As a GPU has it, and no CPU: TRL's losses ask for it."""
+    size = (2, 3, 3) if name.startswith("b") or name == "baddbmm" else (3, 3)
+    given = [torch.randn(size).bfloat16().cuda() for _ in range(3 if "add" in name else 2)]
+
+    made = getattr(torch, name)(*given, out_dtype=torch.float32)
+
+    assert made.dtype == torch.float32 and made.is_cuda
+    assert torch.equal(made, getattr(torch, name)(*(one.float() for one in given)))
