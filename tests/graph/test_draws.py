@@ -57,8 +57,7 @@ def test_one_of_a_class_made_of_numpys_goes_on_whatever_its_own_reduce_does() ->
     cross_here(
         namespace,
         "first = draws.random(), draws.name, draws.bit_generator is bits, type(draws) is Draws",
-        "draws",
-        "bits",
+        *("draws", "bits"),
     )
 
     assert namespace["first"] == (expected[0], "mine", True, True)
