@@ -53,7 +53,10 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[WaitingWorker]:
 def test_its_threads_sleep_between_two_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "start", cold_start)
     waiting = WaitingWorker.spawn({name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"})
-    assert b"OMP_WAIT_POLICY=PASSIVE" in Path(f"/proc/{waiting.started.process.pid}/environ").read_bytes().split(b"\0")
+    environ = Path(f"/proc/{waiting.started.process.pid}/environ")
+    while not (found := environ.read_bytes()):  # the kernel shows it a moment after the exec that Popen waits for
+        assert waiting.started.process.poll() is None
+    assert b"OMP_WAIT_POLICY=PASSIVE" in found.split(b"\0")
     waiting.dismiss()
 
 

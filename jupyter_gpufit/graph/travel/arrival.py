@@ -62,6 +62,7 @@ def open_graph(
         for name in header["names"]:
             if name == header.get("around"):
                 _open_around(header["names"], name, unpickler, values)
+                header = {**header, "names": tuple(one for one in header["names"] if one in values)}
                 break
             values[name] = unpickler.load()
     except CannotArrive as error:
@@ -82,7 +83,8 @@ def open_graph(
 def _open_around(names: Sequence[str], first: str, unpickler: GraphUnpickler, values: Namespace) -> None:
     """What travels around the variables, and what only that uses: where it cannot be opened, a sentence stands there.
 
-    It is not worth a job, and comes last: nothing else is in the rest of the stream.
+    It is not worth a job, and comes last: nothing else is in the rest of the stream. The names that did not come are
+    none of this process's, which must not seem to have deleted them.
     """
     try:
         for name in names[names.index(first) :]:
@@ -136,8 +138,7 @@ class Arrival:
                 return deeply(lambda: self._reply(skip, around, unasked))
 
     def _reply(self, skip: Callable[[str], bool], around: Around | None, unasked: Container[str]) -> Reply:
-        # Of what came: what could not be opened here is not missing there.
-        deleted = [name for name in self.opened.header["names"] if name in self.bindings and name not in self.namespace]
+        deleted = [name for name in self.opened.header["names"] if name not in self.namespace]
         replaced = sent_anew(self.opened.objects, self.kinds)
         changed = [
             (obj, kind)
