@@ -55,7 +55,7 @@ def test_its_threads_sleep_between_two_operations(monkeypatch: pytest.MonkeyPatc
     waiting = WaitingWorker.spawn({name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"})
     environ = Path(f"/proc/{waiting.started.process.pid}/environ")
     while not (found := environ.read_bytes()):  # the kernel shows it a moment after the exec that Popen waits for
-        assert waiting.started.process.poll() is None
+        assert waiting.started.exit_code() is None
     assert b"OMP_WAIT_POLICY=PASSIVE" in found.split(b"\0")
     waiting.dismiss()
 
