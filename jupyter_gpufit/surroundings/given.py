@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,10 @@ def error(left: BaseException | None, known: Container[int]) -> dict[str, Any]:
     """An error that the notebook can raise in its own process, and where it was raised; `known`: see `frames`."""
     if not isinstance(left, Exception) or isinstance(left, _SPEAK_TO_THEIR_CALLER):
         return {}
-    return {ERROR: left, TRACE: frames.given(left, known)}
+    found: dict[str, Any] = {ERROR: left}
+    with suppress(Exception):  # no result is lost for a debugger's sake
+        found[TRACE] = frames.given(left, known)
+    return found
 
 
 def of_shell(namespace: dict[str, Any]) -> Callable[[str], bool]:
@@ -64,7 +67,8 @@ def arrived(namespace: dict[str, Any]) -> LeftToShell:
     """Take what came with variables out of the namespace."""
     found, trace = namespace.pop(ERROR, None), namespace.pop(TRACE, None)
     if isinstance(found, Exception) and isinstance(trace, tuple):
-        frames.taken_up(found, trace)
+        with suppress(Exception):
+            frames.taken_up(found, trace)
     values = [namespace.pop(name) for name in [*filter(_OUT.fullmatch, namespace)]]
     kept = tuple(one for one in values if not isinstance(one, Unavailable))
     return LeftToShell(kept, found if isinstance(found, Exception) else None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import TracebackType
+
 import pytest
 
 from jupyter_gpufit.graph.unavailable import Unavailable
@@ -32,3 +35,18 @@ def test_what_a_loop_or_a_generator_would_take_for_a_word_to_itself_is_not_raise
 
 def test_what_the_shell_keeps_is_known_by_its_names() -> None:
     assert [*filter(given.of_shell({"_": 1, "_5": 2, "_x": 3}), ["_", "_5", "_x", "__", "_6"])] == ["_", "_5"]
+
+
+def test_an_error_whose_frames_cannot_be_read_or_made_is_an_error_all_the_same() -> None:
+    class Unreadable:
+        def __contains__(self, one: object) -> bool:
+            raise RuntimeError
+
+    try:
+        raise OwnError
+    except OwnError as error:
+        raised = error
+    assert raised.__traceback__ is not None
+    raised.__traceback__ = TracebackType(raised.__traceback__, sys._getframe(), 0, 1)  # as below a frame of the shell's
+    assert given.error(raised, Unreadable()) == {given.ERROR: raised}
+    assert given.arrived({given.ERROR: raised, given.TRACE: ("no frames",)}).error is raised
