@@ -30,6 +30,7 @@ class NeededAgain:
     objects: list[tuple[int, Any]]  # those that are still there, by number
     changed: set[int]  # the numbers of those that differ from what came
     same: list[str]  # variables that are what they were
+    names: tuple[str, ...] | None = None  # of the shipment that could be opened; all of them in an older checkpoint
 
 
 def changed_by_now(arrival: Arrival) -> list[Any]:
@@ -44,9 +45,8 @@ def needed_of(arrival: Arrival, changed: list[Any], written: Mapping[int, Any]) 
     there = [(number, obj) for number, obj in numbered if number > 1 and id(obj) in written]
     now = arrival.namespace
     same = [name for name, value in arrival.bindings.items() if name in now and now[name] is value]
-    return NeededAgain(
-        arrival.graph, len(arrival.opened.objects), there, {number for number, obj in there if id(obj) in ids}, same
-    )
+    opened, differ = arrival.opened, {number for number, obj in there if id(obj) in ids}
+    return NeededAgain(arrival.graph, len(opened.objects), there, differ, same, tuple(opened.header["names"]))
 
 
 def arrival_again(
@@ -54,6 +54,8 @@ def arrival_again(
 ) -> Arrival:
     """`before`: what the namespace held before the snapshot was opened."""
     header, _ = split(needed.graph)
+    if needed.names is not None:
+        header = {**header, "names": needed.names}
     opener = Opener()
     # The reply only continues its numbers; what stood on its bytes has been made from the snapshot.
     opener.extend([(MEMORY, 0, 0)] * len(header["table"]), [], whole)

@@ -55,16 +55,29 @@ def taken_over(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[Chan
 
     They are imported before it is assigned elsewhere, and would take there what was replaced.
     """
-    found = {id(value): place for place, _, value in assigned(texts, namespace) if issubclass(type(value), _CODE)}
+    code = [one for one in assigned(texts, namespace) if issubclass(type(one[2]), _CODE)]
+    found = {id(value): (place, name) for place, name, value in code}
+    # Python's own, and what libraries call otherwise (`module.tosequence = list`), all have without having taken it.
+    common = {id(value) for _, name, value in code if _is_elsewhere(name, value)}
     for module in [*sys.modules.values()] if found else ():
         names = own_names(module) if isinstance(module, ModuleType) and module.__name__ != "__main__" else None
         at = getattr(module, "__name__", "")
         for name, value in [*(names or {}).items()]:
-            if found.get(id(value), (at, ())) != (at, ()):
+            place, given = found.get(id(value), ((at, ()), ""))
+            if place != (at, ()) and (id(value) not in common or name == given):
                 yield (at, ()), ("names", ({name: value}, []))
             bases = type.__getattribute__(value, "__bases__") if issubclass(type(value), type) else ()
-            if not found.keys().isdisjoint(map(id, bases)) and getattr(value, "__module__", "") == at:
+            if getattr(value, "__module__", "") == at and any(
+                id(one) in found and id(one) not in common for one in bases
+            ):
                 yield (at, ((".", name),)), ("names", ({"__bases__": bases}, []))
+
+
+def _is_elsewhere(name: str, value: Any) -> bool:
+    """Whether its own module has it under another name than the one that it was given."""
+    own = getattr(value, "__qualname__", "")
+    module = sys.modules.get(str(getattr(value, "__module__", "")))
+    return own != name and module is not None and module.__name__ != "__main__" and getattr(module, own, None) is value
 
 
 @functools.lru_cache(maxsize=512)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_gpufit.graph import Reply, Shipment, bring_into, ship
+from jupyter_gpufit.graph import Reply, Shipment, bring_into, receive, ship
+from jupyter_gpufit.snapshot.arrived import arrival_again, needed_of
 from jupyter_gpufit.surroundings import midway, travel
 from tests.graph.crossing import defined, notebook
 
@@ -213,3 +214,20 @@ def test_a_bar_that_an_earlier_cell_made_goes_on(trainings: Trainings, tmp_path:
     assert not left.error
 
     assert trainings.run(cell, shipment=shipment, of=tmp_path / "again").digests["seen"] == whole["seen"]
+
+
+def test_names_that_never_came_are_none_that_a_resumed_cell_deleted() -> None:
+    """What only they are used by, in a library, could not be opened in the worker."""
+    kernel = notebook("kept, helper = [1], [2]")
+    shipment = ship(["kept", "helper"], kernel)
+    worker: dict[str, Any] = {}
+    arrival = receive(shipment.graph, shipment.memory, worker)
+    arrival.opened.header["names"] = ("kept",)
+    del worker["helper"]
+
+    needed = needed_of(arrival, [], {id(worker["kept"]): None})
+    again = arrival_again(needed, worker, {}, shipment.memory, arrival.whole, arrival.began)
+    worker["kept"].append(3)
+    shipment.bring_back(again.reply(), kernel)
+
+    assert (kernel["kept"], kernel["helper"]) == ([1, 3], [2])

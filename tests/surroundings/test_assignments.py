@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from jupyter_gpufit.surroundings.assignments import assigned, with_bodies
+from jupyter_gpufit.surroundings.assignments import assigned, taken_over, with_bodies
 
 
 class Options(ModuleType):
@@ -50,3 +50,21 @@ def test_names_that_a_loop_sets_are_those_that_its_cell_writes_down(monkeypatch:
     found = list(assigned([text], {"collections": collections}))
 
     assert found == [(("collections", ()), "Mapping", collections.abc.Mapping)]
+
+
+def test_what_all_have_anyway_was_taken_over_only_by_its_new_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    home, user = ModuleType("home_of_a_name"), ModuleType("user_of_a_name")
+    for module in (home, user):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    mine = type("Mine", (), {})
+    vars(home).update(as_list=list, Base=mine)
+    vars(user).update(as_list=list, their_own=list, Based=type("Based", (mine, list), {"__module__": user.__name__}))
+    text = "home.as_list = list; home.Base = Mine"
+
+    found = list(taken_over([text], {"home": home}))
+
+    assert [one for one in found if one[0][0] == user.__name__] == [
+        ((user.__name__, ()), ("names", ({"as_list": list}, []))),
+        ((user.__name__, ((".", "Based"),)), ("names", ({"__bases__": (mine, list)}, []))),
+    ]
+    assert {place[0] for place, _ in found} == {user.__name__}
