@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+import torch
 from torch.utils.flop_counter import flop_registry
 
 
@@ -11,7 +13,10 @@ def flops_of(func: Any, args: Any, kwargs: Any, out: Any) -> int:
     if func._opname.endswith("_attention_backward"):
         return _attention_backward(*args[1:4])
     formula = flop_registry.get(func._overloadpacket)
-    return int(formula(*args, **kwargs, out_val=out)) if formula else 0
+    shapes = [one for one in args if not isinstance(one, torch.dtype)]  # torch takes mm's `out_dtype` for one
+    with suppress(TypeError, ValueError, AssertionError):  # what torch cannot count costs no estimate
+        return int(formula(*shapes, **kwargs, out_val=out)) if formula else 0
+    return 0
 
 
 def _attention_backward(query: Any, key: Any, value: Any) -> int:

@@ -21,6 +21,8 @@ from ...cuda.stand_in.device import is_cuda, on_stand_in
 from .books import Books
 from .steps import Steps
 
+_MARK = b"saved while estimating "
+
 
 def begin(books: Books, steps: Steps) -> None:
     _load_in_this_process(steps)
@@ -74,27 +76,46 @@ def _length(batch: Any) -> int:
 
 
 class _Saved:
-    """What the cell would have written with torch.save, for it to read again: the best weights of a training."""
+    """What the cell would have written with torch.save, for it to read again: the best weights of a training.
+
+    A mark stands for it where it was to be written, and wherever that is copied: from a buffer into a file, say.
+    """
 
     def __init__(self, books: Books) -> None:
         self._books, self._load = books, torch.load
-        self._kept: dict[str | int, Any] = {}
-        self._files: list[Any] = []  # so that no other gets the id of one
+        self._kept: list[Any] = []
 
     def save(self, obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         self._books.notes["not written: torch.save"] += 1
-        self._files.append(f)
-        self._kept[_place(f)] = tree_map(_without_device, obj)
-        if isinstance(f, (str, bytes, os.PathLike)):
-            with suppress(OSError), open(f, "wb"):  # empty, in the scratch directory: the cell may look for it
-                pass
+        mark = _MARK + len(self._kept).to_bytes(4, "little")
+        self._kept.append(tree_map(_without_device, obj))
+        if not isinstance(f, (str, bytes, os.PathLike)):
+            f.write(mark)
+            return
+        with suppress(OSError), open(f, "wb") as file:  # in the scratch directory
+            file.write(mark)
 
     def load(self, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if (place := _place(f)) in self._kept:
-            return tree_map(lambda t: t.made(map_location) if isinstance(t, _OnDevice) else t, self._kept[place])
+        if (number := _marked(f)) is not None:
+            return tree_map(lambda t: t.made(map_location) if isinstance(t, _OnDevice) else t, self._kept[number])
         to_cuda = is_cuda(map_location)
         found = self._load(f, "cpu" if to_cuda or map_location is None else map_location, *args, **kwargs)
         return tree_map(lambda t: t.to("cuda") if isinstance(t, torch.Tensor) else t, found) if to_cuda else found
+
+
+def _marked(f: Any) -> int | None:
+    """Which of what was saved is marked there; nothing is read of what is something else."""
+    with suppress(OSError):
+        if isinstance(f, (str, bytes, os.PathLike)):
+            with open(f, "rb") as file:
+                return _marked(file)
+        if not hasattr(f, "seek"):
+            return None
+        at, head = f.tell(), f.read(len(_MARK) + 4)
+        if head[: len(_MARK)] == _MARK:
+            return int.from_bytes(head[len(_MARK) :], "little")
+        f.seek(at)
+    return None
 
 
 @dataclass(frozen=True)
@@ -113,12 +134,6 @@ def _without_device(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return _OnDevice(value.shape, value.dtype) if on_stand_in(value) else value.detach().clone()
-
-
-def _place(f: Any) -> str | int:
-    """Where it is kept: a path's, also of an open file, or the object itself."""
-    path = getattr(f, "name", f)
-    return os.path.abspath(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else id(f)
 
 
 def _dropped(books: Books, what: str) -> Callable[..., None]:

@@ -1,6 +1,6 @@
-"""What `type(x)` tells the cell and the user's own modules of a traced tensor: what it is on a device.
+"""What `type(x)` tells of a traced tensor to the cell, the user's own modules and libraries on torch.
 
-There it is no FakeTensor, and `type(x) == torch.Tensor`, as much research code asks, holds. Libraries see the truth.
+On a device it is no FakeTensor, and `type(x) == torch.Tensor`, as much research code asks, holds. Torch sees the truth.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ...system.packages import is_installed
 
-_STANDARD = frozenset({*sys.stdlib_module_names, "jupyter_gpufit"})
+_TRUE_FOR = frozenset({*sys.stdlib_module_names, "jupyter_gpufit", "torch", "functorch", "torchgen"})
 
 
 class _Told:
@@ -53,11 +53,15 @@ class _Told:
 
 
 def begin(namespace: dict[str, object]) -> None:
-    """For functions of the notebook, and of modules that nobody installed."""
+    """For functions of the notebook, of modules that nobody installed, and of those that name torch or its tensors."""
     told = _Told()
     namespace.setdefault("type", told)
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] not in _STANDARD and isinstance(module, ModuleType) and name != "__main__":
+        if name.partition(".")[0] not in _TRUE_FOR and isinstance(module, ModuleType) and name != "__main__":
             file = getattr(module, "__file__", None)
-            if isinstance(file, str) and file.endswith(".py") and not is_installed(file):
+            if isinstance(file, str) and file.endswith(".py") and (_is_on_torch(module) or not is_installed(file)):
                 vars(module).setdefault("type", told)
+
+
+def _is_on_torch(module: ModuleType) -> bool:
+    return any(value is torch or value is torch.Tensor for value in list(vars(module).values()))

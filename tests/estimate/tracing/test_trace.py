@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import socket
 from pathlib import Path
 from textwrap import dedent
@@ -72,6 +73,19 @@ def test_counts_operations_and_samples_of_one_step() -> None:
 
     assert trace.samples_per_step == 8
     assert trace.flops_per_step == 2 * (2 * 8 * 64 * 32)  # forward, and the weight's gradient; the input has none
+
+
+def test_a_product_that_is_told_its_results_dtype_is_counted() -> None:
+    """trl sums up gradients of its head so; torch's formula takes the dtype for a shape."""
+    cell = IMPORTS + 'model = nn.Linear(64, 32, bias=False).to("cuda")\n' + TRAIN
+    half = "half = dict(dtype=torch.bfloat16, device='cuda')\n"
+    gemms = half + "a, b = torch.empty(8, 64, **half), torch.empty(64, 32, **half)"
+    cell = cell.replace("for step", gemms + "\nacc = torch.zeros(8, 32, device='cuda')\nfor step")
+    told = "    torch.addmm(acc, a, b, out_dtype=torch.float32, out=acc); torch.mm(a, b, out_dtype=torch.float32)\n"
+    trace = traced(cell + told)
+
+    assert ended_well(trace)
+    assert trace.flops_per_step == 2 * (2 * 8 * 64 * 32) + 2 * (2 * 8 * 64 * 32)
 
 
 def test_recomputation_saves_activations_and_adds_no_operations_of_the_model() -> None:
@@ -196,6 +210,11 @@ def test_what_the_cell_saved_it_can_load_again() -> None:
         assert not torch.load("never/best.pt", map_location="cpu")["moved"]["weight"].is_cuda
         torch.save(found["host"], buffer := io.BytesIO()); buffer.seek(0)
         assert torch.equal(torch.load(buffer)["weight"], was)
+        import shutil, pathlib
+        pathlib.Path("as lightning.ckpt").write_bytes(buffer.getvalue())
+        shutil.copy("as lightning.ckpt", "best.ckpt")
+        with open("best.ckpt", "rb") as file:
+            assert torch.equal(torch.load(file)["weight"], was)
         """
     )
 
@@ -416,3 +435,19 @@ def test_a_tensors_type_is_told_as_on_a_device() -> None:
         """
     )
     assert trace.status == "completed", trace.error
+
+
+def test_a_librarys_question_for_a_tensors_type_is_answered_as_on_a_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchtuples' cat()."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "lib_on_torch.py").write_text("import torch\ndef is_tensor(x): return type(x) is torch.Tensor\n")
+    monkeypatch.syspath_prepend(folder)
+    lib = importlib.import_module("lib_on_torch")
+
+    trace = traced("import torch\nassert is_tensor(torch.ones(3, device='cuda'))", lambda: {"is_tensor": lib.is_tensor})
+
+    assert trace.status == "completed", trace.error
+    assert "type" not in vars(lib)
