@@ -201,7 +201,7 @@ class Child:
 
     def _sides(self, error: BaseException) -> str:
         """Which models of the earlier cells are still on the CPU, where two devices met."""
-        if "on the same device" not in str(error):
+        if "on the same device" not in in_a_line(error):
             return ""
         models = {name: value for name, value in self.namespace.items() if issubclass(type(value), torch.nn.Module)}
         left = [name for name, model in models.items() if any(p.device.type == "cpu" for p in model.parameters())]

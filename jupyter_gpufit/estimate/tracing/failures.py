@@ -46,6 +46,8 @@ _NO_NUMPY = ".numpy() is not supported for tensor subclasses."
 _NO_NUMPY_OF_CUDA = (
     "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 )
+_TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices, "  # and which
+_TWO_DEVICES_FAKED = re.compile(r"Unhandled FakeTensor Device Propagation for \S+, found two different devices ")
 _OPERATOR = re.compile(r"aten[.:]+\w+(?:\.\w+)?")
 
 
@@ -90,12 +92,14 @@ def in_a_line(error: BaseException) -> str:
         said = " ".join(str(error).split())
     except Exception:
         said = ""
+    said = _TWO_DEVICES_FAKED.sub(_TWO_DEVICES, said)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _in_words_of_a_gpu(text: str) -> str:
     text = re.sub(rf"\b{STAND_IN}(\w+)Type\b", r"torch.cuda.\1Tensor", text)
     text = text.replace("torch._subclasses.fake_tensor.FakeTensorDeviceMismatchError", "RuntimeError")
+    text = _TWO_DEVICES_FAKED.sub(_TWO_DEVICES, text)  # as older versions of torch say it
     text = text.replace(f"RuntimeError: {_NO_NUMPY}", f"TypeError: {_NO_NUMPY_OF_CUDA}")
     return text.replace(STAND_IN, "cuda")
 

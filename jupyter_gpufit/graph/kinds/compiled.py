@@ -14,6 +14,8 @@ import torch
 
 from ..kind import Kind, Pickler, Reduced
 
+_WITHIN = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable")  # by the version of torch
+
 
 def reduce_compiled_module(module: Any, pickler: Pickler) -> Reduced:
     from torch._dynamo.eval_frame import DisableContext
@@ -35,13 +37,9 @@ def reduce_compiled_function(fn: FunctionType, pickler: Pickler) -> Reduced:
 
 
 def _options(context: Any) -> dict[str, Any]:
-    from torch._dynamo.eval_frame import innermost_backend
-
-    backend = innermost_backend(context.callback)
-    while hasattr(backend, "_torchdynamo_orig_callable"):
-        backend = backend._torchdynamo_orig_callable
-    while hasattr(backend, "_torchdynamo_orig_backend"):
-        backend = backend._torchdynamo_orig_backend
+    backend = context.callback
+    while (inner := next((found for name in _WITHIN if (found := getattr(backend, name, None))), None)) is not None:
+        backend = inner
     found = {"backend": backend, "dynamic": getattr(context, "_dynamic", None)}
     return found | {"fullgraph": bool(getattr(context, "fullgraph", False))}
 
