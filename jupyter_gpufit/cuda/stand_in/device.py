@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import backend_registration
 from torch.utils._device import DeviceContext
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 STAND_IN = "standin"  # found again in torch's own messages, see errors.py; hence no common word
 _TRUE_FOR = (
@@ -51,7 +51,10 @@ class FakeMode(FakeTensorMode):
 def begin() -> FakeMode:
     """Make the stand-in the accelerator of this process."""
     # Experimental in torch 2.13, hence checked here and not at the first operation.
-    _setup_privateuseone_for_python_backend(rename=STAND_IN, backend_module=Backend())
+    register = getattr(backend_registration, "_setup_privateuseone_for_python_backend", None)
+    if register is None:
+        raise NotImplementedError("that takes torch 2.10 or later")
+    register(rename=STAND_IN, backend_module=Backend())
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(data, device=...) becomes a copy that we see
     _replace_properties()
     _replace_default_device()

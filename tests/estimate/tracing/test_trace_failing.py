@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils import backend_registration
 
 from tests.command_line import until_gone
 from tests.estimate.cells import IMPORTS
@@ -167,6 +168,14 @@ def test_a_torch_without_what_we_call(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = traced("x = 1")
 
     assert trace.status == "died" and "cannot be traced: module 'torch._C' has no attribute" in trace.error
+
+
+def test_a_torch_before_those_that_can_be_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(backend_registration, "_setup_privateuseone_for_python_backend")
+
+    trace = traced("x = 1")
+
+    assert trace.error == f"torch {torch.__version__} cannot be traced: that takes torch 2.10 or later"
 
 
 def test_who_computes_with_the_notebooks_number_of_threads_does_not_wait_for_threads_that_no_fork_has() -> None:
