@@ -18,6 +18,7 @@ from .changes import Change
 from .holders import Place, own_names, root
 
 _TABLES = ("pandas", "pandas.core.groupby", "pandas.core.window")  # modules that show the classes of tables
+_NOT_ADDED = frozenset({"pandas", *sys.stdlib_module_names})  # Python's: its named tuples' methods
 
 
 class AddedNames:
@@ -48,7 +49,7 @@ def methods() -> Iterator[tuple[Place, str, Any]]:
             if isinstance(cls, type):
                 for key, value in list(vars(cls).items()):
                     code = value if isinstance(value, FunctionType) else getattr(value, "_accessor", None)
-                    if code is not None and root(module_of(code)) != "pandas":
+                    if code is not None and root(module_of(code)) not in _NOT_ADDED:
                         yield (module.__name__, ((".", name),)), key, value
 
 

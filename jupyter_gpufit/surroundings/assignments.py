@@ -67,9 +67,8 @@ def taken_over(texts: Iterable[str], namespace: dict[str, Any]) -> Iterator[Chan
             if place != (at, ()) and (id(value) not in common or name == given):
                 yield (at, ()), ("names", ({name: value}, []))
             bases = type.__getattribute__(value, "__bases__") if issubclass(type(value), type) else ()
-            if getattr(value, "__module__", "") == at and any(
-                id(one) in found and id(one) not in common for one in bases
-            ):
+            taken = any(id(one) in found and id(one) not in common for one in bases)
+            if taken and getattr(value, "__module__", "") == at:
                 yield (at, ((".", name),)), ("names", ({"__bases__": bases}, []))
 
 

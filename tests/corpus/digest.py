@@ -79,11 +79,11 @@ def __digest__(space):
         if torch is not None and isinstance(value, torch.nn.Module):
             state = {k: of_tensor(v) for k, v in value.state_dict().items() if isinstance(v, torch.Tensor)}
             return {"state": state, "training": value.training}
-        if hasattr(value, "state_dict") and not isinstance(value, type):
-            try:
+        try:  # what a library's object answers to such a question is its own affair
+            if hasattr(value, "state_dict") and not isinstance(value, type):
                 return of(value.state_dict(), depth + 1)
-            except Exception:
-                return type(value).__name__
+        except Exception:
+            return type(value).__name__
         if isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
             return getattr(value, "__qualname__", type(value).__name__)
         if hasattr(value, "__dict__") and is_own(type(value).__module__):

@@ -7,12 +7,12 @@ import re
 from tests.kernels import Kernel
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# A debugger whose commands are typed in beforehand.
+# A debugger whose commands are typed in beforehand; from Python 3.13 on one of its own shows first where it stands.
 TYPED = """
 from IPython.core.debugger import Pdb
 class Typed(Pdb):
     def cmdloop(self, intro=None):
-        for line in {lines!r}:
+        for line in [*self.cmdqueue, *{lines!r}]:
             self.onecmd(line)
 get_ipython().InteractiveTB.debugger_cls, get_ipython().InteractiveTB.pdb = Typed, None
 %debug

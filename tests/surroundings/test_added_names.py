@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+import importlib
 from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.surroundings.added_names import methods
 from tests.command_line import gpufit
 from tests.kernels import Kernel
 
@@ -40,3 +43,11 @@ def test_methods_of_tables_go_there_through_a_resume_and_back(
     kernel.check("assert first == ([2, 3], 2), first\nassert then == ([1, 1], 2, [2, 4]), then")
     kernel.check("assert table.a.doubled().tolist() == [2, 4]")
     kernel.check("assert table.size.rows() == 2 and type(table.size) is Size")
+
+
+def test_what_python_gives_a_class_of_theirs_was_added_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of `pandas.NamedAgg`, from Python 3.13 on, `__replace__` went into each checkpoint: it is code of `dataclasses`."""
+    pandas = importlib.import_module("pandas")
+    monkeypatch.setattr(pandas, "Pair", collections.namedtuple("Pair", "one two"), raising=False)
+
+    assert not [(place, name) for place, name, _ in methods() if place[1] in (((".", "Pair"),), ((".", "NamedAgg"),))]
