@@ -46,7 +46,7 @@ def test_methods_of_tables_go_there_through_a_resume_and_back(
 
 
 def test_what_python_gives_a_class_of_theirs_was_added_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of `pandas.NamedAgg`, from Python 3.13 on, `__replace__` went into each checkpoint: it is code of `dataclasses`."""
+    """`__replace__` of `pandas.NamedAgg`, of `dataclasses` from Python 3.13 on, went into each checkpoint."""
     pandas = importlib.import_module("pandas")
     monkeypatch.setattr(pandas, "Pair", collections.namedtuple("Pair", "one two"), raising=False)
 
