@@ -15,6 +15,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 _STARTS = ("system", "getoutput")  # of `!python train.py` and `lines = !python train.py`
+_SHELLS = ("%%bash", "%%sh", "%%script")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 _PROGRAM = re.compile(r"\b(python[\d.]*|torchrun|accelerate|deepspeed)\s")
 HOW = "Programs that a cell starts see no GPU. To run one where it fits: !gpufit run -- {command}"
@@ -27,20 +28,30 @@ def no_gpus_for_others(shell: InteractiveShell, say: Callable[[str], None]) -> I
     ran = {name: getattr(shell, name) for name in _STARTS}
     said = False
 
-    def starts(name: str, command: str, *args: Any, **more: Any) -> Any:
+    def tell(command: str) -> None:
         nonlocal said
-        command = shell.var_expand(command, depth=1 + more.pop("depth", 0))  # here, one frame below the cell's
         if not said and _PROGRAM.search(command) and "gpufit" not in command and _concerns_gpus(command):
             said = True
             say(HOW.format(command=command.strip()))
+
+    def starts(name: str, command: str, *args: Any, **more: Any) -> Any:
+        command = shell.var_expand(command, depth=1 + more.pop("depth", 0))  # here, one frame below the cell's
+        tell(command)
         with _expanded(shell):
             return ran[name](command, *args, **more)
 
+    def begins(info: Any) -> None:
+        if str(info.raw_cell).lstrip().startswith(_SHELLS):
+            for command in info.raw_cell.splitlines()[1:]:
+                tell(command)
+
     for name in _STARTS:
         setattr(shell, name, partial(starts, name))
+    shell.events.register("pre_run_cell", begins)
     try:
         yield
     finally:
+        shell.events.unregister("pre_run_cell", begins)
         for name, own in ran.items():
             setattr(shell, name, own)
         if os.environ.get(VARIABLE) == "":

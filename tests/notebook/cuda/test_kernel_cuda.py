@@ -200,6 +200,15 @@ def test_other_libraries_and_programs_see_no_gpu(fresh: Kernel) -> None:
     assert "gpufit run" not in fresh.check("!python train.py").shown
 
 
+def test_a_shells_cell_is_told_how_to_run_its_program(fresh: Kernel) -> None:
+    fresh.check("open('train.py', 'w').write('import os; print([os.environ[\"CUDA_VISIBLE_DEVICES\"]])')")
+
+    ran = fresh.check("%%bash --no-raise-error\ncd .\npython train.py --epochs 3\necho $?")
+
+    assert ran.stdout == "['']\n0\n" and "!gpufit run -- python train.py --epochs 3" in ran.shown
+    assert "gpufit run" not in fresh.check("%%sh\npython train.py").shown
+
+
 def test_commands_have_the_values_of_the_cells_and_functions_variables(fresh: Kernel, tmp_path: Path) -> None:
     fresh.check(
         "import sys\ndef show(x):\n    !echo {x} $x\n    !echo '{{x}}' $HOME\n    y = !echo got {x}\n    print(y)"
