@@ -11,6 +11,8 @@ import hashlib
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from io import StringIO
 from types import CodeType
 from typing import Any
 
@@ -82,16 +84,17 @@ class Texts:
         if filename not in self._files:
             lines = linecache.getlines(filename, home)
             try:
-                self._files[filename] = _read(lines) if lines else None
+                self._files[filename] = _read("".join(lines)) if lines else None
             except (SyntaxError, ValueError, RecursionError):
                 self._files[filename] = None
         return self._files[filename]
 
 
-def _read(lines: list[str]) -> _File:
-    tree = ast.parse("".join(lines))
+@lru_cache(maxsize=64)  # a process that has several programs, one after another, reads the same files
+def _read(text: str) -> _File:
+    tree = ast.parse(text)
     outer = list(_outer(tree.body))
-    file = _File(lines, futures=[one for one in tree.body if isinstance(one, ast.ImportFrom)])
+    file = _File(StringIO(text).readlines(), futures=[one for one in tree.body if isinstance(one, ast.ImportFrom)])
     imports = [one for one in outer if isinstance(one, ast.Import | ast.ImportFrom)]
     file.imported = sorted({name for one in imports for name in bound_by(one)} - {"*"})
     file.bindings = bindings_of(_parts(outer))
