@@ -124,6 +124,7 @@ _OF_LIBRARIES = {
     "torch": "kinds.tensors",
     "torch.utils.data.dataloader": "kinds.loader_iterators",
     "torch.utils.tensorboard": "kinds.writers",
+    "tensorboard.summary.writer.event_file_writer": "kinds.writers",
     "tensorboardX": "kinds.writers",
     "numpy": "kinds.arrays",
     "matplotlib.transforms": "kinds.figures",

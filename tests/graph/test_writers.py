@@ -45,6 +45,38 @@ def test_what_the_cell_writes_stands_beside_what_the_notebook_writes(
     assert _scalars(tmp_path / "others") == [("notebook", 0)]
 
 
+OWN = """
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+class Writer:  # skrl's
+    def __init__(self, folder): self.events = EventFileWriter(folder, 7, 60)
+    def add_scalar(self, tag, value, step):
+        self.events.add_event(Event(step=step, summary=Summary(value=[Summary.Value(tag=tag, simple_value=value)])))
+    def close(self): self.events.close()
+closed = Writer("closed")
+closed.close()
+"""
+
+
+def test_a_librarys_own_writer_on_tensorboards_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    namespace = notebook(OWN + BEFORE.replace("SummaryWriter", "Writer"))
+    writer = namespace["writer"]
+
+    returned = cross_here(namespace, CELL + "made.events.flush()\n").returned
+
+    assert not returned.left_behind and namespace["writer"] is writer
+    made = namespace["made"].events
+    assert (made.get_logdir(), made._async_writer._byte_queue.maxsize) == ("others", 7)
+    namespace["made"].add_scalar("notebook", 1.0, 0)
+    for one in (writer, namespace["made"]):
+        one.close()
+    assert _scalars(tmp_path / "runs") == [("loss", 0), ("loss", 1)]
+    assert _scalars(tmp_path / "others") == [("notebook", 0)]
+
+
 def _scalars(directory: Path) -> list[tuple[str, int]]:
     need("tensorboard")
     loader = import_module("tensorboard.backend.event_processing.event_file_loader").EventFileLoader

@@ -82,7 +82,7 @@ def test_weights_can_be_read_by_their_names(trainings: Trainings, tmp_path: Path
     assert "model.0.bias" not in names  # which is a part of something else
 
 
-@pytest.mark.parametrize("library", ["torch.utils.tensorboard", "tensorboardX"])
+@pytest.mark.parametrize("library", ["torch.utils.tensorboard", "tensorboardX", "tests.snapshot.beside.events"])
 def test_tensorboard_sees_each_step_once(library: str, trainings: Trainings, tmp_path: Path) -> None:
     need("tensorboard")
     need(library)

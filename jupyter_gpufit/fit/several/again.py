@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from inspect import Parameter, signature
 from typing import Any
 
 from torch.autograd import Function
@@ -17,14 +18,15 @@ from .functions import tensors_in
 from .parts import mark, rows_of
 from .sight import AsItIs, Sight
 
-_GENERATOR = "_checkpoint_without_reentrant_generator"
-_OPTIONS = 5  # of its own, before those of the function
+_GENERATOR = "_checkpoint_without_reentrant_generator"  # its options, and then the function's arguments
+_AND_ARGUMENTS = f"{_GENERATOR}_impl"  # of torch 2.14: a tuple and a dict of arguments, and then its options
 
 
 @contextmanager
 def functions_seen(sight: Sight) -> Iterator[None]:
     """Have all of them seen."""
-    apply, generator = Function.__dict__["apply"], getattr(checkpoint, _GENERATOR)
+    apply, name = Function.__dict__["apply"], _AND_ARGUMENTS if hasattr(checkpoint, _AND_ARGUMENTS) else _GENERATOR
+    generator = getattr(checkpoint, name)
 
     def seen(cls: Any, *args: Any, **kwargs: Any) -> Any:
         made, forward = apply.__get__(None, cls), sight.forward
@@ -38,8 +40,12 @@ def functions_seen(sight: Sight) -> Iterator[None]:
             return forward.call(_named(made, cls.__name__), args, kwargs)
 
     def generated(fn: Any, *given: Any, **more: Any) -> Any:
-        options, args = given[:_OPTIONS], given[_OPTIONS:]
-        return generator(_again(sight, fn, args, more), *options, *args, **more)
+        if name == _AND_ARGUMENTS:
+            return generator(_again(sight, fn, *given), *given, **more)
+        options = (
+            sum(one.kind is Parameter.POSITIONAL_OR_KEYWORD for one in signature(generator).parameters.values()) - 1
+        )
+        return generator(_again(sight, fn, given[options:], more), *given, **more)
 
     def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
         forward = sight.forward
@@ -51,13 +57,13 @@ def functions_seen(sight: Sight) -> Iterator[None]:
     script = ScriptFunction.__call__
     ScriptFunction.__call__ = scripted  # type: ignore[method-assign, assignment]
     Function.apply = classmethod(seen)  # type: ignore[assignment, method-assign]
-    setattr(checkpoint, _GENERATOR, generated)
+    setattr(checkpoint, name, generated)
     try:
         yield
     finally:
         ScriptFunction.__call__ = script  # type: ignore[method-assign]
         Function.apply = apply  # type: ignore[method-assign]
-        setattr(checkpoint, _GENERATOR, generator)
+        setattr(checkpoint, name, generator)
 
 
 def _named(made: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -71,7 +71,8 @@ def reduce_scripted(fn: Any, pickler: Pickler) -> Reduced:
 
 def script_again(original: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # which the notebook has had
+        for one in (DeprecationWarning, FutureWarning):  # which the notebook has had
+            warnings.simplefilter("ignore", one)
         return torch.jit.script(original)
 
 

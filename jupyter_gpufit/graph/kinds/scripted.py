@@ -63,7 +63,8 @@ def load_again(archive: bytes) -> Any:
 def _not_deprecated() -> Iterator[None]:
     """What torch says of TorchScript the notebook has heard."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        for one in (DeprecationWarning, FutureWarning):  # by the version of torch
+            warnings.simplefilter("ignore", one)
         yield
 
 

@@ -1,5 +1,6 @@
-"""A SummaryWriter, torch's or tensorboardX's, has a thread, a queue and a file: one of an earlier cell is begun anew.
+"""Writers for TensorBoard have a thread, a queue and a file: one of an earlier cell is begun anew.
 
+A SummaryWriter, torch's or tensorboardX's, or tensorboard's own writer of events, which libraries use by itself.
 The new one writes a file of its own into the same directory, where TensorBoard reads them together; so do the
 notebook's own, which stays as it is, and one that the cell made, which the notebook gets.
 """
@@ -14,6 +15,7 @@ from typing import Any
 from ..kind import Kind, Pickler, Reduced
 from .instances import INSTANCE, make_instance
 
+_EVENTS = "tensorboard.summary.writer.event_file_writer"
 # The arguments of each SummaryWriter, and the attributes that keep them.
 _SAME = ("log_dir", "purge_step", "max_queue", "flush_secs", "filename_suffix")
 _ARGUMENTS = {
@@ -24,7 +26,9 @@ _ARGUMENTS = {
 
 
 def find(cls: type) -> Kind | None:
-    return Kind(reduce=_reduce) if library_of(cls) else None
+    if library_of(cls):
+        return Kind(reduce=_reduce)
+    return Kind(reduce=reduce_events) if writes_events(cls) else None
 
 
 def library_of(cls: type) -> str | None:
@@ -77,3 +81,29 @@ def another(cls: Any, arguments: dict[str, Any]) -> Any:
     writer = cls(**arguments | {"filename_suffix": f"{arguments['filename_suffix']}.{os.getpid()}"})
     writer._filename_suffix = arguments["filename_suffix"]
     return writer
+
+
+def writes_events(cls: type) -> bool:
+    """Whether it is tensorboard's own writer."""
+    return _EVENTS in sys.modules and issubclass(cls, sys.modules[_EVENTS].EventFileWriter)
+
+
+def reduce_events(writer: Any, pickler: Pickler) -> Reduced:
+    waits = writer._async_writer
+    if waits._closed:
+        return make_instance, (type(writer),), {"_logdir": writer._logdir, "_file_name": writer._file_name}
+    writer.flush()
+    arguments = writer._logdir, waits._byte_queue.maxsize, waits._worker._flush_secs
+    return make_events, (type(writer), *arguments, os.getcwd())
+
+
+def make_events(cls: Any, logdir: str, most: int, seconds: float, directory: str) -> Any:
+    writer = cls(os.path.join(directory, logdir), most, seconds)
+    writer._logdir = logdir
+    atexit.register(_flush, writer)
+    return writer
+
+
+def _flush(writer: Any) -> None:
+    if not writer._async_writer._closed:
+        writer.flush()

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.instances import INSTANCE, make_instance
-from ...graph.kinds.writers import another, arguments_of, directory_argument, library_of, settle
+from ...graph.kinds.writers import (
+    another,
+    arguments_of,
+    directory_argument,
+    library_of,
+    reduce_events,
+    settle,
+    writes_events,
+)
 from ...system.objects import module_of
 
 if TYPE_CHECKING:
@@ -36,7 +44,9 @@ def find(cls: type) -> Kind | None:
         return Kind(reduce=reduce_rich_bar)
     if names & _CSV_WRITERS:
         return Kind(reduce=reduce_csv_writer)
-    return Kind(reduce=reduce_summary) if library_of(cls) else None
+    if library_of(cls):
+        return Kind(reduce=reduce_summary)
+    return Kind(reduce=reduce_event_file) if writes_events(cls) else None
 
 
 # A bar is among all bars, which share the lines of the terminal, and it has a clock.
@@ -125,6 +135,13 @@ def reduce_summary(writer: Any, pickler: SnapshotPickler) -> Reduced:
     for path in filter(None, map(_event_file, (writer.all_writers or {}).values())):
         pickler.take_file(path, read=False)
     return another, (type(writer), arguments)
+
+
+def reduce_event_file(writer: Any, pickler: SnapshotPickler) -> Reduced:
+    made = reduce_events(writer, pickler)
+    if os.path.exists(path := os.path.abspath(writer._file_name)):
+        pickler.take_file(path, read=False)
+    return made
 
 
 def _event_file(file_writer: Any) -> str | None:
