@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .crossing import cross_here
+from .crossing import cross_here, notebook
 
 Namespace = dict[str, Any]
 
@@ -55,3 +55,29 @@ def _containers(value: Any) -> list[Any]:
             found[id(one)] = one
             todo += one if isinstance(one, list) else one.values()
     return list(found.values())
+
+
+SPACES = """
+from collections import Counter, OrderedDict
+class Space(Counter, OrderedDict):
+    def __reduce__(self):
+        return self.__class__, (OrderedDict(self),)
+class Line(Space):
+    def __init__(self, name):
+        super().__init__({name: 1})
+x = Line("x")
+x.note = "the first"
+plane = Space({"x": 1, "y": 2})
+"""
+
+
+def test_a_container_that_pickle_would_make_by_the_wrong_arguments_travels_as_what_it_holds() -> None:
+    """torchphysics' spaces of one dimension."""
+    namespace = notebook(SPACES)
+    x, plane = namespace["x"], namespace["plane"]
+
+    cross_here(namespace, "x['again'] = 3\nplane['z'] = 1\nmade = Line('made')")
+
+    assert namespace["x"] is x and list(x.items()) == [("x", 1), ("again", 3)] and x.note == "the first"
+    assert namespace["plane"] is plane or list(namespace["plane"].items())[-1] == ("z", 1)
+    assert type(namespace["made"]) is type(x) and dict(namespace["made"]) == {"made": 1}

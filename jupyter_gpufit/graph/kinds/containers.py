@@ -110,9 +110,19 @@ def find(cls: type) -> Kind | None:
         return _EXACT[cls]
     if cls is array:
         return Kind(reduce=reduce_array, state=array.tobytes, fill=fill_array)
-    if not issubclass(cls, tuple(_BASES)) or cls.__reduce__ not in _OF_PYTHON:
+    if not issubclass(cls, tuple(_BASES)) or _knows_how_it_is_made(cls):
         return None
     return Kind(reduce=reduce_container, state=container_state, fill=fill_container, hashes=_BASES[base_of(cls)].hashes)
+
+
+def _knows_how_it_is_made(cls: Any) -> bool:
+    """By a `__reduce__` of its own, which no class below it has given another `__init__` (torchphysics' spaces)."""
+    if cls.__reduce__ in _OF_PYTHON:
+        return False
+    reduced, made = (
+        next(n for n, one in enumerate(cls.__mro__) if way in vars(one)) for way in ("__reduce__", "__init__")
+    )
+    return reduced <= made
 
 
 def reduce_array(obj: array[Any], pickler: Pickler) -> Reduced:
