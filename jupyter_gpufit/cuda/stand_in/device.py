@@ -80,7 +80,11 @@ def is_cuda(device: object) -> bool:
 
 
 def mapped(device: Any) -> Any:
-    return torch.device(STAND_IN, 0) if is_cuda(device) else device
+    if is_cuda(device):
+        return torch.device(STAND_IN, 0)
+    # Fake tensors keep the index of "cpu:0", which no tensor has, and then differ from those of "cpu".
+    numbered = isinstance(device, str | torch.device) and str(device).startswith("cpu:")
+    return torch.device("cpu") if numbered else device
 
 
 def _replace_properties() -> None:

@@ -437,6 +437,18 @@ def test_a_tensors_type_is_told_as_on_a_device() -> None:
     assert trace.status == "completed", trace.error
 
 
+def test_the_first_cpu_is_the_cpu() -> None:
+    """d3rlpy calls it by its number. A small layer of the CPU has its values in a trial, and a large one none."""
+    trace = traced(
+        IMPORTS
+        + "model = nn.Sequential(nn.Linear(64, 512), nn.Linear(512, 512), nn.Linear(512, 8)).to('cpu:0')\n"
+        + "model(torch.ones(2, 64, device=torch.device('cpu', 0)))\nmodel.to('cuda')\n"
+        + TRAIN
+    )
+
+    assert ended_well(trace)
+
+
 def test_a_librarys_question_for_a_tensors_type_is_answered_as_on_a_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
