@@ -126,7 +126,8 @@ def litters(lab: Path) -> None:
                         name.write_bytes(b"[" * 10000)
         if number % 100 == 0:
             for path in lab.glob(f"?.{uid}.*"):
-                path.unlink()
+                if int(path.name.rsplit(".", 1)[1][:8], 16) <= number - 4:
+                    path.unlink()
         time.sleep(OFTEN)
 
 
