@@ -39,16 +39,17 @@ def check_at(error: BaseException) -> Place | None:
         trace = trace.tb_next
     if trace is None or not isinstance(error, AssertionError):
         return None
-    place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-    return place if _is_check(place) else None
+    return _check_in((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
 
 
-def _is_check(place: Place) -> bool:
+def _check_in(place: Place) -> Place | None:
+    """The `assert` that has this line, by its first: which line of it failed is told differently by each Python."""
     file, line = place
     with suppress(SyntaxError, ValueError):
-        nodes = ast.walk(ast.parse("".join(linecache.getlines(file))))
-        return any(isinstance(node, ast.Assert) and line in _lines_of(node) for node in nodes)
-    return False
+        for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
+            if isinstance(node, ast.Assert) and line in _lines_of(node):
+                return file, node.lineno
+    return None
 
 
 def _lines_of(node: ast.stmt) -> range:
@@ -63,7 +64,7 @@ def without(tree: ast.AST, filename: str, places: Collection[Place]) -> ast.AST:
 
 def in_words(place: Place, cell: str) -> str:
     file, line = place
-    if _is_check(place):
+    if _check_in(place):
         where = "" if file == cell else f" of {os.path.basename(file)}"
         return f"the check in line {line}{where} left out: its values are guessed"
     where = "" if file == cell else " of an earlier cell"

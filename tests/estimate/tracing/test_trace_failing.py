@@ -49,7 +49,7 @@ def test_a_check_of_guessed_values_is_passed_over_wherever_it_stands(
 
     assert trace.status == "completed" and trace.trained, trace.error
     left = {note for note in trace.notes if "left out" in note}
-    assert len(left) == 2 and any("line 4 of checks_masks.py left out" in note for note in left)
+    assert len(left) == 2 and any("line 3 of checks_masks.py left out" in note for note in left)
     assert any("the check in line 10 left out" in note for note in left)
 
 
