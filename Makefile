@@ -11,6 +11,9 @@ endif
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
+# What is never imported is never compiled: of torch alone that is 10 s of a processor.
+export PIP_NO_COMPILE := 1
+
 .PHONY: demo test accuracy soak known check bench gpu clean
 
 $(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/*.* labextension/src/*/* labextension/schema/*)

@@ -13,7 +13,7 @@ from operator import is_
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
-from .holders import Place, at, in_words, is_of_python, own_names
+from .holders import OWN, Place, at, beside, in_words, is_of_python, own_names
 
 # Made by Python for each class or module, or a cache of it.
 _OF_PYTHON = frozenset({"_abc_impl", "__dict__", "__weakref__", "__doc__", "__abstractmethods__", "__annotations__"})
@@ -177,10 +177,13 @@ def put_object(place: Place, obj: Any) -> str:
     try:
         parent = at((module, steps[:-1]))
         kind, key = steps[-1]
-        if kind == "[]":
+        if steps[-1] == OWN:
+            object.__setattr__(parent, key, obj)
+        elif kind == "[]":
             parent[key] = obj
         else:
-            _put_names(parent, ({key: obj}, []))
+            attributes = beside(parent)
+            _put_names(parent if attributes is None else attributes, ({key: obj}, []))
     except Exception as error:
         return f"{in_words(place)} cannot be set in this process ({type(error).__name__}: {error})."
     return ""

@@ -22,7 +22,7 @@ from ..system.objects import module_of
 Step = tuple[str, Any]  # ".", and an attribute's name; or "[]", and a key or an index
 Place = tuple[str, tuple[Step, ...]]  # a module's name, and the steps from there
 
-_OWN: Step = (".", "__dict__")
+OWN: Step = (".", "__dict__")
 _DEEPEST = 4  # steps: a registry in a class, an object in it, its dict
 _MOST = 2000  # holders of one module
 _WIDE = 200  # entries of a container that is looked into
@@ -53,8 +53,8 @@ def holders(module: ModuleType, seen: Callable[[Any], bool]) -> Iterator[tuple[t
             continue
         met.add(id(holder))
         yield steps, holder
-        if (own := _beside(holder)) is not None:
-            yield (*steps, _OWN), own
+        if (own := beside(holder)) is not None:
+            yield (*steps, OWN), own
         if len(steps) < _DEEPEST:
             todo.extend((*step, value) for *step, value in _inside(steps, holder, module.__name__))
 
@@ -66,7 +66,7 @@ def _inside(steps: tuple[Step, ...], holder: Any, module: str) -> Iterator[tuple
         found = [(("[]", index), value) for index, value in enumerate(list.__iter__(holder))]
     else:
         found = []
-    attributes = _beside(holder) if isinstance(holder, _CONTAINERS) else own_names(holder)
+    attributes = beside(holder) if isinstance(holder, _CONTAINERS) else own_names(holder)
     found += [((".", name), value) for name, value in list((attributes or {}).items())]
     for step, value in found:
         if not is_of_python(step[1]) and _can_hold(value, module):
@@ -84,7 +84,7 @@ def entries(holder: Any) -> Iterator[tuple[Step, Any]]:
         yield from (((".", name), value) for name, value in list((own_names(holder) or {}).items()))
 
 
-def _beside(holder: Any) -> dict[str, Any] | None:
+def beside(holder: Any) -> dict[str, Any] | None:
     """The attributes of a container that has its own: a configuration whose keys are both (EasyDict), a registry."""
     if not isinstance(holder, _CONTAINERS) or root(module_of(type(holder))) in _STANDARD:
         return None
@@ -158,8 +158,8 @@ def at(place: Place, *, load: bool = True) -> Any:
         except Exception as error:
             raise LookupError(f"{name}: {error}") from error
     for kind, key in steps:
-        if (kind, key) == _OWN:
-            found = _beside(found)
+        if (kind, key) == OWN:
+            found = beside(found)
             found = _MISSING if found is None else found
         elif kind == ".":
             found = (own_names(found) or {}).get(key, _MISSING)

@@ -54,6 +54,26 @@ def test_what_the_training_has_becomes_the_modules(registry: Any) -> None:
     assert registry._known is trained[0]
 
 
+class Config(dict[str, Any]):
+    """As yacs has it: names are keys, and what it keeps for itself is in its `__dict__`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+@pytest.mark.parametrize("step", ["__dict__", "renamed"])
+def test_what_a_container_keeps_beside_its_keys_becomes_no_key(registry: Any, step: str) -> None:
+    registry.config = config = Config(lr=0.1)
+    vars(config)["renamed"] = {}
+    mine = {"lr": "rate"} if step == "renamed" else {"renamed": {"lr": "rate"}}
+    trained = [mine]
+    place = "a_registry", ((".", "config"), (".", step))
+    restored({"changed": [(place, mine, None)], "causes": {}, "argv": list(sys.argv), "process": {}, "packages": []})
+
+    assert registry.config is config and config == {"lr": 0.1} and vars(config) == {"renamed": {"lr": "rate"}}
+    assert (vars(config) if step == "__dict__" else vars(config)["renamed"]) is trained[0]
+
+
 def test_what_a_module_keeps_for_the_main_thread_goes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """keras counts the names of layers there, and no checkpoint can hold a threading.local itself."""
     (tmp_path / "layer_names.py").write_text("import threading\nstate = threading.local()\nstate.made = 1\n")
