@@ -5,7 +5,8 @@ Inside `as_slot`, `cuda` in user code means the slot, on which training really r
 side.py      which side a tensor is on, the slot's or the host's
 mode.py      torch's functions (device=, .to, .cuda, x.device), by a TorchFunctionMode
 answers.py   what it says of itself in torch.cuda (see ../surface); what has no answer is refused by name
-around.py    autocast, threads, backward, the default device, torch.load, torch.compile
+around.py    autocast, threads, backward, the default device, torch.compile
+files.py     torch.save and torch.load
 half.py      convolutions of float16, for which a CPU has no quick way
 budget.py    the memory that the cell takes, and the error that ends it
 
@@ -23,8 +24,9 @@ from ...devices import sides
 from ..surface.ahead import taken_by_name
 from ..surface.replace import cuda_replacements, or_refused, replaced
 from .answers import SlotAnswers
-from .around import loading, run_uncompiled, torch_replacements
+from .around import run_uncompiled, torch_replacements
 from .budget import Budget
+from .files import loading
 from .mode import SlotMode
 
 __all__ = ["Budget", "SlotAnswers", "SlotMode", "as_slot", "on_budget", "standing_in"]

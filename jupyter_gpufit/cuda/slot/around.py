@@ -1,7 +1,7 @@
 """What else of torch must know of the slot: the parts that a function mode does not see.
 
 Those are classes (autocast, GradScaler, Generator), what other threads and the backward pass run, the default device,
-saved files, torch.compile, and the last resort of everything that still asks for CUDA.
+torch.compile, and the last resort of everything that still asks for CUDA.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import sysconfig
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
 import torch
 from torch.utils._device import DeviceContext
 
-from ...devices import sides
 from ...errors import NotOnASlot
 from ..surface.asker import asked_by_torch, asker
 from ..surface.streams import OneEvent, OneStream
@@ -30,7 +29,6 @@ from .side import CPU, CPU_AS_DEFAULT, SLOT, note, side_named, side_of
 _BETWEEN = ("torch.", "jupyter_gpufit.cuda.")
 _LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 _PINS = "torch.utils.data._utils.pin_memory"
-_BEFORE_ALL = 0  # the priority of a package in torch.serialization; the CPU's is 10
 
 Replacement = tuple[object, str, object]  # where, which name, and by what
 
@@ -254,28 +252,3 @@ def _call_under_way() -> str:
         called = f"{module}.{frame.f_code.co_qualname}" if module.startswith("torch.") else called
         frame = frame.f_back
     return called or linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip() or "This call"
-
-
-@contextmanager
-def loading(slot: str, stands_for_gpu: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Let torch.load put what was on a GPU, or is wanted on one, on the slot.
-
-    Where it `stands_for_gpu`, torch.save notes it as a GPU's; what a slot saves can be loaded where there is none.
-    """
-
-    def tag(storage: Any) -> str | None:
-        untyped = getattr(storage, "_untyped_storage", storage)
-        return str(SLOT) if getattr(untyped, sides.NOTE, None) == "slot" and stands_for_gpu() else None
-
-    def place(storage: Any, location: str) -> Any:
-        side = side_named(location, slot) if location.startswith(("cuda", "cpu")) else None
-        if side and isinstance(storage, torch.UntypedStorage):
-            note(storage, side)
-        return storage if side else None
-
-    torch.serialization.register_package(_BEFORE_ALL, tag, place)
-    try:
-        yield
-    finally:
-        registry = torch.serialization._package_registry
-        registry[:] = [entry for entry in registry if entry[2] is not place]

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as loaders
 
+from ...cuda.slot.files import as_of_cuda
 from ...cuda.stand_in.device import is_cuda, on_stand_in
 from .books import Books
 from .steps import Steps
@@ -28,6 +29,8 @@ def begin(books: Books, steps: Steps) -> None:
     _load_in_this_process(steps)
     saved = _Saved(books)
     torch.save, torch.load = saved.save, saved.load
+    serialization: Any = torch.serialization
+    serialization._load = as_of_cuda(serialization._load)
     try:
         safetensors = importlib.import_module("safetensors.torch")
     except ImportError:
@@ -98,9 +101,34 @@ class _Saved:
     def load(self, f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         if (number := _marked(f)) is not None:
             return tree_map(lambda t: t.made(map_location) if isinstance(t, _OnDevice) else t, self._kept[number])
+        if map_location is None:
+            where = _Where()
+            return tree_map(where.there, self._load(f, where, *args, **kwargs))
         to_cuda = is_cuda(map_location)
-        found = self._load(f, "cpu" if to_cuda or map_location is None else map_location, *args, **kwargs)
-        return tree_map(lambda t: t.to("cuda") if isinstance(t, torch.Tensor) else t, found) if to_cuda else found
+        found = self._load(f, "cpu" if to_cuda else map_location, *args, **kwargs)
+        return tree_map(_to_cuda, found) if to_cuda else found
+
+
+class _Where:
+    """As a `map_location`: lets everything be read into the host's memory, and knows what goes to the device."""
+
+    def __init__(self) -> None:
+        self._there: set[int] = set()
+
+    def __call__(self, storage: Any, location: str) -> Any:
+        if is_cuda(location):
+            self._there.add(storage._cdata)
+        return storage
+
+    def there(self, value: Any) -> Any:
+        return _to_cuda(value, lambda tensor: tensor.untyped_storage()._cdata in self._there)
+
+
+def _to_cuda(value: Any, goes: Callable[[torch.Tensor], bool] = lambda tensor: True) -> Any:
+    """A tensor, or a whole model's."""
+    if isinstance(value, torch.nn.Module):
+        return value._apply(lambda tensor: tensor.to("cuda") if goes(tensor) else tensor)
+    return value.to("cuda") if isinstance(value, torch.Tensor) and goes(value) else value
 
 
 def _marked(f: Any) -> int | None:

@@ -125,25 +125,6 @@ def test_a_device_as_a_context(slot: Budget) -> None:
         pass
 
 
-def test_saved_tensors_come_back_to_the_slot(slot: Budget, tmp_path: Path) -> None:
-    torch.save({"x": torch.ones(2, device="cuda")}, tmp_path / "x.pt")
-
-    assert torch.load(tmp_path / "x.pt")["x"].device.type == "cpu"
-    wheres: list[Any] = ["cuda", "cuda:0", torch.device("cuda"), {"cpu": "cuda:0"}]
-    for where in wheres:
-        assert torch.load(tmp_path / "x.pt", map_location=where)["x"].device == CUDA
-    with pytest.raises(NotOnASlot, match="cuda:1"):
-        torch.load(tmp_path / "x.pt", map_location="cuda:1")
-
-
-def test_what_was_saved_on_a_gpu_loads(slot: Budget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
-    torch.save(torch.ones(2), tmp_path / "x.pt")
-
-    assert torch.load(tmp_path / "x.pt").device == CUDA
-    assert torch.load(tmp_path / "x.pt", map_location="cpu").device.type == "cpu"
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled_models_run_uncompiled_and_say_so(slot: Budget) -> None:

@@ -194,32 +194,6 @@ def test_a_device_that_the_user_named_is_meant() -> None:
     assert trace.status == "completed" and not peak_by_kind(trace)
 
 
-def test_what_the_cell_saved_it_can_load_again() -> None:
-    trace = traced(
-        """
-        import io, torch
-        host, moved = torch.nn.Linear(2, 2), torch.nn.Linear(1024, 1024, device="cuda")
-        torch.save({"host": host.state_dict(), "moved": moved.state_dict(), "epoch": 3}, "never/best.pt")
-        import os
-        assert os.path.exists("never/best.pt")
-        was = host.weight.detach().clone(); host.weight.data.zero_()
-        found = torch.load("never/best.pt", weights_only=True)
-        host.load_state_dict(found["host"]); moved.load_state_dict(found["moved"])
-        assert torch.equal(host.weight, was) and found["epoch"] == 3 and found["moved"]["weight"].is_cuda
-        assert not torch.load("never/best.pt", map_location="cpu")["moved"]["weight"].is_cuda
-        torch.save(found["host"], buffer := io.BytesIO()); buffer.seek(0)
-        assert torch.equal(torch.load(buffer)["weight"], was)
-        import shutil, pathlib
-        pathlib.Path("as lightning.ckpt").write_bytes(buffer.getvalue())
-        shutil.copy("as lightning.ckpt", "best.ckpt")
-        with open("best.ckpt", "rb") as file:
-            assert torch.equal(torch.load(file)["weight"], was)
-        """
-    )
-
-    assert (trace.status, trace.error) == ("completed", "")
-
-
 def test_loops_in_functions_of_the_notebook(tmp_path: Path) -> None:
     notebook = tmp_path / "notebook.py"
     notebook.write_text(
