@@ -10,17 +10,19 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
+from ..devices.device import Device
 from ..devices.here import read_devices_async
 from ..engine import Started, WaitingWorker, environment_of
 from ..errors import BadOption, NoJobMeant, NotResumable
-from ..estimate.reckoning.for_resume import SoFar, needed_again
+from ..estimate.need import Needed
+from ..estimate.reckoning.for_resume import SoFar, needed_again, within
 from ..jobs.epoch import next_epoch
 from ..jobs.events import Failure, StateChange, step_words
 from ..jobs.handover import Handover, noted_start
@@ -40,6 +42,7 @@ from .request import request_for
 
 if TYPE_CHECKING:  # kernels that resume nothing start faster without
     from ..checkpoint.files import Checkpoint
+    from ..estimate.asking.fit import Fit
 
 STARTING = 90.0  # seconds that a worker may take to import torch on a busy machine
 LEAVING = 30.0  # seconds that a worker which has ended its job may take to end itself
@@ -135,7 +138,11 @@ async def prepare(
     so_far = await anyio.to_thread.run_sync(_so_far, job, paths, record, start)
     if start.fit is not None and request.count < start.fit.get("devices", 1):
         so_far = replace(so_far, had_more=True)
-    needed = needed_again(memory, job.options, so_far, candidates(request, devices))
+    allowed = candidates(request, devices)
+    needed = needed_again(memory, job.options, so_far, allowed)
+    if memory is None and not so_far.outgrew and not record.rests and request.most == 1:
+        if (fit := _another_fit(start, allowed, needed)) is not None:
+            start, needed = replace(start, fit=fit.to_record()), within(fit.changed, allowed)
     refuse_impossible(replace(request, needed=needed.memory), devices)
     start = replace(start, gpu=gpu, gpus=gpus, needed=needed.memory, why=needed.reason)
     start = replace(start, outgrew=so_far.outgrew, asked=memory)
@@ -170,6 +177,15 @@ def _so_far(job: Job, paths: JobPaths, record: Record, start: Handover) -> SoFar
     # What it had grown to when it failed is no peak either: it would have gone on growing.
     outgrew = max(start.outgrew, claimed, peak) if ran_out and claimed is not None else start.outgrew
     return SoFar(claimed, peak, max(record.step, record.checkpoint.step), outgrew)
+
+
+def _another_fit(start: Handover, devices: Sequence[Device], needed: Needed) -> Fit | None:
+    """Without its plan where none of these devices wants one, by one where all of them do; None: as it was."""
+    if start.fit is None:
+        return None
+    from ..estimate.asking.fit import Fit
+
+    return Fit.from_record(start.fit).on(devices, needed.memory)
 
 
 async def gone(record: Record) -> None:

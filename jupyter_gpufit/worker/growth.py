@@ -25,6 +25,7 @@ from ..graph import GraphMemory
 from ..graph.wire import split
 from ..jobs.handover import Handover, note_start, noted_start
 from ..jobs.job import Job
+from ..lab import Granted
 from ..train import Outgrown
 from ..units import device_words, format_bytes
 from . import no_device
@@ -125,6 +126,19 @@ def larger_start(training: Training, handover: Handover, left: Outgrown) -> Hand
     if not resumes:
         return start
     return replace(start, path=list(sys.path), resumes=True, repeats=True, alive_until=alive)
+
+
+def another_fit(training: Training, to: Granted) -> Handover | None:
+    """As what it was started, where it goes on without its plan on what it holds there, or by one; None: as it was."""
+    assert training.request is not None
+    fit = training.fit.on(to.devices, training.request.needed) if len(to.devices) == 1 else None
+    if fit is None or (not fit.plan.parts and to.bytes < fit.plain):
+        return None
+    training.note(f"{training.name} {fit.changed.reason}.")
+    noted = replace(noted_start(training.paths), fit=fit.to_record(), needed=fit.changed.memory, why=fit.changed.reason)
+    with suppress(OSError):  # on a full disk, a later resume goes on as before
+        note_start(training.paths, noted)
+    return noted
 
 
 def _goes_on(where: str) -> str:

@@ -34,7 +34,7 @@ from .cell import CellInWorker
 from .elastic import Elastic
 from .finals import Finals
 from .gaps import Gaps
-from .growth import Growth, larger_start
+from .growth import Growth, another_fit, larger_start
 from .keeper import Keeper
 from .lifecycle import CellLeft, CellRuns, Delayed
 from .losses import Losses
@@ -259,4 +259,6 @@ class WorkerMachine:
 
     def _moved(self, handover: Handover, moved: Moved) -> Handover:
         claim = HeldClaim(moved.to.claim.id, moved.to.fds[0])
-        return replace(handover, path=list(sys.path), resumes=True, repeats=False, claim=claim)
+        start = replace(handover, path=list(sys.path), resumes=True, repeats=False, claim=claim)
+        known = another_fit(self.training, moved.to)
+        return start if known is None else replace(start, fit=known.fit, needed=known.needed, why=known.why)

@@ -63,7 +63,12 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     many = len(targets) if to else len(training.granted.devices)
     needed = training.request.needed if many >= training.fit.devices else None  # fewer have more of a batch each
     request = replace(training.request, gpu=",".join(targets), count=many, most=many, needed=needed)
-    held = await claim_now(open_lab(training.settings, waits=True), request, training.look, training.granted)
+    lab, held = open_lab(training.settings, waits=True), None
+    if many == 1 and (fit := training.fit.on(_named(devices, targets), request.needed)) is not None:
+        wanted = replace(request, needed=fit.changed.memory, host=fit.plan.host)
+        held = await claim_now(lab, wanted, training.look, training.granted)
+    if held is None or (isinstance(held, Waiting) and training.fit.plan.parts):
+        held = await claim_now(lab, request, training.look, training.granted)
     if isinstance(held, Waiting):
         busy = f"{to} is not free right now" if to else "no other device is free right now"
         raise NotNow(training.name, f"{busy} ({held}).")
@@ -75,6 +80,10 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     there = device_words([device.label for device in held.granted.devices])
     training.take(Asked("move", there))
     return saver.ask("move", lambda step: Moved(held.granted), held.give_back), there
+
+
+def _named(devices: Sequence[Device], uuids: Sequence[str]) -> list[Device]:
+    return [device for device in devices if device.uuid in uuids]
 
 
 def _targets(devices: Sequence[Device], to: str, here: Granted, name: str, *, fitted: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from ...devices.device import Device
 from ...fit.plan import Climbed, FitLimits, Plan, RungVerdict
 from ...lab.place import Space
 from ...units import format_bytes
+from ..need import Needed
 from ..reckoning.verdict import usable_alone
 from .ask import TraceAnswer
 from .climb import RAN_OUT
@@ -25,6 +26,7 @@ class Fit:
     why: str = ""  # in a sentence; empty: it runs as it is, and fits
     split: int = 0  # what each of several devices has a part of, see fit/sharing.py
     devices: int = 1  # for so many, or more, holds what it was estimated to need on each
+    plain: int = 0  # bytes that it was estimated to need as it is; 0: nobody can tell, or the plan is its user's wish
 
     @property
     def said(self) -> str:
@@ -38,13 +40,37 @@ class Fit:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Fit:
         lower = tuple(map(Plan.from_record, record["lower"]))
-        of_several = {name: record[name] for name in ("split", "devices") if name in record}
-        return cls(Plan.from_record(record["plan"]), lower, record["key"], record["why"], **of_several)
+        others = {name: record[name] for name in ("split", "devices", "plain") if name in record}
+        return cls(Plan.from_record(record["plan"]), lower, record["key"], record["why"], **others)
 
     def lowered(self) -> Fit:
         """One rung further down; to be asked where there is one."""
         plan = self.lower[0]
         return replace(self, plan=plan, lower=self.lower[1:], why="")
+
+    def on(self, devices: Iterable[Device], needed: int | None) -> Fit | None:
+        """What it is where it goes on there, each of them alone; None: it stays as it is.
+
+        `needed`: bytes by what else is known of it. A checkpoint does not know by which plan it was made.
+        """
+        usable = [Space(device).usable for device in devices if not device.problem]
+        if not self.plain or not usable:
+            return None
+        if self.plan.parts and min(usable) >= self.plain:
+            return replace(self, plan=Plan(), lower=(self.plan, *self.lower), why="")
+        if not self.plan.parts and self.lower and needed is not None and max(usable) < min(needed, self.plain):
+            return self.lowered()
+        return None
+
+    @property
+    def changed(self) -> Needed:
+        """What it needs once it has become another."""
+        if not self.plan.parts:
+            words = (
+                f"needs {format_bytes(self.plain)} as it is, which is there: it goes on without {self.lower[0].words}"
+            )
+            return Needed(self.plain, words)
+        return Needed(None, f"needs {format_bytes(self.plain)} as it is, which is not there: it goes on by {self.said}")
 
 
 def limits_of(devices: Sequence[Device]) -> FitLimits | None:

@@ -35,6 +35,7 @@ from ..reckoning.verdict import usable_alone
 from ..showing.text import band
 from . import before
 from .ask import Ask, TraceAnswer
+from .climb import RAN_OUT
 from .fit import Fit, fit_of, limits_of
 from .look import look, main_module, opened_privately
 from .several import each_of
@@ -169,9 +170,12 @@ def _estimate(
     if limits is not None and fit.plan.host > spare:  # what is free now is no part of the question
         answer, again = look(cell.source, cell.opened, replace(ask, limits=replace(limits, host=spare)), stop), False
         fit = fit_of(answer)
-    estimate = answer.estimate if answer.planned is None else answer.planned
-    if target.kind == "slot":
+    plain = on_slot(answer.estimate) if target.kind == "slot" else answer.estimate
+    estimate = plain if answer.planned is None else answer.planned
+    if target.kind == "slot" and answer.planned is not None:
         estimate = on_slot(estimate)
+    if settings.fit in ("exact", "any") and (answer.climbed is None or answer.climbed.steps[0].why != RAN_OUT):
+        fit = replace(fit, plain=plain.need or 0)
     estimate = corrected(estimate, target.kind, lessons(settings, answer.key, fit.plan.words))
     return Estimated(estimate, target.kind, answer.key, fit, again)
 

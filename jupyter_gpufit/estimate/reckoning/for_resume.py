@@ -42,7 +42,7 @@ def needed_again(asked: int | None, options: Options, so_far: SoFar, devices: Se
         return Needed(None, "needs a whole device: it ran on more of them, and nobody can tell what fewer take")
     if so_far.outgrew and so_far.peak <= so_far.outgrew:
         return Needed(None, f"needs a whole device: {format_bytes(so_far.outgrew)} were too little")
-    return _within(_known(options, so_far, devices), devices)
+    return within(_known(options, so_far, devices), devices)
 
 
 def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed:
@@ -90,7 +90,7 @@ def larger(claimed: int, devices: Sequence[Device]) -> Needed | None:
     return Needed(2 * claimed, f"needs {format_bytes(2 * claimed)}: {too_few}")
 
 
-def _within(needed: Needed, devices: Sequence[Device]) -> Needed:
+def within(needed: Needed, devices: Sequence[Device]) -> Needed:
     """The whole device where it needs a part of the reserve, which is for neighbours: alone it fits there."""
     spaces = [Space(device) for device in devices if not device.problem]
     if needed.memory is None or any(needed.memory <= space.usable for space in spaces):
