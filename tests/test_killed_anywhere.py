@@ -90,7 +90,7 @@ def test_whoever_is_killed_the_job_comes_to_its_result(
     assert told["came to its end"] > told["had not been saved"], told
     if kills > EACH:
         wanted = [f"killed {one}" for one in KILLED] + [f"killed during {verb or 'the loop'}" for verb in VERBS]
-        assert all(told[one] >= kills // 50 for one in wanted), told
+        assert all(told[one] >= kills // 100 for one in wanted), told
 
 
 @dataclass(repr=False)
@@ -180,10 +180,11 @@ class Life:
         if verb == "resume" and not ran.ok and NO_CHECKPOINT in ran.evalue + told:
             self.over = True
         if verb == "resume" and ran.ok:
-            steps = [int(step) for step in re.findall(r"from step (\d+)", told)]
+            steps = [int(step) for step in re.findall(rf"{self.name} goes on from step (\d+)", told)]
             assert all(step >= self.at_least for step in steps), self
         if verb in ("checkpoint", "release", "move") and ran.ok:
-            steps = [int(step) for step in re.findall(r"saved at step (\d+)", told)]
+            # Of this job: the card of an earlier one may be drawn once more meanwhile.
+            steps = [int(step) for step in re.findall(rf"{self.name} is saved at step (\d+)", told)]
             self.at_least = max(self.at_least, *steps, 0)
         if (saved := self.record.checkpoint) is not None:
             self.at_least = max(self.at_least, saved.step)
