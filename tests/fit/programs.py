@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from .models import batch, loss_of
 from .runs import Step, plain
@@ -88,7 +91,57 @@ def called_directly(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch
     return loss
 
 
+def scaled(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)  # type: ignore[attr-defined]
+    words = batch()
+    optimizer.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = loss_of(model(words), words)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss
+
+
+def an_average(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    loss = plain(model, optimizer) + plain(model, optimizer)
+    average.update_parameters(model)
+    with torch.no_grad():
+        return loss + loss_of(average(words := batch()), words)
+
+
+def a_teacher(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    teacher, words = copy.deepcopy(model).requires_grad_(False), batch()
+    plain(model, optimizer)
+    loss = (model(words) - teacher(words)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def an_optimizer_that_looks_back(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """And asks for the loss several times a step, of all gradients in one tensor."""
+    other, words = torch.optim.LBFGS(model.parameters(), 1e-3, max_iter=4), batch()
+
+    def closure() -> torch.Tensor:
+        other.zero_grad()
+        loss = loss_of(model(words), words)
+        loss.backward()
+        return loss
+
+    first: torch.Tensor = other.step(closure)
+    return first + other.step(closure)
+
+
 PROGRAMS: list[Step] = [
+    scaled,
+    an_average,
+    a_teacher,
+    an_optimizer_that_looks_back,
     autocast,
     accumulation,
     two_forwards,
