@@ -92,7 +92,7 @@ def called_directly(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch
 
 
 def scaled(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)  # type: ignore[attr-defined]
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     words = batch()
     optimizer.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):
@@ -110,7 +110,8 @@ def an_average(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tens
     loss = plain(model, optimizer) + plain(model, optimizer)
     average.update_parameters(model)
     with torch.no_grad():
-        return loss + loss_of(average(words := batch()), words)
+        looked = loss_of(average(words := batch()), words)
+    return loss + looked
 
 
 def a_teacher(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
@@ -133,8 +134,8 @@ def an_optimizer_that_looks_back(model: nn.Module, optimizer: torch.optim.Optimi
         loss.backward()
         return loss
 
-    first: torch.Tensor = other.step(closure)
-    return first + other.step(closure)
+    first, second = torch.as_tensor(other.step(closure)), torch.as_tensor(other.step(closure))
+    return first + second
 
 
 PROGRAMS: list[Step] = [
