@@ -110,8 +110,8 @@ def an_average(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tens
     loss = plain(model, optimizer) + plain(model, optimizer)
     average.update_parameters(model)
     with torch.no_grad():
-        looked = loss_of(average(words := batch()), words)
-    return loss + looked
+        looked: torch.Tensor = average(words := batch())
+    return loss + loss_of(looked, words)
 
 
 def a_teacher(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
