@@ -117,7 +117,7 @@ def an_average(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tens
 def a_teacher(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
     teacher, words = copy.deepcopy(model).requires_grad_(False), batch()
     plain(model, optimizer)
-    loss = (model(words) - teacher(words)).square().mean()
+    loss: torch.Tensor = (model(words) - teacher(words)).square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
