@@ -115,7 +115,8 @@ def larger_start(training: Training, handover: Handover, left: Outgrown) -> Hand
     training.note(left.words)
     needed, why = left.needed.memory, left.needed.reason
     outgrew = max(handover.outgrew, training.granted.claim.request.needed or 0)
-    fit = training.fit.lowered().to_record() if left.lowered else handover.fit
+    # What it was estimated to need was too little, as it is or by a plan: nobody can tell any more where it would fit.
+    fit = replace(training.fit.lowered(), plain=0).to_record() if left.lowered else handover.fit
     start = replace(handover, claim=None, needed=needed, why=why, outgrew=outgrew, fit=fit)
     resumes = newest_listed(training.paths.checkpoints) is not None
     alive = time.time() if resumes else 0.0
@@ -130,8 +131,7 @@ def larger_start(training: Training, handover: Handover, left: Outgrown) -> Hand
 
 def another_fit(training: Training, to: Granted) -> Handover | None:
     """As what it was started, where it goes on without its plan on what it holds there, or by one; None: as it was."""
-    assert training.request is not None
-    fit = training.fit.on(to.devices, training.request.needed) if len(to.devices) == 1 else None
+    fit = training.fit_on(to.devices) if len(to.devices) == 1 else None
     if fit is None or (not fit.plan.parts and to.bytes < fit.plain):
         return None
     training.note(f"{training.name} {fit.changed.reason}.")

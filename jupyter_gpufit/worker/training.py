@@ -105,6 +105,11 @@ class Training:
         """Under which plan it runs."""
         return Fit.from_record(self.handover.fit) if self.handover.fit else Fit()
 
+    def fit_on(self, devices: Sequence[Device]) -> Fit | None:
+        """Another, where it goes on there, on one device; None: as it is now."""
+        needed = self.request.needed if self.request is not None else None
+        return None if self.handover.outgrew >= self.fit.plain else self.fit.on(devices, needed)
+
     @property
     def granted(self) -> Granted:
         """What it runs on, or ran on last; to be asked once it has begun to run."""

@@ -64,7 +64,7 @@ async def _move(training: Training, saver: Saver, to: str) -> tuple[int, str]:
     needed = training.request.needed if many >= training.fit.devices else None  # fewer have more of a batch each
     request = replace(training.request, gpu=",".join(targets), count=many, most=many, needed=needed)
     lab, held = open_lab(training.settings, waits=True), None
-    if many == 1 and (fit := training.fit.on(_named(devices, targets), request.needed)) is not None:
+    if many == 1 and (fit := training.fit_on(_named(devices, targets))) is not None:
         wanted = replace(request, needed=fit.changed.memory, host=fit.plan.host)
         held = await claim_now(lab, wanted, training.look, training.granted)
     if held is None or (isinstance(held, Waiting) and training.fit.plan.parts):
