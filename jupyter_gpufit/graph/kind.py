@@ -30,6 +30,7 @@ class Pickler(Protocol):
     is_snapshot: bool  # for a process that goes on elsewhere; then it is `back`, too
     clean: set[int]  # ids of objects that lead to nothing that cannot travel
     not_by_name: dict[int, str]  # why what goes as a part of something cannot as a variable, by id
+    graphs_stay: list[Any]  # tensors that go without what they were computed of
     made_anew: set[int]  # ids of tensors that a module computes again before anybody needs their graph
 
     @property

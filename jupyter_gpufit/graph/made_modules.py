@@ -35,7 +35,7 @@ def beyond_imports(travels: Callable[[Any], bool]) -> list[Here]:
     """What the other process registers before it opens anything. `travels` says whether a value can."""
     second, by_path, made = dict(_LAST.second), dict(_LAST.by_path), {}
     for name, module in list(sys.modules.items()):
-        if _is_imported(name, module) or (root := name.partition(".")[0]) in _NOT_THEIRS:
+        if not name or _is_imported(name, module) or (root := name.partition(".")[0]) in _NOT_THEIRS:
             continue
         spec = _spec(module)
         if spec is None or _says_nothing(spec):

@@ -21,7 +21,7 @@ _OF_THE_PROCESS = frozenset({"__main__", "__mp_main__"})  # two names of one mod
 def dictionaries() -> list[tuple[str, dict[str, Any]]]:
     """Of the modules that are loaded, by their names; the notebook's is the namespace, which each side has."""
     loaded = [(name, one) for name, one in list(sys.modules.items()) if isinstance(one, ModuleType)]
-    return [(name, one.__dict__) for name, one in loaded if name not in _OF_THE_PROCESS]
+    return [(name, one.__dict__) for name, one in loaded if name and name not in _OF_THE_PROCESS]
 
 
 class Homes:

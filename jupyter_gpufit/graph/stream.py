@@ -114,6 +114,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.kinds: dict[type, Kind] = {}
         self.clean: set[int] = set()  # ids of objects that lead to nothing that cannot travel
         self.not_by_name: dict[int, str] = {}  # why what went as a part of something cannot as a variable, by id
+        self.graphs_stay: list[Any] = []  # tensors that go without what they were computed of
         self.made_anew: set[int] = set()  # ids of tensors that a module computes again before each forward
         self.until: float | None = None  # of time.monotonic(): when whoever tries something out gives up
         self._globals: dict[str, dict[int, str]] = {}
@@ -242,7 +243,7 @@ class GraphPickler(cloudpickle.Pickler):  # type: ignore[misc]
         """The name under which a module itself holds this very object, as `dataclasses` holds its MISSING."""
         if module not in self._globals:
             found = sys.modules.get(module)
-            contents = vars(found) if isinstance(found, ModuleType) and module != "__main__" else {}
+            contents = vars(found) if isinstance(found, ModuleType) and module not in ("", "__main__") else {}
             self._globals[module] = {id(value): name for name, value in list(contents.items())}
         return self._globals[module].get(id(obj))
 

@@ -40,6 +40,7 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
     wanted = {name: name in names.needs for name in users if names.dynamic or name in names.needs}
     wanted |= dict.fromkeys(filter(given.of_shell(shell.user_ns), names.needs), True)
     whole = names.dynamic
+    certain = {name for name in names.needs if name in names.certain or name not in names.writes}
     texts = getattr(shell.history_manager, "input_hist_parsed", [])
     while True:
         try:
@@ -48,7 +49,7 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
                 modes.travelling(shell.user_ns) as set_here,
                 surroundings.outward(shell.user_ns, texts, names.imports, names.magics if whole else None) as around,
             ):
-                shipment = ship([*wanted, generators, set_here], shell.user_ns, around, _may_train)
+                shipment = ship([*wanted, generators, set_here], shell.user_ns, around, _may_train, certain)
             if shipment.by_text and not whole:
                 whole, wanted = True, dict.fromkeys(users, False) | wanted
                 del shipment  # its copy of the bytes

@@ -24,6 +24,14 @@ made, inner = types.ModuleType('made_by_a_cell'), types.ModuleType('made_by_a_ce
 made.scaled, made.inner, inner.seen = scaled, inner, []
 sys.modules['made_by_a_cell'], sys.modules['made_by_a_cell.inner'] = made, inner
 """
+NAMELESS = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location('', 'PATH')
+sys.modules[''] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules[''])
+scenario = sys.modules[''].Scenario()
+bound, made = scenario.step, type(scenario)
+"""
 LOADED = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location('loaded_by_its_path', 'PATH')
@@ -68,6 +76,22 @@ def test_one_that_was_loaded_by_its_path_is_loaded_there(worker: Worker, tmp_pat
     worker.cross(namespace, "import loaded_by_its_path as again; found = point.x, type(point) is again.Point")
 
     assert namespace["found"] == (1, True)
+
+
+def test_the_code_of_one_without_a_name_goes_along(worker: Worker, tmp_path: Path) -> None:
+    """As the scenarios of multi-agent worlds are loaded: `imp.load_source('', path)`."""
+    (path := tmp_path / "simple.py").write_text(
+        "import math\nclass Base:\n    seen = 0\n"
+        "class Scenario(Base):\n    def step(self):\n        self.seen += 1\n"
+        "        return rounded(math.pi) + self.seen\n"
+        "def rounded(x):\n    return round(x)\n"
+    )
+    namespace = notebook(NAMELESS.replace("PATH", str(path)))
+
+    worker.cross(namespace, "found = bound(), scenario.step(), type(scenario) is made", "bound", "scenario", "made")
+
+    assert namespace["found"] == (4, 5, True) and namespace["scenario"].seen == 2
+    assert type(namespace["scenario"]) is sys.modules[""].Scenario
 
 
 def test_a_module_under_a_second_name_is_there_the_same_one(worker: Worker) -> None:

@@ -18,16 +18,17 @@ import torch
 from ...errors import GraphStayed
 
 _MOST_NODES = 500
+_MOST_OF_GRAPH = 5000
 
 
-def nearest_nodes(t: torch.Tensor) -> Iterator[Any]:
+def nearest_nodes(t: torch.Tensor, most: int = _MOST_NODES) -> Iterator[Any]:
     """The nodes of its graph, those that come first in a backward before the others, and so many at the most.
 
     A node that was looked at from Python is freed by a call inside of the call that frees the one before it: ten
     thousands in a row, as in a network that is unrolled over a long sequence, would end the process.
     """
     todo, seen = deque([t.grad_fn]), set[Any]()
-    while todo and len(seen) < _MOST_NODES:
+    while todo and len(seen) < most:
         node: Any = todo.popleft()
         if node is None or node in seen:
             continue
@@ -81,11 +82,38 @@ class _Stayed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise GraphStayed
+        if not getattr(ctx, "ends", False):
+            raise GraphStayed
+        return grads[0]
 
 
 def graph_stayed(t: torch.Tensor) -> bool:
     return issubclass(getattr(type(t.grad_fn), "_forward_cls", object), _Stayed)
+
+
+def let_end(t: torch.Tensor) -> None:
+    """Let the gradients end at a tensor whose graph stayed: here is nobody to whom they could flow on."""
+    node: Any = t.grad_fn
+    node.ends = True
+
+
+def stays_out(t: torch.Tensor) -> bool:
+    """Whether its graph stayed and a gradient may not come to it."""
+    return graph_stayed(t) and not getattr(t.grad_fn, "ends", False)
+
+
+def leaves_of(t: torch.Tensor) -> list[torch.Tensor] | None:
+    """To which its gradients flow; None: nobody can tell, or somebody's code would run on the way."""
+    found, count = list[torch.Tensor](), 0
+    for node in nearest_nodes(t, _MOST_OF_GRAPH):
+        count += 1
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return None
+        if (leaf := getattr(node, "variable", None)) is not None:
+            if leaf._backward_hooks or leaf._post_accumulate_grad_hooks:
+                return None
+            found.append(leaf)
+    return found if count < _MOST_OF_GRAPH else None
 
 
 @functools.cache

@@ -13,13 +13,16 @@ from importlib.machinery import ExtensionFileLoader
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from cloudpickle.cloudpickle import _should_pickle_by_reference
+from cloudpickle.cloudpickle import _PICKLE_BY_VALUE_MODULES, _should_pickle_by_reference
 
 from .. import wire
 from ..kind import Kind, Pickler, Reduced
 from ..made_modules import loaded_from
 from .generic import find_in_module
 from .streams import find_method, method_of
+
+# No import finds a module without a name, as `imp.load_source("", path)` makes one: its code goes by value.
+_PICKLE_BY_VALUE_MODULES.add("")
 
 
 def reduce_function(fn: FunctionType, pickler: Pickler) -> Reduced:
@@ -58,7 +61,8 @@ def _home_of(fn: FunctionType, pickler: Pickler) -> Any:
 
 def _module_of(fn: FunctionType) -> ModuleType | None:
     # By its globals: functools.wraps gives a wrapper the module of what it wraps.
-    module = sys.modules.get(fn.__globals__.get("__name__", ""))
+    name = fn.__globals__.get("__name__", "")
+    module = sys.modules.get(name) if name else None
     return module if module is not None and vars(module) is fn.__globals__ else None
 
 

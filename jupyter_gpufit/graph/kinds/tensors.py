@@ -87,10 +87,11 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
                 f"a tensor that is part of a live autograd graph ({t.grad_fn.name()}), which cannot be copied."
                 " Detach it first, with .detach(), or compute it inside the cell."
             )
-            # By its name it is there to be used; what a module keeps of its last forward mostly is not.
-            if _cannot_stay(t) or pickler.namespace.get(pickler.name) is t:
+            if _cannot_stay(t):
                 return pickler.refuse(t, why)
+            # By its name it is there to be used; what a module keeps of its last forward mostly is not.
             pickler.not_by_name[id(t)] = why
+            pickler.graphs_stay.append(t)
         if t.is_meta and type(t).__reduce_ex__ in _OF_TORCH:
             return make_meta, (type(t), t.dtype, tuple(t.size()), t.stride(), t.requires_grad)
         if is_plain(t):

@@ -32,6 +32,7 @@ from ..stream import (
 )
 from ..texts import compared_by_identity
 from ..wire import seal, split
+from .graphs import let_gradients_end
 from .reply import Reply
 
 
@@ -76,6 +77,7 @@ def open_graph(
     except Exception as error:
         raise CannotArrive(name, f"{type(error).__name__}: {error}.") from error
     objects = unpickler.objects()  # what could not be opened keeps its numbers: the reply's come after them
+    let_gradients_end(objects[number] for number in header.get("ends", ()) if number < len(objects))
     objects += [object() for _ in range(header.get("objects", 0) - len(objects))]
     return OpenedGraph(header, objects, opener)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +27,7 @@ from ..stream import Around, GraphPickler, Namespace, Refusal, a_thing
 from ..texts import compared_by_identity
 from ..undo import Undo
 from ..wire import seal
+from . import graphs
 from .back import Returned, apply_reply, parted, restore_bytes
 from .reply import Reply
 from .threads import shared_with_threads
@@ -89,25 +90,31 @@ def ship(
     namespace: Namespace,
     around: Around | None = None,
     may_train: Callable[[Namespace], bool] = lambda values: True,
+    certain: Container[str] | None = None,
 ) -> Shipment:
     """Copy variables for a worker, with everything they refer to. Raises CannotTravel before anything is copied.
 
-    `may_train`: whether a training could need them, which goes along: to know it there takes opening them.
+    `may_train`: whether a training could need them, which goes along: to know it there takes opening them. `certain`:
+    those that are used as they are; None: all.
     """
     names = list(names)
     with without_collecting():
         try:
-            return _ship(names, namespace, around, may_train)
+            return _ship(names, namespace, around, may_train, certain)
         except RecursionError:
-            return deeply(lambda: _ship(names, namespace, around, may_train))
+            return deeply(lambda: _ship(names, namespace, around, may_train, certain))
 
 
 def _ship(
-    names: list[str], namespace: Namespace, around: Around | None, may_train: Callable[[Namespace], bool]
+    names: list[str],
+    namespace: Namespace,
+    around: Around | None,
+    may_train: Callable[[Namespace], bool],
+    certain: Container[str] | None,
 ) -> Shipment:
-    pickler, sizes = _written(names, namespace, around, {})
+    pickler, sizes = _written(names, namespace, around, {}, certain)
     if stored := pickler.stored_ids():
-        pickler, sizes = _written(names, namespace, around, stored)
+        pickler, sizes = _written(names, namespace, around, stored, certain)
     layout = pickler.recorder.lay_out()
     _check_room(layout.size, sizes)
     memory = GraphMemory.create(layout.size)
@@ -120,6 +127,7 @@ def _ship(
         "around": None if around is None else around.name,
         "ahead": [] if around is None else written(around.lost),
         "anchored": pickler.anchored,
+        "ends": graphs.that_end(pickler, known),
         "objects": len(known),
         "table": layout.table,
         "alone": layout.alone,
@@ -140,7 +148,11 @@ def _ship(
 
 
 def _written(
-    names: list[str], namespace: Namespace, around: Around | None, stored: Mapping[int, Any]
+    names: list[str],
+    namespace: Namespace,
+    around: Around | None,
+    stored: Mapping[int, Any],
+    certain: Container[str] | None,
 ) -> tuple[GraphPickler, dict[str, int]]:
     """What wrote it all, and bytes per name; `stored`: see `take_ids`.
 
@@ -157,6 +169,7 @@ def _written(
         pickler.take_ids(stored)
         pickler.anchor(there)
         sizes = _write_names(pickler, names)
+        graphs.refuse(pickler, sizes if certain is None else filter(certain.__contains__, sizes))
         if not is_ordered and _reads_names(pickler):
             is_ordered, written_as = True, list(sizes)
             names = [name for name in namespace if name in sizes]
@@ -165,6 +178,7 @@ def _written(
         if around is not None and not pickler.refusals:
             around.fill(pickler)
             sizes = _write_names(pickler, [around.name], sizes)
+            graphs.refuse(pickler, sizes if certain is None else filter(certain.__contains__, sizes))
             if pickler.refusals and not pickler.missing(there, None) and not left:
                 around.leave()
                 left = True
@@ -200,14 +214,15 @@ def _write_names(pickler: GraphPickler, names: list[str], written: dict[str, int
             continue
         begin = pickler.stream.tell()
         before = begin + pickler.recorder.nbytes
-        if (why := pickler.not_by_name.get(id(pickler.namespace[name]))) is not None:
-            pickler.refuse(pickler.namespace[name], why)  # it was met as a part of another variable
+        value = pickler.namespace[name]
+        why = pickler.not_by_name.get(id(value))
+        if why is not None and not graphs.stays(value, pickler):
+            pickler.refuse(value, why)  # it was met as a part of another variable
         try:
-            pickler.dump(pickler.namespace[name])
+            pickler.dump(value)
         except (RecursionError, MemoryError):
             raise
         except Exception as error:
-            value = pickler.namespace[name]
             pickler.refusals.append(Refusal(name, value, f"{a_thing(value)} that cannot be copied ({error})."))
             break  # the stream is broken from here on
         sizes[name] = pickler.stream.tell() + pickler.recorder.nbytes - before

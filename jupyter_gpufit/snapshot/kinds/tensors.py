@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from ...devices import sides
 from ...graph.kind import Kind, Pickler, Reduced
-from ...graph.kinds.flowing import flows_nowhere, graph_stayed
+from ...graph.kinds.flowing import flows_nowhere, graph_stayed, stays_out
 from ...graph.kinds.generic import reduce_generic
 from ...graph.kinds.instances import make_instance, reduce_instance
 from ...graph.kinds.slopes import slopes_of
@@ -66,9 +66,9 @@ def reduce_tensor(t: torch.Tensor, pickler: SnapshotPickler) -> Reduced:
             if (parts := parts_with(t)) is not None:
                 same = pickler.parts.setdefault(t.grad_fn, parts)  # one object for all outputs of one node
                 return operator.getitem, (same, t.output_nr), dict(t.__dict__) or None, None, None, fill_attributes
-            if is_plain(t) and ((stayed := graph_stayed(t)) or flows_nowhere(t)):
+            if is_plain(t) and (graph_stayed(t) or flows_nowhere(t)):
                 look = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
-                made = type(t), t.untyped_storage(), look, stayed
+                made = type(t), t.untyped_storage(), look, stays_out(t)
                 return make_flowing, made, dict(t.__dict__) or None, None, None, fill_attributes
             if type(t) is torch.Tensor and is_plain(t) and (found := slopes_of(t)) is not None:
                 look = (t.dtype, t.storage_offset(), tuple(t.size()), t.stride())
