@@ -12,7 +12,7 @@ from typing import Any
 
 from ..stream import GraphPickler
 
-_MOST = 20  # tensors whose graphs are looked through: those that a module keeps of a last forward may be many
+_MOST = 20  # beside variables: what a module keeps of a last forward may be many
 
 
 def stays(value: Any, pickler: GraphPickler) -> bool:
@@ -21,12 +21,10 @@ def stays(value: Any, pickler: GraphPickler) -> bool:
 
 def refuse(pickler: GraphPickler, names: Iterable[str]) -> None:
     """Of the variables that will be used, those whose gradients would be missed; the others are said."""
-    by_id = {id(one): one for one in pickler.graphs_stay}
-    variables = [(name, by_id[at]) for name in names if (at := id(pickler.namespace.get(name))) in by_id]
-    if not variables:
+    if not (variables := _variables(pickler, names)):
         return
     known = pickler.known()
-    for name, t in variables:
+    for name, t in variables.items():
         if _ends(t, known):
             pickler.remarks.append(
                 f"{name} was computed in an earlier cell: gradients end there, and what it was computed of, which this"
@@ -37,9 +35,15 @@ def refuse(pickler: GraphPickler, names: Iterable[str]) -> None:
             pickler.refuse(t, pickler.not_by_name[id(t)])
 
 
-def that_end(pickler: GraphPickler, known: Mapping[int, tuple[int, Any]]) -> list[int]:
+def that_end(pickler: GraphPickler, names: Iterable[str], known: Mapping[int, tuple[int, Any]]) -> list[int]:
     """The numbers of those at which gradients end."""
-    return [known[id(t)][0] for t in pickler.graphs_stay[:_MOST] if id(t) in known and _ends(t, known)]
+    tensors = [*_variables(pickler, names).values(), *pickler.graphs_stay[:_MOST]]
+    return sorted({known[id(t)][0] for t in tensors if id(t) in known and _ends(t, known)})
+
+
+def _variables(pickler: GraphPickler, names: Iterable[str]) -> dict[str, Any]:
+    ids = {*map(id, pickler.graphs_stay)}
+    return {name: value for name in names if id(value := pickler.namespace.get(name)) in ids}
 
 
 def let_gradients_end(tensors: Iterable[Any]) -> None:

@@ -127,7 +127,7 @@ def _ship(
         "around": None if around is None else around.name,
         "ahead": [] if around is None else written(around.lost),
         "anchored": pickler.anchored,
-        "ends": graphs.that_end(pickler, known),
+        "ends": graphs.that_end(pickler, sizes, known),
         "objects": len(known),
         "table": layout.table,
         "alone": layout.alone,
