@@ -36,11 +36,14 @@ _NOT_THE_USERS = (rng.NAME, modes.NAME, surroundings.NAME)
 def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
     """All that the cell needs of this notebook."""
     users = visible(shell)
+    certain = {name for name in names.needs if name in names.certain or name not in names.writes}
     # What runs text (exec, %time), or asks for globals(), may read any name: all that can travel goes along.
     wanted = {name: name in names.needs for name in users if names.dynamic or name in names.needs}
+    # A loop's own `batch`, which is read behind it: what an earlier cell had under the name is hardly meant.
+    set_first = {name for name in names.needs if name not in certain and names.writes[name] < names.reads[name]}
+    wanted |= dict.fromkeys(set_first.intersection(wanted), False)
     wanted |= dict.fromkeys(filter(given.of_shell(shell.user_ns), names.needs), True)
-    whole = names.dynamic
-    certain = {name for name in names.needs if name in names.certain or name not in names.writes}
+    whole, left = names.dynamic, list[str]()
     texts = getattr(shell.history_manager, "input_hist_parsed", [])
     while True:
         try:
@@ -54,16 +57,18 @@ def pack(shell: InteractiveShell, names: CellNames) -> Shipment:
                 whole, wanted = True, dict.fromkeys(users, False) | wanted
                 del shipment  # its copy of the bytes
                 continue
-            return replace(shipment, remarks=tuple(dict.fromkeys((*shipment.remarks, *around.left))))
+            return replace(shipment, remarks=tuple(dict.fromkeys((*left, *shipment.remarks, *around.left))))
         except CannotTravel as error:
             refused = (error, *error.others)
-            spared = [one.name for one in refused if wanted.get(one.name) is False]
+            spared = {one.name: one for one in refused if wanted.get(one.name) is False}
             if not spared:
                 for one in refused:
                     one.line = names.reads[one.name] + 1 if one.name in names.reads else None
                 raise
-            for name in spared:
+            for name, one in spared.items():
                 del wanted[name]
+                if name in names.needs:
+                    left.append(f"The cell begins without {name}, which it sets itself: {one.path} is {one.why}")
 
 
 def _may_train(values: dict[str, Any]) -> bool:

@@ -54,3 +54,18 @@ def test_one_whose_layer_is_trained_is_refused_before_anything_starts(notebook: 
 
     assert ran.ename == "CannotTravel" and "features (used in line 4 of the cell)" in ran.evalue, ran
     assert "live autograd graph (StackBackward0)" in ran.evalue and "Nothing was started." in ran.evalue
+
+
+@pytest.mark.parametrize("first", ["threading.Lock()", "tempfile.TemporaryFile()"])
+def test_what_an_earlier_cell_had_under_the_name_of_a_loops_own_is_not_missed(notebook: Kernel, first: str) -> None:
+    notebook.check(f"import tempfile, threading\nbatch = {first}\nif hasattr(batch, 'acquire'): batch.acquire()")
+    ran = notebook.run(
+        "%%gpufit train\nfor step in range(3):\n    batch = step\n    print(batch)\nprint('last', batch)"
+    )
+    assert ran.ok and "last 2" in ran.stdout, ran
+    assert "The cell begins without batch, which it sets itself: batch is " in ran.shown
+    assert notebook.check("print(batch)").stdout == "2\n"
+
+    notebook.check(f"batch = {first}\nif hasattr(batch, 'acquire'): batch.acquire()")
+    refused = notebook.run("%%gpufit train\nfor step in range(3):\n    print(batch)\n    batch = step")
+    assert refused.ename == "CannotTravel" and "batch (used in line 3 of the cell)" in refused.evalue, refused
