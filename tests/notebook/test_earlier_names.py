@@ -1,4 +1,4 @@
-"""Tensors that earlier cells have computed, and that a training cell reads: as in the notebook, or refused at once."""
+"""What earlier cells have left under names that a training cell reads: as in the notebook, or refused at once."""
 
 from __future__ import annotations
 
