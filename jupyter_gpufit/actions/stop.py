@@ -102,6 +102,8 @@ def _stopping(paths: JobPaths) -> Iterator[None]:
 
 def _end(job: Job, paths: JobPaths, rung: str) -> str:
     """How it ended; one that had to be killed said no word, and is not lost: it was stopped."""
+    if not paths.root.exists():
+        return f"{job.name}: ended, and its files are cleaned away"
     record = read_record(paths)
     if record.state == "lost":
         with suppress(NotResumable, OSError):  # somebody goes on with it; or the disk is full

@@ -36,7 +36,7 @@ async def changes(paths: JobPaths) -> AsyncIterator[AsyncIterator[Record]]:
 
 
 def _watching(paths: JobPaths) -> INotify | None:
-    """Have the kernel tell of changes; None where the user's instances or watches are used up."""
+    """Have the kernel tell of changes; None where the user's watches are used up, or the files are cleaned away."""
     try:
         inotify = INotify(nonblocking=True)
     except OSError as error:
@@ -47,7 +47,7 @@ def _watching(paths: JobPaths) -> INotify | None:
         inotify.add_watch(str(paths.root), WATCHED)
     except OSError as error:
         inotify.close()
-        if error.errno not in _USED_UP:
+        if error.errno not in (*_USED_UP, errno.ENOENT):
             raise
         return None
     return inotify

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from jupyter_gpufit.actions.stop import _end
 from jupyter_gpufit.jobs import watch
 from jupyter_gpufit.jobs.job import Job
 from jupyter_gpufit.jobs.record import Record, take_lock, write_record
+from jupyter_gpufit.jobs.state import OVER
 from jupyter_gpufit.jobs.store import create_job_files
 from jupyter_gpufit.settings import Settings
 from jupyter_gpufit.system.identity import ProcessId
@@ -81,3 +84,13 @@ async def test_a_worker_that_ends_between_two_looks_is_noticed(
                 worker.wait()
                 while (await anext(looks)).state != "lost":
                     pass
+
+
+async def test_one_that_was_cleaned_away_meanwhile_has_ended(tmp_path: Path) -> None:
+    job = Job(id="j", name="bert", source="", created=0.0, cwd="/")
+    paths = create_job_files(Settings(data=str(tmp_path)), job)
+    shutil.rmtree(paths.root)
+
+    async with watch.changes(paths) as looks:
+        assert (await anext(looks)).state in OVER
+    assert _end(job, paths, "interrupted") == "bert: ended, and its files are cleaned away"
