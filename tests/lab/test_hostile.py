@@ -32,8 +32,8 @@ from tests.lab.values import request, slots
 HONEST, HOSTILE = 62001, 63001  # the first uid of each
 DEVICES = slots(4, 4)
 
-# Whom those who wait are told of, and whom everybody reads of who looks at the queue. The other deeds leave nothing
-# that holds anybody up, so that there is nothing to say of who did them.
+# Whom those who wait are told of, and whom everybody reads of who looks at the queue. Who did the other deeds comes and
+# goes, so that it is a matter of the moment whether somebody reads the name.
 IN_THE_WAY = ("keeps_the_mutex", "lets_every_turn_go", "floods_the_queue")
 SEEN_BY_ALL = ("keeps_files_under_a_lease", "litters", "hides_hundreds_of_files", "claims_without_end")
 
