@@ -24,13 +24,18 @@ def notebook(kernel: Kernel, no_worker_outlives_its_test: None) -> Kernel:
     return kernel
 
 
+def held(hold: Path) -> str:
+    """A cell that does not come to its end until that file is there."""
+    more = f"while i == 3 and not os.path.exists({str(hold)!r}): time.sleep(0.02)"
+    return CELL.format(rows=5 << 14, more=more)
+
+
 def test_a_plan_is_left_where_there_is_room_and_taken_up_again_where_there_is_not(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:
     hold = home / "go-on"
     notebook.check(SET_UP)
-    more = f"while i == 3 and not os.path.exists({str(hold)!r}): time.sleep(0.02)"
-    cell = CELL.format(rows=5 << 14, more=more)
+    cell = held(hold)
     sent = notebook.send("%%gpufit train --name large --gpu 0\n" + cell)
     began = notebook.until(sent, "step 3").shown
     assert "trains there by" in began, began
@@ -57,8 +62,7 @@ def test_one_that_fitted_goes_on_by_a_plan_on_a_smaller_device(
 ) -> None:
     hold = home / "go-on-smaller"
     notebook.check(SET_UP)
-    more = f"while i == 3 and not os.path.exists({str(hold)!r}): time.sleep(0.02)"
-    cell = CELL.format(rows=5 << 14, more=more)
+    cell = held(hold)
     sent = notebook.send("%%gpufit train --name smaller --gpu 1\n" + cell)
     began = notebook.until(sent, "step 3").shown
     assert "trains there by" not in began, began

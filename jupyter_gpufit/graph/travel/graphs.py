@@ -7,7 +7,7 @@ that it was computed of stays, too, nobody there could see to what gradients it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Any
 
 from ..stream import GraphPickler
@@ -19,9 +19,10 @@ def stays(value: Any, pickler: GraphPickler) -> bool:
     return any(value is one for one in pickler.graphs_stay)
 
 
-def refuse(pickler: GraphPickler, names: Iterable[str]) -> None:
-    """Of the variables that will be used, those whose gradients would be missed; the others are said."""
-    if not (variables := _variables(pickler, names)):
+def refuse(pickler: GraphPickler, names: Iterable[str], certain: Container[str] | None) -> None:
+    """Of the variables that are used as they are, those whose gradients would be missed; the others are said."""
+    variables = _variables(pickler, (name for name in names if certain is None or name in certain))
+    if not variables:
         return
     known = pickler.known()
     for name, t in variables.items():
@@ -48,7 +49,7 @@ def _variables(pickler: GraphPickler, names: Iterable[str]) -> dict[str, Any]:
 
 def let_gradients_end(tensors: Iterable[Any]) -> None:
     for t in tensors:
-        from ..kinds.flowing import let_end
+        from ..kinds.flowing import let_end  # torch is there, where one came
 
         let_end(t)
 

@@ -169,7 +169,7 @@ def _written(
         pickler.take_ids(stored)
         pickler.anchor(there)
         sizes = _write_names(pickler, names)
-        graphs.refuse(pickler, sizes if certain is None else filter(certain.__contains__, sizes))
+        graphs.refuse(pickler, sizes, certain)
         if not is_ordered and _reads_names(pickler):
             is_ordered, written_as = True, list(sizes)
             names = [name for name in namespace if name in sizes]
@@ -178,7 +178,7 @@ def _written(
         if around is not None and not pickler.refusals:
             around.fill(pickler)
             sizes = _write_names(pickler, [around.name], sizes)
-            graphs.refuse(pickler, sizes if certain is None else filter(certain.__contains__, sizes))
+            graphs.refuse(pickler, sizes, certain)
             if pickler.refusals and not pickler.missing(there, None) and not left:
                 around.leave()
                 left = True
