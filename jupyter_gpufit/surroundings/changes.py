@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from operator import is_
-from types import FunctionType, MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
+from ..system.objects import module_of
 from .holders import OWN, Place, at, beside, in_words, is_of_python, own_names
 
 # Made by Python for each class or module, or a cache of it.
 _OF_PYTHON = frozenset({"_abc_impl", "__dict__", "__weakref__", "__doc__", "__abstractmethods__", "__annotations__"})
 KEPT = ("__defaults__", "__kwdefaults__", "__closure__")  # of a function, beside its attributes
+_OURS = __package__.partition(".")[0] + "."  # what this package has put there, each process has of itself
 _MISSING: Any = object()
 _BASES: tuple[Any, ...] = (dict, list, set, deque)
 
@@ -31,10 +33,10 @@ class ChangedHolder:
 
     __slots__ = ("_view", "obj", "picture", "place")
 
-    def __init__(self, place: Place, obj: Any) -> None:
+    def __init__(self, place: Place, obj: Any, then: Any = None) -> None:
         self.place, self.obj = place, obj
         self._view: Any = _view(obj)
-        self.picture: Any = picture(obj)
+        self.picture: Any = picture(obj) if then is None else then
 
     def __len__(self) -> int:
         view = self._view
@@ -103,7 +105,10 @@ def _of_names(then: dict[Any, Any], now: dict[Any, Any], *, attributes: bool, mo
     def counts(name: Any, value: Any) -> bool:
         if attributes and (name in _OF_PYTHON or is_of_python(name)):
             return False
-        return not (module and isinstance(value, ModuleType))  # a submodule that was imported
+        if module and isinstance(value, ModuleType):
+            return False  # a submodule that was imported
+        made_by = value if isinstance(value, (FunctionType, MethodType)) else type(value)
+        return not module_of(made_by).startswith(_OURS)
 
     anew = {n: value for n, value in now.items() if then.get(n, _MISSING) is not value and counts(n, value)}
     gone = [name for name, value in then.items() if name not in now and counts(name, value)]
@@ -135,6 +140,20 @@ def _parts(found: Difference) -> Iterator[Any]:
     else:
         for members in what:
             yield from sorted(members, key=id)
+
+
+def beyond(before: Difference | None, now: Difference | None, then: Any) -> Difference | None:
+    """What to tell whoever has `before` already: `now`, and what was taken back of it. `then`: the picture of both."""
+    if before is None or same(before, now):
+        return now
+    if before[0] == "items":
+        return now or ("items", [(False, index) for index in range(len(then))])
+    anew, gone = now[1] if now is not None else (type(before[1][0])(), [])
+    if before[0] == "names":
+        taken_back = [name for name in before[1][0] if name not in anew and name not in then]
+        return "names", (anew, list(dict.fromkeys((*gone, *taken_back))))
+    kept = {id(one) for one in anew}
+    return "members", (anew, [*gone, *(one for one in before[1][0] if id(one) not in kept)])
 
 
 def absorb(holder: ChangedHolder, before: Difference | None) -> None:

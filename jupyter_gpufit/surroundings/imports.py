@@ -32,6 +32,8 @@ _OTHER_WAYS = frozenset(
     + ("wandb", "mlflow", "tensorboard", "tensorboardX", "tqdm", "comet_ml", "neptune", "aim", "dvclive", "trackio")
     + ("swanlab", "IPython", "ipykernel", "ipywidgets", "traitlets", "zmq", "jupyter_client", "comm", "debugpy")
 )
+_HOOKED = ("torch.nn.modules.module", "torch.optim.optimizer")
+_NONE = ModuleType("none")
 NOT_PACKAGES = frozenset({*sys.stdlib_module_names, "builtins", "__main__", "__mp_main__", "jupyter_gpufit"})
 _NEVER = NOT_PACKAGES | _OTHER_WAYS
 _CHAIN = re.compile(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+)+)")  # a name and its attributes
@@ -192,6 +194,7 @@ class Watch(MetaPathFinder):
 
     def differences(self) -> dict[int, Difference | None]:
         """By the id() of what holds it; only what has changed."""
+        self._take_hooks()
         found: dict[int, Difference | None] = {}
         for number, holder in list(self._held.items()):
             difference = holder.difference()
@@ -199,10 +202,18 @@ class Watch(MetaPathFinder):
                 found[number] = difference
         return found
 
+    def _take_hooks(self) -> None:
+        """The tables of what is called for every module and optimizer, which are empty when torch is imported."""
+        for home in _HOOKED:
+            for name, table in list(vars(sys.modules.get(home, _NONE)).items()):
+                if name.startswith("_global_") and isinstance(table, dict) and id(table) not in self._held:
+                    self._held[id(table)] = ChangedHolder((home, ((".", name),)), table, then={})
+
     def holder(self, number: int) -> ChangedHolder | None:
         return self._held.get(number)
 
     def numbers(self) -> Iterator[int]:
+        self._take_hooks()
         return iter(list(self._held))
 
     def packages(self, mentioned: Callable[[str], bool]) -> set[str]:
@@ -249,6 +260,11 @@ class _Looking(Loader):
             self._loader.exec_module(module)
         finally:
             self._watch.ends(name)
+
+
+def is_of_torch(holder: ChangedHolder) -> bool:
+    """Whether it is a table of hooks for all modules, or for all optimizers."""
+    return holder.place[0] in _HOOKED
 
 
 def _who_asks() -> FrameType:

@@ -64,7 +64,8 @@ def _settings() -> dict[str, _Setting]:
             True,
         ),
         "sharing": _Setting(torch.multiprocessing.get_sharing_strategy, torch.multiprocessing.set_sharing_strategy),
-        "next hook": _Setting(_next_hook, _put_next_hook),
+        "next hook": _Setting(_next_hook, _put_next_hook, True),
+        "backward hooks of all modules": _Setting(_full_backward, _put_full_backward, True),
         "hooks of all modules": _Setting(_global_hooks, _put_global_hooks),
     }
 
@@ -196,6 +197,19 @@ def _put_next_hook(number: int) -> None:
     from torch.utils.hooks import RemovableHandle
 
     RemovableHandle.next_id = max(number, RemovableHandle.next_id)
+
+
+def _full_backward() -> bool | None:
+    """Which of the two kinds of them there are: torch allows one."""
+    from torch.nn.modules import module
+
+    return module._global_is_full_backward_hook
+
+
+def _put_full_backward(kind: bool | None) -> None:
+    from torch.nn.modules import module
+
+    module._global_is_full_backward_hook = kind
 
 
 def _hook_tables() -> Iterator[tuple[str, dict[int, Any]]]:

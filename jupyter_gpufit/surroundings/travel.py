@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 from ..graph.kind import TookTooLong
 from . import added_names, magics, own_generators, own_values, process, start, tracked, twins
 from .assignments import assigned, taken_over, with_bodies
-from .changes import Change, Difference, put, same, values_of, without
+from .changes import Change, Difference, beyond, put, same, values_of, without
 from .holders import Place, at, here_or_new, in_words, keeps_more, root
-from .imports import Watch, import_causes, import_quietly, reached_by
+from .imports import Watch, import_causes, import_quietly, is_of_torch, reached_by
 from .magics import Told
 from .trials import Trial
 
@@ -137,19 +137,21 @@ class SurroundingsOut:
         self.found["packages"] = sorted(needed)
         yield from self._of_own_modules(needed, pickler)
         candidates: list[tuple[Change, bool]] = []
-        for number, difference in watch.differences().items():
+        now = watch.differences()
+        before = {} if self.came is None else self.came.differences
+        for number in dict.fromkeys((*now, *before)):
             holder = watch.holder(number)
-            if holder is None or difference is None or root(holder.place[0]) not in needed:
+            if holder is None or not (is_of_torch(holder) or root(holder.place[0]) in needed):
                 continue
+            difference = now.get(number)
             if any("cache" in str(key).lower() for _, key in holder.place[1]):
                 continue  # it is filled again, and may be large
-            if self._whole(holder.place) or (
-                self.came is not None and same(difference, self.came.differences.get(number))
-            ):
+            if self._whole(holder.place) or same(difference, before.get(number)):
                 continue
-            if keeps_more(holder.obj, holder.picture) and not _of_the_notebook(difference):
+            difference = beyond(before.get(number), difference, holder.picture)
+            if difference is None or (keeps_more(holder.obj, holder.picture) and not _of_the_notebook(difference)):
                 continue
-            candidates.append(((holder.place, difference), False))
+            candidates.append(((holder.place, difference), is_of_torch(holder)))
         for place, name, value in added_names.methods() if mentioned("pandas") else ():
             if self.came is None or value not in self.came.methods:
                 candidates.append(((place, ("names", ({name: value}, []))), False))
