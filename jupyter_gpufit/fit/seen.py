@@ -141,12 +141,20 @@ def _buffers(module: nn.Module) -> dict[str, tuple[torch.Tensor, int]]:
 
 def _globals(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """What its forward, and functions that were written beside it, can set or add to."""
-    forward = getattr(type(module).forward, "__wrapped__", type(module).forward)
-    if isinstance(forward, FunctionType) and not str(forward.__module__).startswith(_OF_TORCH):
+    if (forward := _forward(module)) is not None:
         for name, value in list(forward.__globals__.items()):
             if not name.startswith("_"):
                 length = len(value) if type(value) in _SIZED else None
                 yield name, (id(value), length, state_in_brief(value))
+
+
+def _forward(module: nn.Module) -> FunctionType | None:
+    """As it is written in Python, and not by torch; a class of TorchScript's has none."""
+    forward = getattr(type(module), "forward", None)
+    forward = getattr(forward, "__wrapped__", forward)
+    if isinstance(forward, FunctionType) and not str(forward.__module__).startswith(_OF_TORCH):
+        return forward
+    return None
 
 
 def _changed(module: nn.Module, before: _Before) -> str:
@@ -170,10 +178,8 @@ def _by_its_looks(module: nn.Module) -> str:
         return "it has hooks"
     if any(isinstance(value, torch.Generator) for value in vars(module).values()):
         return "it has a generator of its own"
-    forward = getattr(type(module).forward, "__wrapped__", type(module).forward)
-    if isinstance(forward, FunctionType) and not str(forward.__module__).startswith(_OF_TORCH):
-        return _by_its_code(forward.__code__)
-    return ""
+    forward = _forward(module)
+    return "" if forward is None else _by_its_code(forward.__code__)
 
 
 def _by_its_code(code: CodeType) -> str:

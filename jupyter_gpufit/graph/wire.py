@@ -85,7 +85,7 @@ _HOMES: dict[
     "texts": ("graph.texts", "interned suppressed"),
     "parents": ("graph.kinds.parents", "CameTo fill_parent make_again"),
     "surfaces": ("graph.kinds.surfaces", "fill_surface make_clock make_surface"),
-    "scripted": ("graph.kinds.scripted", "fill_around_one fill_module load_again make_around_one part_of"),
+    "scripted": ("graph.kinds.scripted", "fill_around_one fill_module load_again make_around_one method_again part_of"),
     "simulators": ("graph.kinds.simulators", "Simulated arrive"),
     "simulated": ("system.simulators", "CallSeen Stood"),
     "tracked": ("graph.kinds.tracked_runs", "join"),

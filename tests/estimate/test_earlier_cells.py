@@ -299,3 +299,12 @@ def test_a_module_that_tries_itself_on_the_device_as_it_is_imported(
     )
 
     assert (trace.status, trace.error) == ("completed", "") and trace.steps >= 2
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_a_model_that_torchscript_has_compiled() -> None:
+    setup = MODEL.replace("optimizer =", "model = torch.jit.script(model)\noptimizer =")
+
+    compiled, plain = estimated(setup, TRAIN), estimated(MODEL, TRAIN)
+
+    assert compiled.failure == "" and compiled.estimate.need == plain.estimate.need

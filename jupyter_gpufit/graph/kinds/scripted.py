@@ -8,10 +8,14 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import torch
+from torch._jit_internal import createResolutionCallbackFromClosure
+from torch.jit._recursive import ScriptMethodStub
 from torch.jit._script import RecursiveScriptModule
+from torch.jit.frontend import get_jit_def
 
 from ...system.objects import of_type
 from ..kind import Kind, Pickler, Reduced
@@ -21,6 +25,8 @@ _MADE = frozenset(("_initializing", "_c", "_parameters", "_buffers", "_modules",
 
 
 def find(cls: type) -> Kind:
+    if cls is ScriptMethodStub:
+        return METHOD
     return COMPILED if issubclass(cls, RecursiveScriptModule) else AROUND_ONE
 
 
@@ -127,5 +133,18 @@ def fill_around_one(module: torch.jit.ScriptModule, state: dict[str, Any]) -> No
     module.__dict__.update(state)
 
 
+def reduce_method(stub: ScriptMethodStub, pickler: Pickler) -> Reduced:
+    """What a class of the notebook keeps of a method until it is compiled, with each module anew."""
+    return method_again, (stub.original_method,)
+
+
+def method_again(method: FunctionType) -> ScriptMethodStub:
+    def named(name: str) -> Any:
+        return createResolutionCallbackFromClosure(method)(name)  # which copies the globals, and they are not all here
+
+    return ScriptMethodStub(named, get_jit_def(method, method.__name__, self_name="ScriptModule"), method)
+
+
+METHOD = Kind(reduce=reduce_method)
 COMPILED = Kind(reduce=reduce_module, state=module_state, fill=fill_module, mark=module_mark)
 AROUND_ONE = Kind(reduce=reduce_around_one, state=around_state, fill=fill_around_one)  # as torch.jit.trace makes

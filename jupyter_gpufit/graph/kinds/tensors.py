@@ -48,7 +48,7 @@ def find(cls: type) -> Kind | None:
         from .compiled import SCRIPTED
 
         return SCRIPTED
-    if issubclass(cls, torch.jit.ScriptModule):
+    if issubclass(cls, torch.jit.ScriptModule) or cls.__name__ == "ScriptMethodStub":
         from . import scripted
 
         return scripted.find(cls)
