@@ -53,6 +53,7 @@ class JobView:
     loss: Loss | None = None
     metrics: tuple[str, ...] = ()  # names of the variables whose values are in the journal
     mfu: float | None = None  # 1 is all of the card's arithmetic
+    mfu_foreseen: float | None = None  # before it ran
     memory: Memory | None = None
     checkpoint: LastCheckpoint | None = None  # the latest
     kind: JobKind = "training"
@@ -302,6 +303,7 @@ def _job(job: Job, record: Record) -> JobView:
         loss=record.live.loss,
         metrics=record.live.metrics,
         mfu=record.live.mfu,
+        mfu_foreseen=record.live.mfu_foreseen,
         memory=_memory(record),
         checkpoint=record.checkpoint,
         kind=job.kind,

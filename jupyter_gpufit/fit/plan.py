@@ -222,7 +222,7 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
         below, last = next((plan, tried) for name, plan, tried in reversed(stays) if name not in rung.REPLACES)
         notches = rung.notches(facts)
         if not notches:
-            steps.append(RungVerdict(rung.NAME, rung.NAME, None, 1.0, rung.EXACT, False, rung.why_not(facts)))
+            steps.append(_not_tried(rung, facts))
             continue
         found, tried = yield from _notch(below, last, rung, notches, limits)
         with_margin = limits.fits_alone(tried)
@@ -246,6 +246,24 @@ def climb(facts: Facts, plain: TriedPlan, limits: FitLimits, rungs: Sequence[Run
     for at, why in tight.items() if rank < (True,) else ():
         steps[at] = replace(steps[at], fits=False, why=why)
     return Climbed(tuple(steps), best, least if best is None else None)
+
+
+def furthest(facts: Facts, limits: FitLimits, rung: Rung) -> Climb:
+    """The same for all that one rung can do, whether it is needed or not."""
+    notches = rung.notches(facts)
+    if not notches:
+        return Climbed((_not_tried(rung, facts),))
+    plan = Plan().under(rung, notches[-1])
+    tried = yield plan
+    fits = limits.fits(tried)
+    cost = (tried.moves, tried.host, tried.seconds)
+    why = "" if fits else _too_much(tried, limits)
+    step = RungVerdict(rung.NAME, plan.words, tried.need, tried.slower, plan.exact, fits, why, *cost)
+    return Climbed((step,), plan.priced(tried) if fits else None)
+
+
+def _not_tried(rung: Rung, facts: Facts) -> RungVerdict:
+    return RungVerdict(rung.NAME, rung.NAME, None, 1.0, rung.EXACT, False, rung.why_not(facts))
 
 
 def _does_much(tried: TriedPlan, without: TriedPlan) -> bool:

@@ -91,6 +91,7 @@ class ProgressMark:
     used: int  # bytes on the device now
     peak: int  # bytes on the device at most so far
     pace: str = ""  # "2.1 steps/s, MFU 41 %"
+    host: int = 0  # bytes of the host's memory that its plan has taken
 
 
 @dataclass(frozen=True)

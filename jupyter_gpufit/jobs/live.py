@@ -74,6 +74,7 @@ class Live:
     loss: Loss | None = None
     metrics: tuple[str, ...] = ()  # names of the variables whose values are in the journal
     mfu: float | None = None  # share of the card's arithmetic that the model's own operations use; 1 is all
+    mfu_foreseen: float | None = None  # the same, as it was foreseen
     memory: Memory | None = None
     followed: bool = True  # by a kernel or a terminal; false once it is known that nobody does
     calls: CallFigures | None = None  # of a deployed model
@@ -91,6 +92,7 @@ class Live:
             loss=_read(Loss, found.get("loss")),
             metrics=tuple(found.get("metrics", ())),
             mfu=found.get("mfu"),
+            mfu_foreseen=found.get("mfu_foreseen"),
             memory=_read(Memory, found.get("memory")),
             followed=found.get("followed", True),
             calls=_read(CallFigures, found.get("calls")),

@@ -98,7 +98,8 @@ class StatusLine:
             if progress.pace:
                 parts.append(progress.pace)
             now = f"{format_bytes(progress.used)}, " if change.device else ""  # without a device it takes nothing
-            parts.append(f"{now}peak {format_bytes(self._peak)}")
+            host = f", {format_bytes(progress.host)} on the host" if progress.host else ""
+            parts.append(f"{now}peak {format_bytes(self._peak)}{host}")
         if self._saved is not None and change.state not in LEFT:
             parts.append(f"saved at {step_words(self._saved.step, self._saved.exact)}")
         if change.state in ENDED:

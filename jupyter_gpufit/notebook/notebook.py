@@ -209,6 +209,7 @@ class Notebook:
 
     async def _estimate(self, options: argparse.Namespace, line: str, cell: str, interrupts: Interrupts) -> None:
         from ..estimate.asking import script, session, shipped  # kernels that only train start faster without
+        from ..estimate.asking.told import Told
         from ..estimate.showing import show
 
         if options.script:
@@ -216,9 +217,9 @@ class Notebook:
         check_torch()
         wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch, options.gpus)
         source = f"# %%gpufit {line}\n{self.shell.transform_cell(cell)}"
-        all_told: list[session.Told] = []
+        all_told: list[Told] = []
 
-        def told(one: session.Told) -> None:
+        def told(one: Told) -> None:
             all_told.append(one)
             for bundle in [] if options.json else show.notebook(one):
                 self.shell.display_pub.publish(bundle)

@@ -98,13 +98,14 @@ def _complete(options: argparse.Namespace) -> None:
 
 def _estimate(options: argparse.Namespace, settings: Settings) -> None:
     from ..estimate.asking import script, session  # and what follows: the other verbs start faster without
+    from ..estimate.asking.told import Told
     from ..estimate.showing import show
 
     program = script.program_of(options.script, options.arguments)
     wish = script.wish_of(options.on, options.steps, options.sweep, options.max_batch, options.gpus)
-    all_told: list[session.Told] = []
+    all_told: list[Told] = []
 
-    def told(one: session.Told) -> None:
+    def told(one: Told) -> None:
         all_told.append(one)
         if not options.json:
             _print(show.terminal(one))

@@ -80,7 +80,7 @@ class CellInWorker:
     def run(self, job: Job, granted: Granted, growth: Growth, estimated: for_job.Found) -> Finished | Outgrown:
         training = self.training
         mine = os.getpid()
-        training.pace = for_job.pace_of(estimated, granted.devices[0])
+        training.pace = for_job.pace_of(estimated, granted.devices[0], training.fit.plan)
         ranks = self.ranks = Ranks(training, granted, self.losses.goes_on)
         try:
             ranks.begin(partial(self._run_copy, job))

@@ -109,6 +109,7 @@ class Vitals:
             loss=self._sampler.loss(found) or self._live.loss,  # of before a resume, until the loop comes to it
             metrics=tuple(values),
             mfu=_rounded(pace.mfu),
+            mfu_foreseen=_rounded(pace.mfu_foreseen),
             memory=memory,
         )
         lap = self._laps.take(step, nest)
@@ -156,7 +157,7 @@ def _mark(
     for event in points:
         account.output.put(event)
     if now != last:
-        account.output.put(ProgressMark(*now, memory.peak, training.pace.words()))
+        account.output.put(ProgressMark(*now, memory.peak, training.pace.words(), host))
     account.far(now[0], replace(live, followed=followed))
     return now
 
@@ -203,7 +204,7 @@ def mark_last(training: Training, account: Account) -> None:
     with suppress(OSError):
         if values:
             account.output.put(Metrics(step, {name: finite(value) for name, value in values.items()}))
-        account.output.put(ProgressMark(step, used, memory.peak))
+        account.output.put(ProgressMark(step, used, memory.peak, host=memory.host))
         progress = live.progress and replace(live.progress, step=step)
         account.far(step, replace(live, progress=progress, loss=loss, metrics=metrics, memory=memory))
 

@@ -93,6 +93,7 @@ def a_job(name: str, **said: Any) -> dict[str, Any]:
         "metrics": [],
         "loss": None,
         "mfu": None,
+        "mfu_foreseen": None,
         "memory": None,
         "checkpoint": None,
         "progress": a_progress(0),

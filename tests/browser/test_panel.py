@@ -146,6 +146,7 @@ def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
         progress=a_progress(1200, per_second=2.1, total=5000, left=1809.0),
         loss={"name": "nll", "value": 0.43118},
         mfu=0.413,
+        mfu_foreseen=0.456,
         memory={"used": 30 * GIB, "peak": 31 * GIB, "estimate": 36 * GIB, "host": 3 * GIB, "link": 1.25 * GIB},
         checkpoint={"step": 1000, "time": NOW - 48, "bytes": GIB, "exact": True},
     )
@@ -154,12 +155,14 @@ def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
     card = job_card(stage.page, "digits")
     for text in ("running on GPU 1", "digits.ipynb", "step 1,200 of 5,000, 2.1 steps/s", "30 min left"):
         expect(card).to_contain_text(text)
-    for text in ("nll0.4312", "MFU41 %", "memory30.0 of 36.0 GiB", "peak31.0 GiB", "ran1 h", "savedstep 1,000"):
+    for text in ("nll0.4312", "MFU41 % of 46 %", "memory30.0 of 36.0 GiB", "peak31.0 GiB", "ran1 h", "savedstep 1,000"):
         expect(card.locator("dl")).to_contain_text(text)
     expect(card.locator("dl")).to_contain_text("on the host3.0 GiB, 1.3 GiB/s")
     expect(card.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
     expect(card).not_to_contain_text("not exact")
 
+    stage.show(jobs=[job | {"mfu_foreseen": None}])
+    expect(card.locator("dl")).to_contain_text("MFU41 %peak")
     stage.show(jobs=[job | {"checkpoint": job["checkpoint"] | {"exact": False}}])
     expect(card).to_contain_text("Its checkpoint is not exact")
 

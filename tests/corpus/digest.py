@@ -77,7 +77,10 @@ def __digest__(space):
         if isinstance(value, random.Random):
             return sha(repr(value.getstate()).encode())
         if torch is not None and isinstance(value, torch.nn.Module):
-            state = {k: of_tensor(v) for k, v in value.state_dict().items() if isinstance(v, torch.Tensor)}
+            try:
+                state = {k: of_tensor(v) for k, v in value.state_dict().items() if isinstance(v, torch.Tensor)}
+            except AttributeError:  # a program put another kind of table in place of its parameters
+                state = [of_tensor(v) for v in value.parameters()]
             return {"state": state, "training": value.training}
         try:  # what a library's object answers to such a question is its own affair
             if hasattr(value, "state_dict") and not isinstance(value, type):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_gpufit.graph import ship
+from tests.libraries import need
 
 from .crossing import cross_here, notebook
 
@@ -48,3 +52,19 @@ def test_what_the_shell_gives_stays_and_what_a_cell_names_so_goes_along() -> Non
 
     assert namespace["Out"] == [10, 784] and namespace["gzip"] == "gzip" and namespace["In"] == 5
     assert namespace["seen"] is namespace["display"] and set(returned.names) == {"gzip", "seen", "In"}
+
+
+def test_a_function_of_scipys_is_found_in_its_library_and_not_in_the_notebook() -> None:
+    """It says of no module, and the notebook may be the first that has it, by its second name."""
+    need("scipy")
+    cells = ModuleType("__mp_main__")
+    vars(cells).update(namespace := notebook("from scipy.special import gamma\ntable = {'g': gamma}\n"))
+    others = dict(sys.modules)
+    sys.modules.clear()
+    sys.modules.update({"__mp_main__": cells} | others)  # compiled code looks into no other dictionary
+    try:
+        graph = ship(["gamma", "table"], namespace).graph
+    finally:
+        del sys.modules["__mp_main__"]
+
+    assert b"__mp_main__" not in graph and b"scipy" in graph

@@ -51,6 +51,7 @@ class Ask:
     values: Mapping[str, int] = field(default_factory=dict)  # names that get another value
     limits: FitLimits | None = None  # of the largest device, where a plan is wanted if it does not fit
     fit: str = "exact"  # which plans are wanted, see fit/ladder.py: allowed
+    most: bool = False  # of the one rung that is named all that it can do, whether it is needed or not
     ran_out: tuple[str, ...] = ()  # plans under which it ran out of memory there, by their words
     took: Mapping[str, int] = field(default_factory=dict)  # bytes that its last run by a plan took, by its words
     speed: DeviceSpeed = TYPICAL  # of the card

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...fit.ladder import allowed
-from ...fit.plan import AS_IT_IS, Facts, Plan, TriedPlan, climb, lower
+from ...fit.plan import AS_IT_IS, Facts, Plan, TriedPlan, climb, furthest, lower
 from ..reckoning.on_slot import on_slot
 from .ask import Ask, TraceAnswer
 
@@ -30,10 +30,12 @@ def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
     if ask.limits is None or plain.why_useless or plain.answer.estimate.how != "trace":
         return plain.answer
     as_it_is = _tried(ask, plain, Plan(), plain)
-    if ask.limits.may_fit(as_it_is):
+    if ask.limits.may_fit(as_it_is) and not ask.most:
         return replace(plain.answer, lower=lower(plain.facts, Plan(), rungs))
     began, tried = time.monotonic(), {AS_IT_IS: plain}
     climbing = climb(plain.facts, as_it_is, ask.limits, rungs)
+    if ask.most:
+        climbing = furthest(plain.facts, ask.limits, rungs[0])
     found: TriedPlan | None = None
     while True:
         try:

@@ -16,7 +16,7 @@ from ...devices.cards import sheet_of
 from ...devices.device import Device, Kind
 from ...devices.speeds import keep_speed, kept_speed
 from ...errors import GpufitError
-from ...fit.plan import AS_IT_IS, FitLimits
+from ...fit.plan import AS_IT_IS, FitLimits, Plan
 from ...graph.memory import GraphMemory
 from ...graph.wire import split
 from ...jobs.job import Job, Options
@@ -299,7 +299,10 @@ def _least(estimate: Estimate) -> str:
     return f"at least {format_bytes(estimate.low)}" if estimate.closed_form else "none"
 
 
-def pace_of(found: Found, device: Device) -> Pace:
+def pace_of(found: Found, device: Device, plan: Plan) -> Pace:
     """What is known of a job's speed before it runs; on a CPU slot there is no rate to compare it with."""
-    flops = found.estimate.flops_per_step if isinstance(found, Estimated) else None
-    return Pace(flops, {} if device.kind == "slot" else sheet_of(device).rates)
+    if not isinstance(found, Estimated):
+        return Pace()
+    foreseen = plan.seconds if plan.parts else found.estimate.seconds_per_step
+    rates = {} if device.kind == "slot" else sheet_of(device).rates
+    return Pace(found.estimate.flops_per_step, rates, foreseen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import BadOption, CellFailedInTrial
@@ -11,13 +11,14 @@ from ...fit.sharing import SPLITS, Sharing
 from ...settings import Settings
 from ...system.background import aside
 from ..reckoning.learned import corrected, lessons, lessons_of, ran_out_under
-from ..reckoning.verdict import Verdict, usable_alone, verdict_on, verdicts
-from ..showing.text import where_it_fits
+from ..reckoning.verdict import usable_alone, verdicts
 from . import sweep
-from .ask import EstimatedProgram, TraceAnswer
+from .ask import EstimatedProgram
+from .search import LargestSearch
 from .several import in_its_time
 from .target import EstimateTarget, choose_target
 from .timed import known_better, known_to_fit
+from .told import Show, Told
 from .tracer import Tracer, tracing
 
 
@@ -38,20 +39,6 @@ class EstimateWish:
         return self.max_batch or (self.sweep.name if self.sweep else "")
 
 
-@dataclass(frozen=True)
-class Told:
-    """One answer, for one value of what was swept."""
-
-    answer: TraceAnswer
-    target: EstimateTarget
-    found: tuple[Verdict, ...]  # none for a card that is not here
-    values: tuple[tuple[str, int], ...] = ()
-    largest: bool = False  # the answer to --max-batch
-    all_data: bool = False  # with it, the data loader gives all samples at once
-    several: tuple[tuple[Sharing, TraceAnswer], ...] = ()  # what each of so many devices needs
-
-
-Show = Callable[[Told], None]
 MOST_COUNTS = 8  # devices, of which each number takes two trial runs
 
 
@@ -65,7 +52,8 @@ async def estimate(
         target = await aside(lambda: choose_target(settings, wish.on))
         asking = _Asking(tracer, target, wish, settings)
         if wish.max_batch:
-            await asking.search(wish.max_batch, show)
+            room = asking.target.room
+            await LargestSearch(wish.max_batch, room, asking.ask, show).run(settings.fit)
         elif wish.sweep is not None:
             await asking.each(wish.sweep, show)
         else:
@@ -79,15 +67,18 @@ class _Asking:
     wish: EstimateWish
     settings: Settings
 
-    async def ask(self, values: dict[str, int]) -> Told:
+    async def ask(self, values: dict[str, int], rung: str = "") -> Told:
+        """`rung`: by all that this one can do."""
         target, wish = self.target, self.wish
-        fit = {"limits": self._limits(values), "fit": self.settings.fit}
-        ask = target.ask(wish.limit, steps=wish.steps, values=values, **fit)
+        wanted = self.settings.fit != "no" and not values  # of many values each would take many trial runs
+        fit = {"limits": self._limits() if wanted or rung else None, "fit": rung or self.settings.fit}
+        ask = target.ask(wish.limit, steps=wish.steps, values=values, most=bool(rung), **fit)
         answer = await self.tracer.ask(ask)
-        if ask.limits and (ran_out := ran_out_under(self.settings, answer.key, target.kind, ask.limits.usable)):
+        usable = ask.limits.usable if wanted and ask.limits else 0
+        if usable and (ran_out := ran_out_under(self.settings, answer.key, target.kind, usable)):
             answer = await self.tracer.ask(ask := replace(ask, ran_out=ran_out))
         known = lessons_of(self.settings, answer.key, target.kind)
-        for better_by in (known_to_fit, known_better):
+        for better_by in (known_to_fit, known_better) if wanted else ():
             if (better := better_by(answer, ask, known)) is not None:
                 answer = await self.tracer.ask(ask := better)
         if answer.unread:
@@ -99,7 +90,7 @@ class _Asking:
             under = lessons(self.settings, answer.key, answer.climbed.plan.words)
             answer = replace(answer, planned=corrected(answer.planned, target.kind, under))
         answer = replace(answer, estimate=estimate)
-        return Told(answer, target, verdicts(estimate, target.rooms), tuple(values.items()))
+        return Told(answer, target, verdicts(estimate, target.rooms), tuple(values.items()), rung=rung)
 
     async def each(self, swept: sweep.Sweep, show: Show) -> None:
         """Where the cell fails with one of the values, the others are shown all the same, and then that is said."""
@@ -121,42 +112,10 @@ class _Asking:
         asks = [in_its_time(one, self.settings) for one in asks]
         return replace(told, several=tuple([(one.sharing, await self.tracer.ask(one)) for one in asks]))
 
-    def _limits(self, values: dict[str, int]) -> FitLimits | None:
-        """Of the card, where the ladder is wanted: not for many values, each of which would take trial runs."""
-        if values or self.settings.fit == "no":
-            return None
+    def _limits(self) -> FitLimits:
+        """Of the card."""
         alone = [usable_alone(room.space) for room in self.target.rooms if room.device.name == self.target.card.name]
         return FitLimits(self.target.room, max(alone, default=self.target.card.total))
-
-    async def search(self, name: str, show: Show) -> None:
-        """Try values of `name` until the largest that fits is known; it comes last."""
-        known: dict[int, Told] = {}
-        value: int | None = 8
-        while value is not None:
-            known[value] = await self.ask({name: value})
-            show(known[value])
-            all_data = sweep.of_all_data({tried: told.answer.batch for tried, told in known.items()})
-            if all_data and _need(known[value]) <= self.target.room:  # a larger one changes nothing
-                return show(replace(known[value], values=((name, all_data),), largest=True, all_data=True))
-            in_vain = _in_vain(known)
-            pairs = [(tried, _need(told)) for tried, told in known.items() if tried not in in_vain]
-            value = sweep.next_value(pairs, self.target.room, in_vain)
-        best = sweep.largest(pairs, self.target.room)
-        if best:
-            show(replace(known[best], largest=True))
-
-
-def _in_vain(known: Mapping[int, Told]) -> set[int]:
-    """The values that train nothing where others do: the data has not so many samples, and `drop_last` drops them."""
-    steps = {value: told.answer.estimate.steps for value, told in known.items()}
-    return {value for value, made in steps.items() if not made} if any(steps.values()) else set()
-
-
-def _need(told: Told) -> int:
-    estimate = told.answer.estimate
-    if estimate.need is None:
-        raise BadOption(f"The largest value cannot be searched for: {estimate.reasons[0]}.")
-    return estimate.need
 
 
 def _check(program: EstimatedProgram, wish: EstimateWish) -> None:
@@ -170,14 +129,3 @@ def _nothing_reads(name: str) -> BadOption:
         f"Neither the cell nor a function, a loader or a setting that it reaches reads {name!r},"
         " so another value of it would change nothing."
     )
-
-
-def fit_words(told: Told) -> str:
-    """What the estimate means for the devices here, or for a card that is not."""
-    if told.found:
-        return where_it_fits(told.found)
-    return {
-        "fits when idle": "fits on such a card",
-        "tight": "tight on such a card",
-        "does not fit": "does not fit on such a card",
-    }.get(verdict_on(told.answer.estimate), "cannot tell whether it fits")

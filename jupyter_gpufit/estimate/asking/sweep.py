@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from ...errors import BadOption
 
 MOST_VALUES = 12
-MOST_TRIES = 10  # traces to find the largest value
-LEAP = 16  # times what fits, as long as nothing was too large
-NEAR_ENOUGH = 50  # the search ends within one fiftieth
 LARGEST = 1 << 20  # where the search gives up looking for one that does not fit
 
 
@@ -117,7 +114,21 @@ def uses_name(source: str, name: str, *, is_variable: bool = False) -> bool:
     return named or bool(_given(tree, name, is_variable))
 
 
-def next_value(known: Sequence[tuple[int, int]], room: int, in_vain: Collection[int] = ()) -> int | None:
+@dataclass(frozen=True)
+class HowFine:
+    """How far a search goes."""
+
+    tries: int = 10  # traces to find the largest value
+    leap: int = 16  # times what fits, as long as nothing was too large
+    near: int = 50  # it ends within one such part of what fits
+
+
+FINE, ROUGH = HowFine(), HowFine(tries=5, leap=4, near=8)
+
+
+def next_value(
+    known: Sequence[tuple[int, int]], room: int, in_vain: Collection[int] = (), how: HowFine = FINE
+) -> int | None:
     """The value to try next for the largest whose need (second of each pair) is within `room`; None: it is found.
 
     Memory grows about evenly with a batch, so two points say where the limit is; the points around it prove it.
@@ -128,13 +139,13 @@ def next_value(known: Sequence[tuple[int, int]], room: int, in_vain: Collection[
     ends = min(in_vain, default=0)
     limit = min(filter(None, (fails, ends)), default=0)
     tried = len(known) + len(in_vain)
-    if tried >= MOST_TRIES or fits >= LARGEST or (limit and limit - fits <= max(1, fits // NEAR_ENOUGH)):
+    if tried >= how.tries or fits >= LARGEST or (limit and limit - fits <= max(1, fits // how.near)):
         return None
     if limit == ends and ends:
         return (fits + ends) // 2
     if not fails:
-        return min(max(_by_line(known, room), fits * 2), fits * LEAP, LARGEST)
-    return min(max(_by_line(known, room), fits + 1), fails - 1)
+        return min(max(_by_line(known, room, how), fits * 2), fits * how.leap, LARGEST)
+    return min(max(_by_line(known, room, how), fits + 1), fails - 1)
 
 
 def of_all_data(batches: Mapping[int, int]) -> int:
@@ -150,12 +161,12 @@ def of_all_data(batches: Mapping[int, int]) -> int:
     return 0
 
 
-def _by_line(known: Sequence[tuple[int, int]], room: int) -> int:
+def _by_line(known: Sequence[tuple[int, int]], room: int, how: HowFine) -> int:
     """Where the line through the two points next to the limit reaches it."""
     if len(known) < 2:
         return known[0][0] // 2
     (x0, y0), (x1, y1) = sorted(sorted(known, key=lambda pair: abs(pair[1] - room))[:2])
-    return x1 * LEAP if y1 <= y0 else int(x0 + (room - y0) * (x1 - x0) / (y1 - y0))
+    return x1 * how.leap if y1 <= y0 else int(x0 + (room - y0) * (x1 - x0) / (y1 - y0))
 
 
 def largest(known: Sequence[tuple[int, int]], room: int) -> int:

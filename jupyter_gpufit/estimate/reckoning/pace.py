@@ -21,6 +21,7 @@ class Pace:
 
     flops_per_step: int | None = None
     rates: Mapping[str, float] = field(default_factory=dict)  # of the card, see cards.Sheet
+    foreseen: float = 0.0  # seconds of a step, before it ran; 0: nobody could tell
     _marks: deque[tuple[float, int, int]] = field(default_factory=deque)  # seconds, steps, bytes
 
     def take(self, now: float, step: int, moved: int = 0) -> None:
@@ -49,16 +50,24 @@ class Pace:
     def mfu(self) -> float | None:
         """Of the card's fastest arithmetic, which is its half precision; None where something is not known."""
         speed = self.steps_per_second
-        if speed is None or not self.flops_per_step or not self.rates:
+        return None if speed is None else self._share_at(speed)
+
+    @property
+    def mfu_foreseen(self) -> float | None:
+        return self._share_at(1 / self.foreseen) if self.foreseen else None
+
+    def _share_at(self, steps_per_second: float) -> float | None:
+        if not self.flops_per_step or not self.rates:
             return None
-        return speed * self.flops_per_step / max(self.rates.values())
+        return steps_per_second * self.flops_per_step / max(self.rates.values())
 
     def words(self) -> str:
-        """ "2.1 steps/s, MFU 41 %, 1.2 GiB/s to the host and back", or as much of it as is known."""
+        """ "2.1 steps/s, MFU 41 % (45 % foreseen), 1.2 GiB/s to the host and back", or as much of it as is known."""
         speed, share, link = self.steps_per_second, self.mfu, self.link
         if speed is None:
             return ""
         parts = [f"{speed:.1f} steps/s" if speed >= 1 else f"{1 / speed:.1f} s/step"]
-        parts += [f"MFU {round(100 * share)} %"] if share is not None else []
+        told = "" if self.mfu_foreseen is None else f" ({round(100 * self.mfu_foreseen)} % foreseen)"
+        parts += [f"MFU {round(100 * share)} %{told}"] if share is not None else []
         parts += [f"{format_bytes(round(link))}/s to the host and back"] if link is not None else []
         return ", ".join(parts)

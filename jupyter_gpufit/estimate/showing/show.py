@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ..asking.session import Told, fit_words
+from ...fit.plan import RungVerdict
+from ..asking.told import Told, fit_words
 from ..reckoning.timeline import bars
 from ..reckoning.verdict import verdict_on
 from . import text
@@ -17,6 +18,8 @@ Bundle = dict[str, Any]  # MIME types and their data
 def one_line(told: Told) -> str:
     """ "batch = 16: peak 3.1 GiB (2.9–3.6) on …; fits on GPU 0 now" """
     values = ", ".join(f"{name} = {value:,}" for name, value in told.values)
+    if told.by is not None:
+        return _by_a_rung(told, told.by, values)
     said = text.line(told.answer.estimate)
     if told.answer.estimate.need is not None:
         said += f"; {fit_words(told)}"
@@ -24,6 +27,19 @@ def one_line(told: Told) -> str:
     if told.all_data:
         return f"All of the data fits at once: {said}"
     return f"The largest that fits is {said}" if told.largest else said
+
+
+def _by_a_rung(told: Told, step: RungVerdict, values: str) -> str:
+    """ "The largest that fits by recomputing 4 of 4 blocks is batch = 64: needs 3.1 GiB, 1.33x the time, exact" """
+    if not step.needs:
+        return f"By {step.words}, no larger one: {step.why}."
+    time = f"{step.slower:.2f}x the time of the same as it is"
+    said = f"needs {step.needs}, {time}, {'exact' if step.exact else 'not exact'}"
+    if told.all_data:
+        return f"All of the data fits at once by {step.words}: {values}, {said}"
+    if told.largest:
+        return f"The largest that fits by {step.words} is {values}: {said}"
+    return f"{values}, by {step.words}: {said if step.fits else step.why}"
 
 
 def report(told: Told) -> str:
@@ -82,6 +98,7 @@ def to_record(told: Told) -> dict[str, Any]:
         **asdict(told.answer.estimate),
         "values": dict(told.values),
         "largest": told.largest,
+        "by": told.rung,
         "devices": [asdict(verdict) for verdict in told.found],
         "fit": "" if told.found else verdict_on(told.answer.estimate),
         "key": told.answer.key,

@@ -30,7 +30,9 @@ export function Figures({ job }: { job: Job }): JSX.Element {
           {loss && formatFigure(loss.value)}
         </Figure>
         <Figure name="memory">{memory && <Taken memory={memory} />}</Figure>
-        <Figure name="MFU">{mfu !== null && `${Math.round(100 * mfu)} %`}</Figure>
+        <Figure name="MFU">
+          {mfu !== null && <Share of={mfu} foreseen={job.mfu_foreseen} />}
+        </Figure>
         <Figure name="peak">{memory && <Peak memory={memory} />}</Figure>
         {memory !== null && memory.host > 0 && (
           <Figure name="on the host">
@@ -61,6 +63,16 @@ function Ran({ job }: { job: Job }): JSX.Element {
   const since = job.began === null ? '' : `since ${formatMoment(job.began, now)}`;
   const words = formatDuration(ranFor(job, now));
   return <span title={since}>{words}</span>;
+}
+
+/** What it uses of the card's arithmetic, beside what was foreseen where anybody could tell. */
+function Share(props: { of: number; foreseen: number | null }): JSX.Element {
+  const percent = `${Math.round(100 * props.of)} %`;
+  if (props.foreseen === null) {
+    return <span>{percent}</span>;
+  }
+  const before = `${Math.round(100 * props.foreseen)} %`;
+  return <span title={`${before} were foreseen`}>{`${percent} of ${before}`}</span>;
 }
 
 function Taken({ memory }: { memory: JobMemory }): JSX.Element {

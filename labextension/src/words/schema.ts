@@ -141,6 +141,7 @@ export interface Job {
   loss: Loss | null;
   metrics: string[]; // names of the variables whose values are in the journal
   mfu: number | null; // 1 is all of the card's arithmetic
+  mfu_foreseen: number | null; // before it ran
   memory: JobMemory | null;
   checkpoint: Checkpoint | null; // the latest
   kind: 'training' | 'model';

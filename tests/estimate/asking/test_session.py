@@ -9,8 +9,10 @@ import anyio
 import pytest
 
 from jupyter_gpufit.estimate.asking.ask import Ask, TraceAnswer
-from jupyter_gpufit.estimate.asking.session import EstimateWish, Told, _Asking
+from jupyter_gpufit.estimate.asking.search import LargestSearch
+from jupyter_gpufit.estimate.asking.session import EstimateWish, _Asking
 from jupyter_gpufit.estimate.asking.target import choose_target
+from jupyter_gpufit.estimate.asking.told import Told
 from jupyter_gpufit.estimate.reckoning.report import Estimate
 from jupyter_gpufit.estimate.showing.show import one_line
 from jupyter_gpufit.settings import Settings
@@ -38,7 +40,8 @@ def _search(trials: FakeTrials, home: Path) -> list[Told]:
     settings = Settings(data=str(home), lab=str(home))
     told: list[Told] = []
     asking = _Asking(trials, choose_target(settings, "T4"), EstimateWish(max_batch="batch"), settings)  # type: ignore[arg-type]
-    anyio.run(asking.search, "batch", told.append)
+    search = LargestSearch("batch", asking.target.room, asking.ask, told.append)
+    anyio.run(search.run, "no")
     return told
 
 

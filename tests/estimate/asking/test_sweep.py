@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_gpufit.errors import BadOption
 from jupyter_gpufit.estimate.asking.sweep import (
-    MOST_TRIES,
+    FINE,
     Sweep,
     largest,
     next_value,
@@ -102,7 +102,7 @@ def test_finds_the_largest_value_in_few_tries(need: Callable[[int], int], room: 
         known.append((value, need(value)))
     found = largest(known, room)
 
-    assert len(known) <= MOST_TRIES
+    assert len(known) <= FINE.tries
     assert found == 0 or need(found) <= room
     assert need(round(found * 1.03) + 1) > room
 
@@ -112,7 +112,7 @@ def test_gives_up_where_nothing_grows() -> None:
     while (value := next_value(known, 36_000)) is not None:
         known.append((value, 700))
 
-    assert len(known) <= MOST_TRIES
+    assert len(known) <= FINE.tries
 
 
 @pytest.mark.parametrize(

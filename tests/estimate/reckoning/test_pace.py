@@ -28,6 +28,15 @@ def test_says_the_share_of_the_cards_arithmetic() -> None:
     assert pace(0.5, flops=78_000_000_000_000).words() == "2.0 steps/s, MFU 50 %"
 
 
+def test_says_what_was_foreseen_beside_it() -> None:
+    found = pace(0.5, flops=78_000_000_000_000)
+    found.foreseen = 0.4
+
+    assert found.mfu_foreseen is not None and round(found.mfu_foreseen, 3) == 0.625
+    assert found.words() == "2.0 steps/s, MFU 50 % (62 % foreseen)"
+    assert Pace(foreseen=0.4).mfu_foreseen is None
+
+
 def test_forgets_what_was_long_ago() -> None:
     found = Pace()
     for now, step in ((0, 0), (1000, 1), (1010, 21), (1020, 41)):
