@@ -69,7 +69,7 @@ def reduce_generic(obj: Any, pickler: Pickler) -> Reduced:
         by_own_new = found[0] is _MAKES_ANEW and _makes_it_its_own_way(type(obj))
         return (make_as_built_in, *found[1:]) if by_own_new else found
     module = pickle.whichmodule(obj, found)  # type: ignore[attr-defined]
-    # One that says of no module (SciPy's ufuncs) pickle's compiled half would find in `__mp_main__`, which is the notebook.
+    # Of one that says no module (SciPy's ufuncs) pickle's compiled half finds `__mp_main__`, which is the notebook.
     says_so = getattr(obj, "__module__", None) is not None or module == "__main__"
     if pickler.name_in_module(obj, module) in ((None, found) if says_so else (None,)):
         return found
