@@ -33,7 +33,7 @@ def __digest__(space):
             t = t.detach().cpu()
             t = t.to_dense() if t.layout != torch.strided else t
             t = torch.view_as_real(t) if t.is_complex() else t
-            flat = t.contiguous().reshape(-1)
+            flat = torch.empty(t.numel(), dtype=t.dtype).copy_(t.contiguous().reshape(-1))  # whose steps are of one
             raw = bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
         return f"{t.dtype} {tuple(t.shape)} {sha(raw)}"
 

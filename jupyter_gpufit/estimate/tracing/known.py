@@ -3,7 +3,8 @@
 
 How many graphs a batch has, how long its longest sequence is, which rows a mask takes: shapes follow from these, and a
 guess would make the cell fail where it does not; so it is with labels, of which a metric wants more than one. Numbers
-with a fraction are left out: there are many, and no shape follows from them.
+with a fraction are left out: there are many, and no shape follows from them. Where all of a storage is known, a picture
+of it hangs on it: views are views of that, and what is known to be written there is written there, too.
 
 Of some others it is known how many different values they can have: the classes of an `argmax`. That is kept through
 whatever gives each value one new one. Of whole numbers that nobody knows it is known how far apart they are: a slice
@@ -40,17 +41,29 @@ _SHIFTS = {
 _AS_THEY_ARE = {torch.ops.aten._to_copy.default, torch.ops.aten.clone.default, _TAKEN}
 
 
+_PICTURE = "_gpufit_picture"  # of a storage: one in the host's memory
+# Made alike of whatever there is; and what lies in memory, for nobody reads that before it is written.
+_ALIKE = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1} | dict.fromkeys(
+    ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"), 0
+)
+_ELSEWHERE = ("set_", "resize_")  # what these write is another storage
+
+
 class KnownValues:
-    """By the tensor; forgotten for all that share its memory once somebody writes there."""
+    """By the storage, or by the tensor; forgotten once somebody writes there what nobody knows."""
 
     def __init__(self) -> None:
         self._written: set[StorageWeakRef] = set()  # which also keeps another's from their addresses
 
     def of(self, t: Any) -> torch.Tensor | None:
         """A tensor in the host's memory."""
-        if not isinstance(t, FakeTensor) or _storage(t) in self._written:
+        if not isinstance(t, FakeTensor):
             return None
-        found: torch.Tensor | None = t.__dict__.get(_NAME)
+        if (picture := getattr(t.untyped_storage(), _PICTURE, None)) is not None:
+            with no_dispatch():
+                there = torch.empty(0, dtype=t.dtype, device=_HOST)
+                return there.set_(picture, t.storage_offset(), t.size(), t.stride())
+        found: torch.Tensor | None = None if _storage(t) in self._written else t.__dict__.get(_NAME)
         return found
 
     def arrived(self, t: Any, out: Any) -> None:
@@ -77,7 +90,11 @@ class KnownValues:
     def follow(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """Compute what is known of a result."""
         if func._schema.is_mutable:
-            self._written.update(_storage(t) for t in _written_by(func, args, kwargs) if on_stand_in(t))
+            written = [t for t in _written_by(func, args, kwargs) if on_stand_in(t)]
+            if not self._write(func, args, kwargs, written):
+                for t in written:
+                    self._written.add(_storage(t))
+                    setattr(t.untyped_storage(), _PICTURE, None)
             return
         tensors = _tensors_in((args, kwargs))
         if isinstance(out, FakeTensor) and (kinds := self._kinds_after(func, args, tensors)) < out.numel():
@@ -85,11 +102,15 @@ class KnownValues:
         if isinstance(out, FakeTensor) and (further := self._further_after(func, args, kwargs, tensors)):
             out.__dict__[_FURTHER] = further
         outs = _all(out)
+        if func.is_view and all(_has_picture(one) for one in outs if isinstance(one, FakeTensor)):
+            return
         if not outs or torch.Tag.nondeterministic_seeded in func.tags:
             return
         if not all(on_stand_in(one) and one.numel() <= MOST for one in outs):
             return
-        if all(map(self._is_known, tensors)) if tensors else _says_all(func, outs[0]):
+        if func._opname in _ALIKE:
+            self._fill(_ALIKE[func._opname], outs[0])
+        elif all(map(self._is_known, tensors)) if tensors else _is_whole(outs[0]):
             self._compute(func, args, kwargs, outs)
 
     def _kinds_after(self, func: Any, args: Any, tensors: list[torch.Tensor]) -> int | float:
@@ -116,6 +137,20 @@ class KnownValues:
         return t.numel() <= MOST and not t.is_floating_point() and not t.is_complex()
 
     def _compute(self, func: Any, args: Any, kwargs: Any, outs: Sequence[torch.Tensor]) -> None:
+        if (found := self._here(func, args, kwargs)) is None:
+            return
+        for out, value in zip(outs, _all(found), strict=False):  # a sort gives two
+            if value.shape == out.shape and value.dtype == out.dtype:
+                self.keep(out, value)
+
+    def _fill(self, value: int, out: torch.Tensor) -> None:
+        if _is_whole(out):
+            with no_dispatch():
+                self.keep(out, torch.full(out.shape, value, dtype=out.dtype, device=_HOST))
+
+    def _here(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The same of the known values; None: the operator is not there on the CPU."""
+
         def here(value: Any) -> Any:
             if isinstance(value, torch.device):
                 return _HOST
@@ -123,15 +158,26 @@ class KnownValues:
 
         try:
             with no_dispatch():
-                found = func(*tree_map(here, args), **tree_map(here, kwargs))
-        except Exception:  # an operator that is not there on the CPU
-            return
-        for out, value in zip(outs, _all(found), strict=False):  # a sort gives two
-            if value.shape == out.shape and value.dtype == out.dtype:
-                self.keep(out, value)
+                return func(*tree_map(here, args), **tree_map(here, kwargs))
+        except Exception:
+            return None
+
+    def _write(self, func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor]) -> bool:
+        """Into pictures, where all has one; whether that was done."""
+        if func._opname in _ELSEWHERE or torch.Tag.nondeterministic_seeded in func.tags:
+            return False
+        if not written or not all(_has_picture(t) for t in written):
+            return False
+        return all(map(self._is_known, _tensors_in((args, kwargs)))) and self._here(func, args, kwargs) is not None
 
     def keep(self, out: Any, value: torch.Tensor) -> None:
-        out.__dict__[_NAME] = value
+        """Of a result: the whole of its storage, or as much as there is of it."""
+        storage = out.untyped_storage()
+        if out.is_contiguous() and storage.nbytes() == out.numel() * out.element_size():
+            with no_dispatch():
+                setattr(storage, _PICTURE, value.clone(memory_format=torch.contiguous_format).untyped_storage())
+        else:
+            out.__dict__[_NAME] = value
 
 
 def _written_by(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -155,9 +201,13 @@ def _all(out: Any) -> list[torch.Tensor]:
     return found if all(isinstance(one, torch.Tensor) for one in found) else []
 
 
-def _says_all(func: Any, out: torch.Tensor) -> bool:
-    """Whether this makes whole numbers of nothing but what it is told: zeros, a range, and not what lies in memory."""
-    return not out.is_floating_point() and not out.is_complex() and not func._opname.startswith("empty")
+def _has_picture(t: torch.Tensor) -> bool:
+    return getattr(t.untyped_storage(), _PICTURE, None) is not None
+
+
+def _is_whole(out: torch.Tensor) -> bool:
+    """Whether it has whole numbers; where these are made of nothing, they are what was asked for: zeros, a range."""
+    return not out.is_floating_point() and not out.is_complex()
 
 
 def _storage(t: torch.Tensor) -> StorageWeakRef:
