@@ -11,6 +11,7 @@ library's package with code of that package, as libraries make theirs. Whoever n
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -151,8 +152,12 @@ def _is_put_into(name: str, module: Any) -> bool:
 
 
 def _is_of_another(value: Any, root: str) -> bool:
+    if not isinstance(value, (type, FunctionType, ModuleType)):
+        return False
     home = value.__name__ if isinstance(value, ModuleType) else module_of(value)
-    return isinstance(value, (type, FunctionType, ModuleType)) and home.partition(".")[0] != root
+    if home == "builtins" and getattr(builtins, value.__name__, None) is not value:
+        return False  # a class of compiled code that says of no module (Rust's)
+    return home.partition(".")[0] != root
 
 
 def _contents(module: Any) -> Any:

@@ -93,7 +93,7 @@ _HOMES: dict[
     "weak": ("graph.kinds.weak", "fill_reference make_weak_method"),
     "widgets": ("graph.kinds.widgets", "fill_line fill_widget make_line"),
     "wrapped": ("graph.kinds.wrapped", "fill_wrapped make_wrapped"),
-    "writers": ("graph.kinds.writers", "another make_events make_writer"),
+    "writers": ("graph.kinds.writers", "another fill_writer make_events make_writer"),
     "around": ("surroundings.holders", "here_or_new"),
     "iterators": ("program.running.iterators", "Entries Matches"),
     "generators": ("program.running.generators", "create prime"),

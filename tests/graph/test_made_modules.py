@@ -123,6 +123,15 @@ def test_what_a_library_makes_it_makes_there_itself(monkeypatch: pytest.MonkeyPa
     assert "cloudpickle.made" not in str(beyond_imports(lambda value: True))
 
 
+def test_what_compiled_code_makes_in_its_package_it_makes_there_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rust's classes say of no module."""
+    made = ModuleType("cloudpickle.made")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    vars(made).update(Decoder=type("Decoder", (), {"__module__": "builtins"}))
+
+    assert "cloudpickle.made" not in str(beyond_imports(lambda value: True))
+
+
 def test_what_installed_code_loads_by_a_path_it_loads_there_itself(tmp_path: Path) -> None:
     file = tmp_path / "site-packages" / "vendored" / "of_a_debugger.py"
     file.parent.mkdir(parents=True)

@@ -45,6 +45,33 @@ def test_what_the_cell_writes_stands_beside_what_the_notebook_writes(
     assert _scalars(tmp_path / "others") == [("notebook", 0)]
 
 
+@pytest.mark.parametrize("library", ["torch.utils.tensorboard", "tensorboardX"])
+def test_one_of_a_class_of_the_users_keeps_what_that_added(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("tensorboard")
+    need(library)
+    monkeypatch.chdir(tmp_path)
+    cell = (
+        f"from {library} import SummaryWriter\n"
+        "class Mine(SummaryWriter):\n"
+        "    def __init__(self, settings, folder):\n"
+        "        super().__init__(folder)\n"
+        "        self.rate, self.first = settings['rate'], True\n"
+        "    def log(self, step):\n"
+        "        self.add_scalar('rate', self.rate, step)\n"
+        "        self.first = False\n"
+        "writer = Mine({'rate': 3.0}, 'runs')\n"
+    )
+    namespace = notebook(cell)
+
+    cross_here(namespace, "assert writer.first\nwriter.log(1)\nwriter.close()")
+
+    assert not namespace["writer"].first and namespace["writer"].rate == 3.0
+    namespace["writer"].close()
+    assert _scalars(tmp_path / "runs") == [("rate", 1)]
+
+
 OWN = """
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary

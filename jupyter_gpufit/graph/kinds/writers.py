@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from types import FunctionType
 from typing import Any
 
 from ..kind import Kind, Pickler, Reduced
@@ -27,7 +28,7 @@ _ARGUMENTS = {
 
 def find(cls: type) -> Kind | None:
     if library_of(cls):
-        return Kind(reduce=_reduce)
+        return Kind(reduce=_reduce, state=own_names, fill=fill_writer)
     return Kind(reduce=reduce_events) if writes_events(cls) else None
 
 
@@ -59,7 +60,7 @@ def _reduce(writer: Any, pickler: Pickler) -> Reduced:
     if writer.file_writer is None and writer.all_writers is None:  # closed
         return make_instance, (type(writer),), INSTANCE.state(writer), None, None, INSTANCE.fill
     settle(writer)
-    return make_writer, (type(writer), arguments_of(writer), os.getcwd())
+    return make_writer, (type(writer), arguments_of(writer), os.getcwd()), own_names(writer), None, None, fill_writer
 
 
 def make_writer(cls: Any, arguments: dict[str, Any], directory: str) -> Any:
@@ -70,15 +71,32 @@ def make_writer(cls: Any, arguments: dict[str, Any], directory: str) -> Any:
     return writer
 
 
+def own_names(writer: Any) -> dict[str, Any]:
+    """What a class of the user's has added to it."""
+    base = _base(type(writer))
+    made = {name for fn in vars(base).values() if isinstance(fn, FunctionType) for name in fn.__code__.co_names}
+    return {name: value for name, value in vars(writer).items() if name not in made}
+
+
+def fill_writer(writer: Any, own: dict[str, Any]) -> None:
+    vars(writer).update(own)
+
+
+def _base(cls: type) -> Any:
+    return sys.modules[library_of(cls) or ""].SummaryWriter  # type: ignore[attr-defined]
+
+
 def directory_argument(arguments: dict[str, Any]) -> str:
     return "log_dir" if "log_dir" in arguments else "logdir"
 
 
 def another(cls: Any, arguments: dict[str, Any]) -> Any:
     """One more writer into a directory. tensorboardX names files by the second, and begins one of that name anew."""
+    writer = cls.__new__(cls)  # a class of the user's is made with what it likes
     if "logdir" not in arguments:
-        return cls(**arguments)
-    writer = cls(**arguments | {"filename_suffix": f"{arguments['filename_suffix']}.{os.getpid()}"})
+        _base(cls).__init__(writer, **arguments)
+        return writer
+    _base(cls).__init__(writer, **arguments | {"filename_suffix": f"{arguments['filename_suffix']}.{os.getpid()}"})
     writer._filename_suffix = arguments["filename_suffix"]
     return writer
 

@@ -15,7 +15,9 @@ from ...graph.kinds.writers import (
     another,
     arguments_of,
     directory_argument,
+    fill_writer,
     library_of,
+    own_names,
     reduce_events,
     settle,
     writes_events,
@@ -134,7 +136,7 @@ def reduce_summary(writer: Any, pickler: SnapshotPickler) -> Reduced:
     arguments[name] = os.path.abspath(arguments[name])
     for path in filter(None, map(_event_file, (writer.all_writers or {}).values())):
         pickler.take_file(path, read=False)
-    return another, (type(writer), arguments)
+    return another, (type(writer), arguments), own_names(writer), None, None, fill_writer
 
 
 def reduce_event_file(writer: Any, pickler: SnapshotPickler) -> Reduced:
