@@ -127,7 +127,7 @@ class Modules:
         if before is None or before.seen.module is not module:
             return
         with _unheard():
-            before.seen.hands_on = _bytes_of(output)
+            before.seen.hands_on = max(before.seen.hands_on, _bytes_of(output))  # the last batch may be a small one
             before.seen.changes = _changed(module, before)
 
 

@@ -186,3 +186,50 @@ def test_memory_that_grows_in_one_piece_where_segments_of_fixed_sizes_lie_idle()
     assert under.steps[1].need is not None and under.steps[1].need < (plain.need or 0)
     shared = climbs(GROWS + "\nimport torch.multiprocessing")
     assert shared.steps[1].why == "the cell shares its tensors with other processes"
+
+
+def test_a_small_last_batch_does_not_hide_what_blocks_hand_on() -> None:
+    """Else each of their operations looked like a block of its own that keeps much and hands on little."""
+    batches = 'for rows in (16384, 64, 16384):\n    loss = model(torch.randn(rows, 64, device="cuda"))'
+    inner = "class Inner(nn.Module):\n    def forward(self, x):\n        return x.tanh()\nclass Block(nn.Module):"
+    cell = CELL.replace('for _ in range(3):\n    loss = model(torch.randn(16384, 64, device="cuda"))', batches)
+    cell = cell.replace(
+        "class Block(nn.Module):",
+        inner + "\n    def __init__(self):\n        super().__init__()\n"
+        "        self.parts = nn.Sequential(*(Inner() for _ in range(8)))",
+        1,
+    )
+    cell = cell.replace(
+        "        for _ in range(8):\n            x = x.tanh()\n        return x\nmodel",
+        "        return self.parts(x)\nmodel",
+    )
+    assert "64, 16384" in cell and "self.parts(x)" in cell
+
+    answer = look(cell, dict, ASK)
+
+    assert answer.climbed is not None and answer.climbed.plan is not None
+    assert re.fullmatch(r"recomputing \d of 5 blocks", answer.climbed.plan.words), ladder(answer.climbed)
+
+
+@pytest.mark.parametrize("rung", ["recompute", "spill"])
+def test_all_that_one_rung_can_do_is_told_whether_it_is_needed_or_not(rung: str) -> None:
+    ask = replace(ASK, limits=FitLimits(500 * MiB, 500 * MiB), fit=rung, most=True)
+
+    answer = asked(ask)
+
+    assert answer.climbed is not None and answer.estimate.need is not None
+    [step] = answer.climbed.steps
+    assert step.fits and step.need is not None and step.need < 0.7 * answer.estimate.need and step.slower >= 1
+    assert step.words.startswith("recomputing 5 of 5" if rung == "recompute" else "spilling")
+    [too_little] = asked(replace(ask, limits=FitLimits(MiB, MiB))).climbed.steps  # type: ignore[union-attr]
+    assert (
+        not too_little.fits
+        and too_little.why.startswith("needs ")
+        and "the largest device has 1.0 MiB" in too_little.why
+    )
+
+
+def test_a_rung_that_can_do_nothing_says_why() -> None:
+    [step] = asked(replace(ASK, fit="optimizer", most=True)).climbed.steps  # type: ignore[union-attr]
+
+    assert step.need is None and step.why and not step.fits

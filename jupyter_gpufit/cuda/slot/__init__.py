@@ -7,6 +7,7 @@ mode.py      torch's functions (device=, .to, .cuda, x.device), by a TorchFuncti
 answers.py   what it says of itself in torch.cuda (see ../surface); what has no answer is refused by name
 around.py    autocast, threads, backward, the default device, torch.compile
 files.py     torch.save and torch.load
+first_calls.py  functions whose very first call may come out otherwise
 half.py      convolutions of float16, for which a CPU has no quick way
 budget.py    the memory that the cell takes, and the error that ends it
 
@@ -27,6 +28,7 @@ from .answers import SlotAnswers
 from .around import run_uncompiled, torch_replacements
 from .budget import Budget
 from .files import loading
+from .first_calls import settle
 from .mode import SlotMode
 
 __all__ = ["Budget", "SlotAnswers", "SlotMode", "as_slot", "on_budget", "standing_in"]
@@ -55,6 +57,7 @@ def on_budget(watched: Budget) -> Iterator[None]:
 @contextmanager
 def standing_in(mode: SlotMode, answers: SlotAnswers) -> Iterator[None]:
     """Let `cuda` mean what `mode` takes it for and `answers` answers for, in this process; no memory is watched."""
+    settle()
     with ExitStack() as stack:
         compiling = stack.enter_context(ExitStack())
         if "torch._dynamo" in sys.modules:  # a model may have come compiled; importing the compiler would take seconds

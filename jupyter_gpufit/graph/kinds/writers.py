@@ -83,7 +83,7 @@ def fill_writer(writer: Any, own: dict[str, Any]) -> None:
 
 
 def _base(cls: type) -> Any:
-    return sys.modules[library_of(cls) or ""].SummaryWriter  # type: ignore[attr-defined]
+    return sys.modules[library_of(cls) or ""].SummaryWriter
 
 
 def directory_argument(arguments: dict[str, Any]) -> str:
