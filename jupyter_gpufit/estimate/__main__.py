@@ -42,8 +42,7 @@ def _take_place(program: EstimatedProgram) -> None:
     """Stand where the cell or script would run."""
     os.chdir(program.cwd)
     sys.path[:] = program.path
-    if program.script:
-        sys.argv[:] = [program.script, *program.arguments]
+    sys.argv[:] = [program.script, *program.arguments] if program.script else program.arguments
 
 
 def _opener(program: EstimatedProgram) -> Callable[[], dict[str, object]]:

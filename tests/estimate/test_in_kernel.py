@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -137,3 +138,16 @@ def test_the_stop_button_ends_an_estimate(kernel: Kernel) -> None:
 
     assert ran.ename == "KeyboardInterrupt"
     kernel.check("1 + 1")
+
+
+def test_a_module_that_reads_the_command_line_as_it_is_imported(kernel: Kernel, home: Path) -> None:
+    (home / "reads_line.py").write_text(
+        "import sys\nassert sys.argv[1] == 'app:fast'\nclass Kept: rate = 3\n"
+    )
+    kernel.check(f"%load_ext jupyter_gpufit\nimport sys\nsys.path.insert(0, {str(home)!r})\n{DEFINE}")
+    kernel.check("argv, sys.argv = sys.argv, ['train.py', 'app:fast']\nimport reads_line\nkept = reads_line.Kept()")
+
+    told = json.loads(kernel.check("%%gpufit estimate --json\nassert kept.rate == 3" + CELL).shown)
+
+    assert told["how"] == "trace", told["reasons"]
+    kernel.check("sys.argv = argv")

@@ -26,7 +26,7 @@ class EstimatedProgram:
     cwd: str
     path: list[str]  # sys.path
     script: str = ""  # where it lies; empty for a cell
-    arguments: list[str] = field(default_factory=list)  # of a script
+    arguments: list[str] = field(default_factory=list)  # of a script; of a cell its kernel's, the first included
     graph: int = -1  # descriptor of a cell's variables less their tensor bytes
     memory: list[int] = field(default_factory=list)  # descriptors of those
     was: dict[str, int] = field(default_factory=dict)  # numbers that earlier cells gave to the names to be swept

@@ -20,7 +20,13 @@ def shipped(source: str, shipment: Shipment, was: Mapping[str, int]) -> Iterator
             file.write(shipment.graph)
         memory = list(shipment.memory.fds)
         program = EstimatedProgram(
-            source=source, cwd=os.getcwd(), path=sys.path, graph=graph, memory=memory, was={**was}
+            source=source,
+            cwd=os.getcwd(),
+            path=sys.path,
+            arguments=[*sys.argv],  # modules read them as they are imported
+            graph=graph,
+            memory=memory,
+            was={**was},
         )
         yield program, [graph, *memory]
     finally:
