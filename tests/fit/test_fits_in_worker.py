@@ -134,6 +134,32 @@ def test_one_that_runs_out_goes_on_by_recomputing_and_begins_so_the_next_time(
     )
 
 
+def test_one_that_runs_out_goes_on_from_its_checkpoint_by_recomputing(
+    notebook: Kernel, env: dict[str, str], home: Path
+) -> None:
+    hold = home / "go-on-to-larger-ones"
+    notebook.check(SET_UP)
+    cell = CELL.format(
+        rows="3 << 14 if i < 4 else 7 << 14",
+        more=f"while i == 3 and not os.path.exists({str(hold)!r}): time.sleep(0.02)",
+    )
+    cell = cell.replace(
+        "opt.zero_grad()", "time.sleep(0.2 * (i > 3)); opt.zero_grad()"
+    )  # as above; a trial run under a plan makes three steps
+
+    sent = notebook.send("%%gpufit train --name later\n" + cell)
+    notebook.until(sent, "step 3")
+    assert gpufit(env, "checkpoint", "later").returncode == 0
+    hold.touch()
+    ran = notebook.finish(sent)
+
+    assert ran.ok, ran
+    assert "later ran out of memory on all of cpu:0" in ran.shown, ran.shown
+    assert re.search("It goes on from its checkpoint at step 4, by recomputing . of 5 blocks", ran.shown), ran.shown
+    assert "step 4" in ran.stdout and "step 3" not in ran.stdout
+    as_one_cell(notebook, cell)
+
+
 def test_a_model_larger_than_the_device_is_spilled_and_goes_on_so_after_a_kill(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:

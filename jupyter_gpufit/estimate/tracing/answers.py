@@ -187,11 +187,21 @@ def _index(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     return books.compute(func, (t, counted, *rest), kwargs)
 
 
+def _where(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    """By a mask of bytes, as old code has it: torch computes so, and its shapes alone refuse."""
+    mask, *rest = args
+    if mask.dtype == torch.uint8:
+        with books.fake:
+            mask = mask.to(torch.bool)
+    return books.compute(func, (mask, *rest), kwargs)
+
+
 ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
     aten._local_scalar_dense.default: _item,
     aten.equal.default: _equal,
     aten._efficientzerotensor.default: _zeros,
     aten.bincount.default: _bincount,
+    aten.where.self: _where,
     aten._ctc_loss.default: _example,
     aten.linalg_lstsq.default: _example,
     aten.allclose.default: _equal,
