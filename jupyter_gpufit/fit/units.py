@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,13 +22,20 @@ def looks_of(model: Any) -> str:
     except TypeError:  # its class compares by value, and has no hash
         known = None
     if known is None:
-        lines = [f"{name} {tuple(p.shape)}" for name, p in model.named_parameters() if not _is_lazy(p)]
+        named = list(_named(model))
+        lines = [f"{name} {tuple(p.shape)}" for name, p in named if not _is_lazy(p)]
         text = "\n".join([type(model).__qualname__, *lines])
         known = hashlib.sha256(text.encode()).hexdigest()[:16]
         with suppress(TypeError):
-            if not any(map(_is_lazy, model.parameters())):
+            if not any(_is_lazy(p) for _, p in named):
                 _known[model] = known
     return known
+
+
+def _named(model: Any) -> Iterator[tuple[str, Any]]:
+    """Its parameters; none of a class that has put another kind of table in the place of torch's (EvolveGCN)."""
+    with suppress(AttributeError):
+        yield from model.named_parameters()
 
 
 def _is_lazy(p: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +64,8 @@ def _named(module: Any) -> Iterator[tuple[str, Any]]:
 
     for method in (torch.nn.Module.named_parameters, torch.nn.Module.named_buffers):
         named = method(module, remove_duplicate=False)
-        yield from ((name, tensor) for name, tensor in named if isinstance(tensor, torch.Tensor))
+        with suppress(AttributeError):  # and may have another kind of table in the place of torch's (EvolveGCN)
+            yield from ((name, tensor) for name, tensor in named if isinstance(tensor, torch.Tensor))
 
 
 def _modules(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -90,7 +90,8 @@ def __digest__(space):
         if isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
             return getattr(value, "__qualname__", type(value).__name__)
         if hasattr(value, "__dict__") and is_own(type(value).__module__):
-            return {k: of(v, depth + 1) for k, v in vars(value).items()}
+            writes = any(cls.__name__ == "SummaryWriter" for cls in type(value).__mro__)  # has handles of its library's
+            return {k: of(v, depth + 1) for k, v in vars(value).items() if not (writes and k.startswith("_"))}
         return type(value).__name__
 
     hidden = {"In", "Out", "exit", "quit", "get_ipython", "open"}

@@ -308,3 +308,22 @@ def test_a_model_that_torchscript_has_compiled() -> None:
     compiled, plain = estimated(setup, TRAIN), estimated(MODEL, TRAIN)
 
     assert compiled.failure == "" and compiled.estimate.need == plain.estimate.need
+
+
+def test_a_model_with_another_kind_of_table_in_the_place_of_its_parameters() -> None:
+    """EvolveGCN's: none of torch's own methods that list them works there, and its forward does."""
+    setup = MODEL + (
+        "class Evolving(nn.Module):\n"
+        "    def __init__(self, inner):\n"
+        "        super().__init__()\n"
+        "        self.inner = inner\n"
+        "        self._parameters = nn.ParameterList(inner.parameters())\n"
+        "    def parameters(self): return self._parameters\n"
+        "    def forward(self, x): return self.inner(x)\n"
+        "model.to('cuda') if torch.cuda.is_available() else None\n"
+        "inner, model = model, Evolving(model)\noptimizer = torch.optim.AdamW(model.parameters())\n"
+    )
+
+    answer = estimated(setup, TRAIN.replace('model.to("cuda")', 'inner.to("cuda")'))
+
+    assert answer.failure == "" and answer.estimate.how == "trace" and answer.estimate.steps == 2

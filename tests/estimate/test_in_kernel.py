@@ -141,9 +141,7 @@ def test_the_stop_button_ends_an_estimate(kernel: Kernel) -> None:
 
 
 def test_a_module_that_reads_the_command_line_as_it_is_imported(kernel: Kernel, home: Path) -> None:
-    (home / "reads_line.py").write_text(
-        "import sys\nassert sys.argv[1] == 'app:fast'\nclass Kept: rate = 3\n"
-    )
+    (home / "reads_line.py").write_text("import sys\nassert sys.argv[1] == 'app:fast'\nclass Kept: rate = 3\n")
     kernel.check(f"%load_ext jupyter_gpufit\nimport sys\nsys.path.insert(0, {str(home)!r})\n{DEFINE}")
     kernel.check("argv, sys.argv = sys.argv, ['train.py', 'app:fast']\nimport reads_line\nkept = reads_line.Kept()")
 

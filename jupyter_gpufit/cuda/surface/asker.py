@@ -23,9 +23,9 @@ def asked_by_torch(*but_not: str) -> bool:
     return module.startswith(("torch.", "jupyter_gpufit.")) and not module.startswith(but_not)
 
 
-def asker() -> str:
-    """The module of the innermost frame that is not a mode's."""
-    frame = sys._getframe(1)
+def asker(above: int = 1) -> str:
+    """The module of the innermost frame that is not a mode's; `above`: so many frames are passed over in any case."""
+    frame = sys._getframe(above)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(_BETWEEN):
         frame = frame.f_back
     # With the dot, torch itself is found by the prefix that excludes torchvision.

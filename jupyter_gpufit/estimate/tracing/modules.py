@@ -72,7 +72,8 @@ class Moves:
     def _apply(self, module: Any, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool) -> Any:
         for child in module.children() if recurse else ():
             child._apply(fn)
-        for name, p in module._parameters.items():
+        # A class may have put another kind of table there, with parameters of its parts (EvolveGCN).
+        for name, p in module._parameters.items() if isinstance(module._parameters, dict) else ():
             if isinstance(p, UninitializedParameter):
                 self._late.setdefault(module, fn)
             elif p is not None:

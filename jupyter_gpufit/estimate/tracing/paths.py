@@ -96,7 +96,10 @@ class Paths:
         for path, module in root.named_modules():
             full = f"{name}.{path}" if path else name
             self._names[module] = full
-            self._owners.update((id(p), full) for p in module._parameters.values() if p is not None)
+            own = module._parameters  # in whose place a class may have put another kind of table
+            self._owners.update(
+                (id(p), full) for p in (own.values() if isinstance(own, dict) else own) if p is not None
+            )
 
 
 def _first_dimension(args: tuple[Any, ...]) -> int | None:

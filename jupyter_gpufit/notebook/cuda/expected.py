@@ -72,7 +72,8 @@ class Expected:
     # What a mode tells and asks
 
     def computed(self) -> None:
-        if not self._has_computed and not asker().startswith("torch._tensor_str"):  # to be shown is no computation
+        # To be shown is no computation, and what we do when a training's results come back is not the notebook's.
+        if not self._has_computed and not asker(above=2).startswith(("torch._tensor_str.", "jupyter_gpufit.")):
             self._has_computed = True
             self._on_computed()
 

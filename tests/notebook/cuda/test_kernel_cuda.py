@@ -50,6 +50,15 @@ def fresh(tmp_path: Path) -> Iterator[Kernel]:
         yield kernel
 
 
+def test_a_loss_that_comes_back_is_nothing_that_the_notebook_computed(fresh: Kernel) -> None:
+    fresh.check("import torch\nmodel = torch.nn.Linear(2, 2).to('cuda')")
+
+    ran = fresh.check("%%gpufit train\nloss = model(torch.ones(2, 2).to('cuda')).sum()\nloss.backward()\n")
+
+    assert "computed on the CPU" not in ran.shown
+    assert "computed on the CPU" in fresh.check("loss = model(torch.ones(2, 2).to('cuda')).sum()").shown
+
+
 def test_an_ordinary_notebook_trains_to_the_bits_of_a_plain_one(fresh: Kernel) -> None:
     fresh.check(SETUP)
     fresh.check("%%gpufit train" + TRAIN)
