@@ -193,6 +193,15 @@ class Climbed:
     plan: Plan | None = None  # None: nothing fits
     least: Plan | None = None  # where nothing does: what needs least, for a cell that needs less than was predicted
 
+    @property
+    def would_do(self) -> str:
+        """Where nothing fits, the smallest device that would do, as a part of a sentence; empty: nobody can tell."""
+        found = [(step.need, step.words) for step in self.steps if step.need is not None]
+        if self.plan is not None or not found:
+            return ""
+        need, words = min(found)
+        return f"a device that gives {format_bytes(need)} would do{'' if words == AS_IT_IS else f', by {words}'}"
+
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
 

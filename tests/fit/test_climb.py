@@ -133,6 +133,9 @@ def test_a_model_that_is_larger_than_the_device_has_its_states_on_the_host_or_is
     assert spilled.plan.exact and spilled.plan.host >= 64 * MiB
     assert "a step to the host and back" in ladder(spilled) and "of the host's memory, exact: fits" in ladder(spilled)
     assert too_large.plan is None
+    assert re.search(
+        r"\nA device that gives \d\d\.\d MiB would do, by .*spilling to the host all but .*\.$", ladder(too_large)
+    )
     assert re.search(r"needs 4\d.\d MiB for \w+, and the largest device has 20.0 MiB", too_large.steps[-1].why), (
         too_large
     )

@@ -106,7 +106,7 @@ def trains_by(climbed: Climbed) -> str:
 def nothing_does(climbed: Climbed) -> str:
     """Why no rung is enough."""
     first, *others = climbed.steps
-    return "; ".join([first.why, *map(_refused, others)])
+    return "; ".join(filter(None, [first.why, *map(_refused, others), climbed.would_do]))
 
 
 def _refused(step: RungVerdict) -> str:

@@ -88,7 +88,8 @@ def ladder(climbed: Climbed) -> str:
             time = f"{time}, {moves}, {format_bytes(step.host)} of the host's memory"
         slower = "fits, and takes longer" if climbed.plan and step.words != climbed.plan.words else "fits"
         lines.append(f"- {step.words}: {need}, {time}, {exact}: {step.why or slower}")
-    return "\n".join(lines)
+    would_do = climbed.would_do
+    return "\n".join([*lines, f"{would_do[0].upper()}{would_do[1:]}."] if would_do else lines)
 
 
 def duration_of_step(seconds: float) -> str:
