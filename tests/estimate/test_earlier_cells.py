@@ -307,7 +307,8 @@ def test_a_model_that_torchscript_has_compiled() -> None:
 
     compiled, plain = estimated(setup, TRAIN), estimated(MODEL, TRAIN)
 
-    assert compiled.failure == "" and compiled.estimate.need == plain.estimate.need
+    assert compiled.failure == "", compiled.failure
+    assert compiled.estimate.need == plain.estimate.need
 
 
 def test_a_model_with_another_kind_of_table_in_the_place_of_its_parameters() -> None:

@@ -73,7 +73,7 @@ class Moves:
         for child in module.children() if recurse else ():
             child._apply(fn)
         # A class may have put another kind of table there, with parameters of its parts (EvolveGCN).
-        for name, p in module._parameters.items() if isinstance(module._parameters, dict) else ():
+        for name, p in module._parameters.items() if hasattr(module._parameters, "items") else ():
             if isinstance(p, UninitializedParameter):
                 self._late.setdefault(module, fn)
             elif p is not None:

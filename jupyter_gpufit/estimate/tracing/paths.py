@@ -98,7 +98,7 @@ class Paths:
             self._names[module] = full
             own = module._parameters  # in whose place a class may have put another kind of table
             self._owners.update(
-                (id(p), full) for p in (own.values() if isinstance(own, dict) else own) if p is not None
+                (id(p), full) for p in (own.values() if hasattr(own, "values") else own) if p is not None
             )
 
 
