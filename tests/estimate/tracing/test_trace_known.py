@@ -269,3 +269,18 @@ def test_numbers_of_the_device_go_into_the_hosts_tensors(made: str) -> None:
     trace = traced(IMPORTS + cell + f"    opt.step(); seen.append({made}.numel())\n    assert {made}.device.type\n")
 
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+
+
+def test_a_mask_of_bytes_chooses_as_it_does_in_torch() -> None:
+    """Old code has them; torch computes by one, and its shapes alone refuse."""
+    cell = (
+        "import torch\nx = torch.ones(4, 4, device='cuda', requires_grad=True)\nopt = torch.optim.SGD([x], 0.1)\n"
+        "for _ in range(3):\n"
+        "    mask = (x == 0).prod(-1, keepdim=True, dtype=torch.uint8)\n"
+        "    loss = torch.where(mask, torch.zeros(1, device='cuda'), x).sum()\n"
+        "    opt.zero_grad(); loss.backward(); opt.step()\n"
+    )
+
+    trace = traced(cell)
+
+    assert (trace.status, trace.error) == ("completed", "") and trace.steps == 2
