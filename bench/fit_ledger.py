@@ -52,17 +52,6 @@ def traced(model: str, plan: Plan, size: str = "", speed: DeviceSpeed = TYPICAL)
     return trace
 
 
-def predicted(trace: Trace) -> int:
-    """Bytes of tensors at the peak, without a GPU's workspaces."""
-    now = peak = 0
-    for change in trace.changes:
-        block = trace.blocks[change.block]
-        if block.kind != "workspace":
-            now += block.size if change.alive else -block.size
-            peak = max(peak, now)
-    return peak
-
-
 def counted(model: str, plan: Plan, size: str = "") -> dict[str, Any]:
     """What really happened: bytes at the peak, seconds, and a digest of the weights' bits."""
     return in_a_fork(lambda: _counted(model, plan, size))

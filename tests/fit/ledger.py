@@ -9,6 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from jupyter_gpufit.estimate.reckoning.record import Trace
+
 
 class Ledger(TorchDispatchMode):
     """Bytes of all tensors' storages that are alive; an address that was freed is used again."""
@@ -49,3 +51,14 @@ class Ledger(TorchDispatchMode):
         self.now += storage.nbytes() if back else -storage.nbytes()
         self.peak = max(self.peak, self.now)
         self._away ^= {storage._cdata}
+
+
+def foreseen(trace: Trace) -> int:
+    """Bytes of tensors at the peak of a trial run: on the processor no kernel has a GPU's workspace."""
+    now = peak = 0
+    for change in trace.changes:
+        block = trace.blocks[change.block]
+        if block.kind != "workspace":
+            now += block.size if change.alive else -block.size
+            peak = max(peak, now)
+    return peak

@@ -17,7 +17,7 @@ from jupyter_gpufit.fit.plan import Plan
 from jupyter_gpufit.units import GiB
 from tests.estimate.traced import A100
 
-from .ledger import Ledger
+from .ledger import Ledger, foreseen
 
 pytestmark = pytest.mark.slow
 
@@ -37,17 +37,6 @@ for _ in range(2):
     loss.backward()
     optimizer.step()
 """
-
-
-def foreseen(trace: Trace) -> int:
-    """Bytes of tensors at the peak: on the processor no kernel has a GPU's workspace."""
-    now = peak = 0
-    for change in trace.changes:
-        block = trace.blocks[change.block]
-        if block.kind != "workspace":
-            now += block.size if change.alive else -block.size
-            peak = max(peak, now)
-    return peak
 
 
 def traced(cell: str, plan: Plan) -> Trace:
