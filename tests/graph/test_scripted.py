@@ -10,7 +10,7 @@ import torch
 
 from .crossing import Worker, notebook
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # strangers use it all the same
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit")  # strangers use it all the same
 
 CLASS = """
 import torch
