@@ -1,7 +1,7 @@
 """What torch computes on the processor may depend on chance the first time: each such function is called once, here.
 
 Intel's library of vector functions looks at the processor when it is first called. Where two threads do that at once,
-one of them may compute its part of that first tensor by a less exact way: in plain torch 9 of 265 new processes had
+one of them may compute its part of that first tensor by a less exact way: in plain torch 9 of 266 new processes had
 half of a `tanh` off by 5e-5, and none of 280 that had called the functions on one thread before.
 """
 
