@@ -155,7 +155,7 @@ def test_shows_how_far_a_job_is_and_what_it_takes(stage: Stage) -> None:
     card = job_card(stage.page, "digits")
     for text in ("running on GPU 1", "digits.ipynb", "step 1,200 of 5,000, 2.1 steps/s", "30 min left"):
         expect(card).to_contain_text(text)
-    for text in ("nll0.4312", "MFU41 % of 46 %", "memory30.0 of 36.0 GiB", "peak31.0 GiB", "ran1 h", "savedstep 1,000"):
+    for text in ("nll0.4312", "MFU41 / 46 %", "memory30.0 of 36.0 GiB", "peak31.0 GiB", "ran1 h", "savedstep 1,000"):
         expect(card.locator("dl")).to_contain_text(text)
     expect(card.locator("dl")).to_contain_text("on the host3.0 GiB, 1.3 GiB/s")
     expect(card.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")

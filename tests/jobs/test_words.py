@@ -57,6 +57,11 @@ def test_the_peak_is_the_whole_jobs_also_after_a_move() -> None:
     assert "2.0 MiB, peak 5.0 MiB" in line(ProgressMark(3, 1 << 20, 5 << 20), moved, ProgressMark(4, 2 << 20, 2 << 20))
 
 
+def test_what_a_plan_has_on_the_host_stands_beside_what_is_on_the_device() -> None:
+    assert "peak 5.0 MiB, 9.0 MiB on the host" in line(ProgressMark(3, 2 << 20, 5 << 20, host=9 << 20))
+    assert "on the host" not in line(ProgressMark(3, 2 << 20, 5 << 20))
+
+
 def test_the_step_is_told_once() -> None:
     released = StateChange("released", "released at step 3; `gpufit resume x` goes on")
     assert line(ProgressMark(3, 0, 0), released).count("step 3") == 1

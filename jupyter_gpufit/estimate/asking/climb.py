@@ -33,9 +33,8 @@ def climbed(ask: Ask, trial: Callable[[Plan], PlanTrial]) -> TraceAnswer:
     if ask.limits.may_fit(as_it_is) and not ask.most:
         return replace(plain.answer, lower=lower(plain.facts, Plan(), rungs))
     began, tried = time.monotonic(), {AS_IT_IS: plain}
-    climbing = climb(plain.facts, as_it_is, ask.limits, rungs)
-    if ask.most:
-        climbing = furthest(plain.facts, ask.limits, rungs[0])
+    one_rung = furthest(plain.facts, ask.limits, rungs[0])
+    climbing = one_rung if ask.most else climb(plain.facts, as_it_is, ask.limits, rungs)
     found: TriedPlan | None = None
     while True:
         try:

@@ -67,12 +67,13 @@ function Ran({ job }: { job: Job }): JSX.Element {
 
 /** What it uses of the card's arithmetic, beside what was foreseen where anybody could tell. */
 function Share(props: { of: number; foreseen: number | null }): JSX.Element {
-  const percent = `${Math.round(100 * props.of)} %`;
+  const percent = Math.round(100 * props.of);
   if (props.foreseen === null) {
-    return <span>{percent}</span>;
+    return <span>{`${percent} %`}</span>;
   }
-  const before = `${Math.round(100 * props.foreseen)} %`;
-  return <span title={`${before} were foreseen`}>{`${percent} of ${before}`}</span>;
+  const before = Math.round(100 * props.foreseen);
+  const title = `${percent} %; ${before} % were foreseen`;
+  return <span title={title}>{`${percent} / ${before} %`}</span>;
 }
 
 function Taken({ memory }: { memory: JobMemory }): JSX.Element {
