@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 Stream = IO[Any] | int | None
 
+# A child that another thread forks while a process is being started has a copy of the pipe by which the start is told,
+# and whoever starts it waits until that child has ended: a DataLoader's worker, say, at the end of the epoch.
+_forks_wait = threading.RLock()
+os.register_at_fork(before=_forks_wait.acquire, after_in_parent=_forks_wait.release, after_in_child=_forks_wait.release)
+
 
 def start(
     module: str,
@@ -41,17 +46,18 @@ def start(
     has its own packages, before which ours must not come.
     """
     here = python in ("", sys.executable)
-    return subprocess.Popen(
-        _command(module, arguments, python, finds_the_notebooks),
-        pass_fds=descriptors,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        cwd=directory,
-        start_new_session=own_session,
-        process_group=None if own_session else 0,
-        env=with_our_package(os.environ if env is None else env, PACKAGE if here else package),
-    )
+    with _forks_wait:
+        return subprocess.Popen(
+            _command(module, arguments, python, finds_the_notebooks),
+            pass_fds=descriptors,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=directory,
+            start_new_session=own_session,
+            process_group=None if own_session else 0,
+            env=with_our_package(os.environ if env is None else env, PACKAGE if here else package),
+        )
 
 
 async def start_asking(module: str, *, descriptors: Sequence[int] = (), stderr: Stream = None) -> Process:
@@ -109,15 +115,16 @@ def deleted_afterwards(path: Path) -> IO[bytes]:
     """
     # A shell gives what runs behind it no stdin but by another descriptor.
     waits = 'exec 3<&0; (read -r _; exec rm -rf -- "$1") <&3 3<&- &'
-    started = subprocess.Popen(
-        ["/bin/sh", "-c", waits, "sh", str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        start_new_session=True,
-        env={"PATH": os.defpath},
-    )
+    with _forks_wait:
+        started = subprocess.Popen(
+            ["/bin/sh", "-c", waits, "sh", str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            env={"PATH": os.defpath},
+        )
     assert started.stdin is not None
     started.wait()
     return started.stdin

@@ -7,13 +7,14 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from jupyter_gpufit.system.processes import deleted_afterwards
+from jupyter_gpufit.system.processes import deleted_afterwards, start
 
 WAITS = "import signal; print(os.getpid(), flush=True); signal.pause()"
 CHILD = f"import os; from jupyter_gpufit.system.processes import die_with_parent; die_with_parent(); {WAITS}"
@@ -83,3 +84,34 @@ def test_a_folder_is_deleted_by_no_child_once_nobody_needs_it(tmp_path: Path) ->
     while folder.exists():
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+def test_what_the_main_thread_forks_does_not_hold_up_a_start_in_another() -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    until_closed, closed_at_last = os.pipe()
+
+    def start_many() -> None:
+        started.extend(start("units") for _ in range(30))
+
+    starting = threading.Thread(target=start_many, daemon=True)
+    starting.start()
+    forked = []
+    try:
+        while starting.is_alive() and len(forked) < 400:
+            pid = os.fork()
+            if pid == 0:
+                os.close(closed_at_last)
+                os.read(until_closed, 1)  # as long as a worker of a DataLoader lives
+                os._exit(0)
+            forked.append(pid)
+            starting.join(0.002)
+        starting.join(10)
+        held_up = starting.is_alive()
+    finally:
+        os.close(closed_at_last)
+        os.close(until_closed)
+        for pid in forked:
+            os.waitpid(pid, 0)
+    starting.join()
+    assert [process.wait() for process in started] == [0] * 30
+    assert forked and not held_up
