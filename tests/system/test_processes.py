@@ -95,7 +95,7 @@ def test_what_the_main_thread_forks_does_not_hold_up_a_start_in_another() -> Non
 
     starting = threading.Thread(target=start_many, daemon=True)
     starting.start()
-    forked = []
+    forked: list[int] = []
     try:
         while starting.is_alive() and len(forked) < 400:
             pid = os.fork()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from ...devices.here import read_devices
+from ...devices.nvml import close_nvml
+from ...errors import GpufitError
 from ...settings import Settings
 from ...units import format_bytes
 from .hook import AfterImport
@@ -16,6 +21,12 @@ from .others import no_gpus_for_others
 if TYPE_CHECKING:
     from ...cuda.slot import SlotMode  # these import torch
     from .expected import Expected
+
+
+_HELD = (
+    "This kernel was on a GPU before %load_ext jupyter_gpufit: it holds {held}."
+    " To give that back, restart the kernel and put %load_ext jupyter_gpufit first."
+)
 
 
 class KernelCuda:
@@ -27,13 +38,17 @@ class KernelCuda:
         self._entered = ExitStack()
         self._mode: SlotMode | None = None
         self._expected: Expected | None = None
-        self._context = ""  # what the kernel held of a GPU before we came
+        self._context = ""  # what torch held of a GPU before we came
+        self._beside = ""  # what another library did
 
     def begin(self) -> None:
         """Imports nothing heavy."""
         if self._settings.kernel_cuda == "stand-in":
             self._entered.enter_context(no_gpus_for_others(self._shell, self._say))
             self._hook.begin()
+            if not self._context and (held := _held_by_this_process(self._settings)):
+                self._beside = _HELD.format(held=f"{held} there, without a claim, for a library other than torch")
+                self._say(self._beside)
 
     def end(self) -> None:
         """Let `cuda` be torch's own again."""
@@ -54,8 +69,10 @@ class KernelCuda:
         if self._context:
             return self._context
         if self._mode is None:
-            return "cuda in this kernel will be a stand-in once torch is imported, as the setting kernel_cuda says."
-        return f"cuda in this kernel is a stand-in: it holds no device. {self._on_it()}"
+            said = "cuda in this kernel will be a stand-in once torch is imported, as the setting kernel_cuda says."
+        else:
+            said = f"cuda in this kernel is a stand-in: it holds no device. {self._on_it()}"
+        return f"{said} {self._beside}".rstrip()
 
     def _on_it(self) -> str:
         assert self._expected is not None
@@ -106,12 +123,24 @@ class KernelCuda:
 
 
 def _held() -> str:
-    """A sentence on what this process has of GPUs already, and how it gives that back."""
+    """A sentence on what torch has of GPUs already in this process, and how it gives that back."""
     import torch
 
     used = sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count()))
-    return (
-        f"This kernel was on a GPU before %load_ext jupyter_gpufit: it holds {format_bytes(used)} there and CUDA's own"
-        " context, without a claim, and its cuda stays torch's own. To give that back, restart the kernel and put"
-        " %load_ext jupyter_gpufit first."
+    return _HELD.format(
+        held=f"{format_bytes(used)} there and CUDA's own context, without a claim, and its cuda stays torch's own"
     )
+
+
+def _held_by_this_process(settings: Settings) -> str:
+    """What it holds of GPUs already without torch: jax, TensorFlow and CuPy make contexts, too."""
+    try:
+        if "libcuda.so" not in Path("/proc/self/maps").read_text():
+            return ""  # and the driver, which may take a second to answer, is not asked
+        devices = read_devices(settings)
+    except (OSError, GpufitError):
+        return ""  # who trains hears why
+    finally:
+        close_nvml()
+    mine = [process.bytes or 0 for device in devices for process in device.processes if process.pid == os.getpid()]
+    return (format_bytes(sum(mine)) if sum(mine) else "memory") if mine else ""

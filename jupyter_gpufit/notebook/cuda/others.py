@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -18,6 +21,8 @@ _STARTS = ("system", "getoutput")  # of `!python train.py` and `lines = !python 
 _SHELLS = ("%%bash", "%%sh", "%%script")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 _PROGRAM = re.compile(r"\b(python[\d.]*|torchrun|accelerate|deepspeed)\s")
+_starting: Callable[[str], None] | None = None  # told what a cell starts by os.system or subprocess, while it is there
+_listens = False
 HOW = "Programs that a cell starts see no GPU. To run one where it fits: !gpufit run -- {command}"
 
 
@@ -45,12 +50,20 @@ def no_gpus_for_others(shell: InteractiveShell, say: Callable[[str], None]) -> I
             for command in info.raw_cell.splitlines()[1:]:
                 tell(command)
 
+    def started(command: str) -> None:
+        if _of_cell(shell):
+            tell(command)
+
+    global _starting
+    _listen()
+    _starting = started
     for name in _STARTS:
         setattr(shell, name, partial(starts, name))
     shell.events.register("pre_run_cell", begins)
     try:
         yield
     finally:
+        _starting = None
         shell.events.unregister("pre_run_cell", begins)
         for name, own in ran.items():
             setattr(shell, name, own)
@@ -68,6 +81,36 @@ def _expanded(shell: InteractiveShell) -> Iterator[None]:
         yield
     finally:
         del shell.var_expand
+
+
+def _listen() -> None:
+    """Hear what this process starts. What Python has for that stays for good, and costs every event a comparison."""
+    global _listens
+    if not _listens:
+        sys.addaudithook(_hear)
+        _listens = True
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if (event == "subprocess.Popen" or event == "os.system") and (told := _starting) is not None:
+        command = arguments[0] if event == "os.system" else arguments[1]
+        with suppress(Exception):  # of what is no text at all, which is for the cell's own call to say
+            told(_text(command))
+
+
+def _text(command: Any) -> str:
+    if isinstance(command, (str, bytes, os.PathLike)):
+        return os.fsdecode(command)
+    words = [os.fsdecode(word) for word in command]
+    return words[-1] if words[:-1] == ["/bin/sh", "-c"] else shlex.join(words)  # as subprocess gives what is shell=True
+
+
+def _of_cell(shell: InteractiveShell) -> bool:
+    """Whether a cell's own line starts it, or a function of one, and not some library."""
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__") in (__name__, subprocess.__name__) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_globals is shell.user_ns
 
 
 def _concerns_gpus(command: str) -> bool:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.units import GiB
+from tests.fake_nvml import FakeNvml, Gpu, Holder
 from tests.kernels import Kernel, environment, running_kernel
 from tests.libraries import need
 
 pytestmark = pytest.mark.slow
+pytest_plugins = ["tests.fake_nvml.fixtures"]
 
 SETUP = """
 import torch
@@ -207,6 +212,51 @@ def test_other_libraries_and_programs_see_no_gpu(fresh: Kernel) -> None:
 
     assert "['']" in ran.stdout and "!gpufit run -- python train.py" in ran.shown
     assert "gpufit run" not in fresh.check("!python train.py").shown
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        "os.system('python train.py')",
+        "subprocess.run(['python', 'train.py'], check=True)",
+        "def go():\n    subprocess.Popen('python train.py', shell=True).wait()\ngo()",
+    ],
+)
+def test_what_a_cell_starts_without_its_shell_is_told_too(fresh: Kernel, tmp_path: Path, starts: str) -> None:
+    (tmp_path / "train.py").write_text("open('ran', 'w')")
+    fresh.check("import os, subprocess")
+    assert "gpufit run" not in fresh.check("subprocess.run(['python', '-c', 'pass']); os.system('echo x')").shown
+
+    assert "!gpufit run -- python train.py" in fresh.check(starts).shown
+
+    assert (tmp_path / "ran").exists()
+    assert "gpufit run" not in fresh.check(starts).shown
+
+
+def test_what_a_library_starts_is_no_matter_of_the_cells(fresh: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("open('ran', 'w')")
+    (tmp_path / "library.py").write_text("import os\ndef go(): os.system('python train.py')")
+
+    assert "gpufit run" not in fresh.check("import library; library.go()").shown
+    assert (tmp_path / "ran").exists()
+
+
+def test_what_another_library_holds_of_a_gpu_already_is_said(fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    driver = tmp_path / "libcuda.so.1"
+    subprocess.run(["cc", "-shared", "-x", "c", "-o", driver, "-"], input=b"int cuInit;", check=True)
+    env = environment(tmp_path, **{name: value for name, value in fake_nvml.env.items() if name not in os.environ})
+    del env["GPUFIT_DEVICES"]
+    with running_kernel(env, tmp_path, load=False) as kernel:
+        pid = int(kernel.check("import os; print(os.getpid())").stdout)
+        fake_nvml.show(Gpu(processes=(Holder(pid=pid, bytes=3 * GiB),)))
+        assert "holds" not in kernel.check("%load_ext jupyter_gpufit").shown  # it is only named alike: no CUDA is here
+        kernel.check(f"%unload_ext jupyter_gpufit\nimport ctypes; ctypes.CDLL({str(driver)!r})")
+
+        said = kernel.check("%load_ext jupyter_gpufit").shown
+        words = kernel.check("%gpufit kernel").shown
+
+    assert "it holds 3.0 GiB there" in said and "other than torch" in said and "restart the kernel" in said
+    assert "it holds 3.0 GiB there" in words
 
 
 def test_a_shells_cell_is_told_how_to_run_its_program(fresh: Kernel) -> None:
