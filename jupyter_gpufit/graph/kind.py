@@ -98,6 +98,7 @@ _FAMILIES = (
     "kinds.futures",
     "kinds.widgets",
     "kinds.ended",
+    "kinds.shared_values",
     "refusals",
     "kinds.containers",
     "kinds.classes",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
@@ -177,6 +177,7 @@ def _close_all(fds: tuple[int, ...]) -> None:
 
 
 _shared: weakref.WeakKeyDictionary[Any, list[tuple[int, int, int, int]]] | None = None
+_common: weakref.WeakKeyDictionary[Any, list[tuple[int, int]]] = weakref.WeakKeyDictionary()  # from where to where
 
 
 def _keep_from_children(buffer: Buffer, mapped: list[tuple[int, int, int, int]]) -> None:
@@ -191,10 +192,27 @@ def _keep_from_children(buffer: Buffer, mapped: list[tuple[int, int, int, int]])
     _shared[_ById(buffer)] = mapped
 
 
+def share_with_children(buffer: Buffer, runs: Sequence[tuple[int, int]]) -> None:
+    """Leave these runs of a mapped buffer (offset in it, bytes; whole pages) to forked children as they are."""
+    if runs:
+        base = ctypes.addressof(buffer)
+        _common[buffer.stand_in] = [(base + at, base + at + nbytes) for at, nbytes in runs]
+
+
 def _make_private() -> None:
-    for mapped in list((_shared or {}).values()):
+    for whose, mapped in list((_shared or {}).items()):
         for address, size, fd, offset in mapped:
-            _mmap(address, size, _PROT_READ | _PROT_WRITE, _PRIVATE | _FIXED, fd, offset)
+            for start, end in _without(address, address + size, _common.get(whose, ())):
+                _mmap(start, end - start, _PROT_READ | _PROT_WRITE, _PRIVATE | _FIXED, fd, offset + start - address)
+
+
+def _without(start: int, end: int, runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for low, high in sorted(runs):
+        if start < min(low, end):
+            yield start, min(low, end)
+        start = max(start, high)
+    if start < end:
+        yield start, end
 
 
 def part_from_parent(memory: GraphMemory) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 from bisect import bisect_right, insort
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .memory import Buffer, GraphMemory
+from .memory import Buffer, GraphMemory, share_with_children
 from .spans import FILES, INPUT, LARGE, MEMORY, Place, Region
 
 
@@ -41,8 +41,14 @@ class Whole:
         self.buffer = memory.map(0, memory.size, private=private)
         self.address = ctypes.addressof(self.buffer)
         self.size = memory.size
+        self.shared: Sequence[tuple[int, int]] = ()  # offset and bytes of what forked processes have in common
         self._moved: list[_Moved] = []  # by address
         self._by_offset: dict[int, _Moved] = {}
+
+    def share(self, runs: Sequence[tuple[int, int]]) -> None:
+        """Have these in common with processes that this one forks."""
+        self.shared = runs
+        share_with_children(self.buffer, runs)
 
     def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
         return self.buffer, offset
@@ -80,8 +86,9 @@ class Adopted:
     A small region is copied out, lest one number keep the whole memory; a large one frees its bytes when it goes.
     """
 
-    def __init__(self, memory: GraphMemory, extents: Sequence[tuple[int, int]], *, private: bool) -> None:
-        self._memory, self._extents, self._private = memory, extents, private
+    def __init__(self, memory: GraphMemory, header: Mapping[str, Any], *, private: bool) -> None:
+        self._memory, self._extents, self._private = memory, header["extents"], private
+        self._shared = dict(header.get("shared", ()))  # offset and bytes of what forked processes have in common
         self._mapped: dict[int, Buffer] = {}
 
     def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
@@ -92,9 +99,21 @@ class Adopted:
         return self._mapped[index], offset - start
 
     def _take(self, start: int, length: int) -> Buffer:
+        if start in self._shared:
+            pages = self._shared[start]
+            buffer = self._of_its_own(start, pages) if self._private else self._memory.map(start, pages)
+            share_with_children(buffer, [(0, pages)])
+            return buffer
         if length < LARGE:
             return self._memory.read(start, length)
         return self._memory.map(start, length, private=self._private, give_back=not self._private)
+
+    def _of_its_own(self, start: int, nbytes: int) -> Buffer:
+        """A copy: what is written to it must not come to the file."""
+        memory = GraphMemory.create(nbytes)
+        buffer = memory.map(0, nbytes)
+        memoryview(buffer).cast("B")[:] = self._memory.read(start, nbytes)
+        return buffer
 
 
 class Original:

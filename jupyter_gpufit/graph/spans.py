@@ -15,6 +15,8 @@ from typing import Any
 from .memory import PAGE, Piece
 
 MEMORY, INPUT, FILES = 0, 1, 2  # sources of bytes: this crossing's Memory, the one that came in, files[source - FILES]
+OURS = "/memfd:gpufit"  # as the system names a GraphMemory's files
+_WITHOUT_A_FILE = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV")  # as it names memory that has no other name
 LARGE = 64 * 1024  # from here on a region has its own pages, so that it can be mapped and freed alone
 
 Place = tuple[int, int, int]  # source, offset, nbytes
@@ -51,6 +53,7 @@ class SpanLayout:
     size: int
     mapped: list[tuple[str, Region]] = field(default_factory=list)  # what is in files that may be written
     alone: list[int] = field(default_factory=list)  # places in the table: copied, and nothing else stands on the bytes
+    shared: list[tuple[int, int]] = field(default_factory=list)  # offset, nbytes: what forked processes have in common
 
     @property
     def pieces(self) -> list[Piece]:
@@ -117,7 +120,8 @@ class Recorder:
         files: list[tuple[str, bool]] = []
         in_files: list[tuple[str, Region]] = []
         alone = [number - self._first for number in self._foreign]
-        mappings = _mapped_files() if self._spans else []
+        mappings, in_common = _mapped() if self._spans else ([], [])
+        shared: list[tuple[int, int]] = []
         end = 0
         for group in _overlapping(self._spans):
             address = group[0].address
@@ -132,8 +136,12 @@ class Recorder:
                 if mapped[0][1]:
                     in_files.append((mapped[0][0], Region(address, nbytes, offset, True, _keepers(group))))
             else:
-                source, offset = MEMORY, _aligned(end, nbytes)
+                is_shared = _is_in(in_common, address)
+                source, offset = MEMORY, _aligned(end, LARGE if is_shared else nbytes)
                 end = offset + nbytes
+                if is_shared:
+                    end = _aligned(end, LARGE)  # pages of its own
+                    shared.append((offset, end - offset))
                 writable = any(span.writable for span in group)
                 regions.append(Region(address, nbytes, offset, writable, _keepers(group)))
                 if len(group) == 1 and group[0].number not in self._again:
@@ -146,7 +154,7 @@ class Recorder:
             end = offset + nbytes
             foreign.append(Foreign(nbytes, offset, write))
             table[number - self._first] = (MEMORY, offset, nbytes)
-        return SpanLayout(table, regions, foreign, files, end, in_files, alone)
+        return SpanLayout(table, regions, foreign, files, end, in_files, alone, shared)
 
 
 def _keepers(group: list[_Span]) -> tuple[Any, ...]:
@@ -180,27 +188,39 @@ class _MappedFile:
     writable: bool
 
 
-def _mapped_files() -> list[_MappedFile]:
+def _mapped() -> tuple[list[_MappedFile], list[tuple[int, int]]]:
     """The files whose bytes are in this process's memory *as the file's own*, by address.
 
-    Read from the kernel rather than from np.memmap, which its views and tensors no longer know about.
+    Read from the kernel rather than from np.memmap, which its views and tensors no longer know about. And from where
+    to where there is memory without a file that processes share once they are forked: of an mp.Array, say.
     """
-    found = []
+    found, in_common = [], []
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             if "s " not in line[:80]:
                 continue  # nearly all: the libraries'
             where, rights, offset, _, inode, *rest = line.rstrip("\n").split(maxsplit=5)
-            if inode == "0" or not rest or rights[3] != "s" or rest[0].startswith(("/dev/", "/memfd:", "/proc/")):
+            path = rest[0] if rest else ""
+            if rights[3] != "s" or path.startswith(OURS):
+                continue
+            start, end = (int(part, 16) for part in where.split("-"))
+            if path.startswith(_WITHOUT_A_FILE):
+                in_common.append((start, end))
+            if inode == "0" or not path or path.startswith(("/dev/", "/memfd:", "/proc/")):
                 continue
             try:
-                if os.stat(rest[0]).st_ino != int(inode):
+                if os.stat(path).st_ino != int(inode):
                     continue
             except OSError:
-                continue  # deleted: nobody else can open it
-            start, end = (int(part, 16) for part in where.split("-"))
-            found.append(_MappedFile(start, end, int(offset, 16), rest[0], "w" in rights))
-    return found
+                in_common.append((start, end))  # deleted: nobody else can open it
+                continue
+            found.append(_MappedFile(start, end, int(offset, 16), path, "w" in rights))
+    return found, in_common
+
+
+def _is_in(runs: list[tuple[int, int]], address: int) -> bool:
+    index = bisect_right(runs, address, key=lambda run: run[0]) - 1
+    return index >= 0 and address < runs[index][1]
 
 
 def _file_at(mappings: list[_MappedFile], address: int, nbytes: int) -> tuple[tuple[str, bool], int] | None:

@@ -200,9 +200,11 @@ def _copier(address: int, nbytes: int, keeper: Any) -> Callable[[memoryview], No
 class Loaded:
     """Where a restored graph finds its bytes: each blob in memory of its own, which torch made and can resize."""
 
-    def __init__(self, places: Sequence[tuple[int, int]], passing: Container[int], read: Read) -> None:
-        """`passing`: the offsets of what goes on to a device, and is not kept here."""
-        self._places, self._passing, self._read = list(places), passing, read
+    def __init__(
+        self, places: Sequence[tuple[int, int]], passing: Container[int], shared: Container[int], read: Read
+    ) -> None:
+        """The offsets of what goes on to a device and is not kept here, and of what forked processes have in common."""
+        self._places, self._passing, self._shared, self._read = list(places), passing, shared, read
         self._buffers: dict[int, Buffer] = {}
 
     def locate(self, offset: int, nbytes: int) -> tuple[Buffer, int]:
@@ -211,13 +213,13 @@ class Loaded:
         if start in self._passing:
             return self._load(index, length), 0
         if index not in self._buffers:
-            self._buffers[index] = self._load(index, length)
+            self._buffers[index] = self._load(index, length, start in self._shared)
         return self._buffers[index], offset - start
 
-    def _load(self, index: int, nbytes: int) -> Buffer:
+    def _load(self, index: int, nbytes: int, shared: bool = False) -> Buffer:
         import torch
 
-        storage = torch.UntypedStorage(nbytes)
+        storage = torch.UntypedStorage._new_shared(nbytes) if shared else torch.UntypedStorage(nbytes)
         buffer: Buffer = (ctypes.c_char * nbytes).from_address(storage.data_ptr())
         buffer.storage = storage
         self._read(index, memoryview(buffer).cast("B"))

@@ -64,6 +64,7 @@ def restore(
         make_known({name: (text.splitlines(keepends=True), None) for name, text in texts.items()})
     memory = _input_memory(header, memory)
     whole = Whole(memory)
+    whole.share(header.get("shared input", ()))
     fill_input(whole, len(header["places"]), header["inputs"], read)
     remarks: list[str] = []
     files = UsersFiles(left, remarks)
@@ -72,7 +73,7 @@ def restore(
     restoring = Restoring(files, remarks)
     before = dict(namespace)
     with without_collecting():
-        loaded = Loaded(header["places"], set(header["devices"]), read)
+        loaded = Loaded(header["places"], set(header["devices"]), dict(header.get("shared", ())), read)
         records, settings, extra, needed = _open(header, stream, loaded, program, namespace, whole, restoring)
         for finish in restoring.last:
             finish()

@@ -249,6 +249,8 @@ class _Whole:
             "names": names,
             "table": layout.table,
             "alone": layout.alone,
+            "shared": layout.shared,
+            "shared input": self.arrival.whole.shared,
             "files": layout.files,
             "places": parts.places,
             "devices": sorted(devices),

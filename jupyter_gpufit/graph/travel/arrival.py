@@ -105,6 +105,8 @@ def receive(graph: bytes, memory: GraphMemory, namespace: Namespace, *, private:
     began = time.time()
     with without_collecting():
         opened = open_graph(graph, whole, namespace, namespace, private=private)
+        if not private:
+            whole.share(opened.header.get("shared", ()))
         marks = list(_marks(opened.objects, kinds, frozenset(opened.header.get("anchored", ()))))
     return Arrival(graph, memory, namespace, opened, whole, marks, dict(namespace), kinds, began)
 
@@ -193,6 +195,7 @@ class Arrival:
             "left_behind": [place for place in places if around is None or place[0] != around.name],
             "table": layout.table,
             "alone": layout.alone,
+            "shared": layout.shared,
             "files": layout.files,
             "extents": layout.extents,
             "buffers": pickler.buffers,

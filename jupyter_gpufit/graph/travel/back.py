@@ -56,8 +56,7 @@ def bring_into(namespace: Namespace, reply: Reply, earlier: Undo | None = None) 
     `earlier`: takes back the reply of the same job that came before, and was then resumed.
     """
     assert reply.input_graph is not None and reply.input_memory is not None
-    extents = split(reply.input_graph)[0]["extents"]
-    came_in = Adopted(reply.input_memory, extents, private=True)
+    came_in = Adopted(reply.input_memory, split(reply.input_graph)[0], private=True)
     values: Namespace = {}
     opened = open_graph(reply.input_graph, came_in, namespace, values)
     opened_here = Undo()
@@ -86,7 +85,7 @@ def apply_reply(
     header, stream = split(reply.graph)
     left_behind = [LeftBehind(*found) for found in header["left_behind"]]
     private = reply.input_memory is not None  # it was saved: the file is not ours alone
-    adopted = Adopted(reply.memory, header["extents"], private=private)
+    adopted = Adopted(reply.memory, header, private=private)
     opener.extend(header["table"], header["files"], adopted, came_in, alone=header.get("alone", ()))
     sys.path += [entry for entry in header["path"] if entry not in sys.path]
     make_known(header.get("sources", {}))

@@ -131,6 +131,7 @@ def _ship(
         "objects": len(known),
         "table": layout.table,
         "alone": layout.alone,
+        "shared": layout.shared,
         "files": layout.files,
         "extents": layout.extents,
         "buffers": pickler.buffers,
