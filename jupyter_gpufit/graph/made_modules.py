@@ -155,9 +155,16 @@ def _is_of_another(value: Any, root: str) -> bool:
     if not isinstance(value, (type, FunctionType, ModuleType)):
         return False
     home = value.__name__ if isinstance(value, ModuleType) else module_of(value)
-    if home == "builtins" and getattr(builtins, value.__name__, None) is not value:
-        return False  # a class of compiled code that says of no module (Rust's)
-    return home.partition(".")[0] != root
+    return not _is_of_no_module(value) and home.partition(".")[0] != root
+
+
+def _is_of_no_module(value: Any) -> bool:
+    """A class of compiled code that says so: Rust's, and those that Cython's modules have in common."""
+    return (
+        isinstance(value, type)
+        and module_of(value) == "builtins"
+        and getattr(builtins, value.__name__, None) is not value
+    )
 
 
 def _contents(module: Any) -> Any:
@@ -170,8 +177,9 @@ _SET_BY_PYTHON = frozenset({*vars(ModuleType("")), "__builtins__"}) - {"__doc__"
 
 
 def _by_its_name(name: str, held: Any) -> bool:
+    """Whether it holds what is found in it alone, which must be made there as it was here."""
     values = held.values() if isinstance(held, dict) else ()
-    return any(getattr(value, "__module__", None) == name for value in values)
+    return any(getattr(value, "__module__", None) == name or _is_of_no_module(value) for value in values)
 
 
 def _is_found_by_nobody(spec: ModuleSpec) -> bool:

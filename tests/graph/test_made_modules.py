@@ -132,6 +132,20 @@ def test_what_compiled_code_makes_in_its_package_it_makes_there_itself(monkeypat
     assert "cloudpickle.made" not in str(beyond_imports(lambda value: True))
 
 
+def test_what_cython_keeps_for_all_its_modules_is_made_there_by_the_first_of_them(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comet's client and others bring it, and whoever has that installed has it: as `import tensorboardX` does."""
+    kept = ModuleType("_cython_9_9_9")
+    monkeypatch.setitem(sys.modules, kept.__name__, kept)
+    vars(kept).update(generator=type("generator", (), {"__module__": "builtins"}))
+    namespace = notebook("x = 1")
+
+    worker.cross(namespace, "x += 1")
+
+    assert namespace["x"] == 2 and "_cython_9_9_9" not in str(beyond_imports(lambda value: True))
+
+
 def test_what_installed_code_loads_by_a_path_it_loads_there_itself(tmp_path: Path) -> None:
     file = tmp_path / "site-packages" / "vendored" / "of_a_debugger.py"
     file.parent.mkdir(parents=True)
