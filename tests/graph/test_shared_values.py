@@ -82,7 +82,8 @@ def test_many_small_ones_and_others_between_them_keep_apart() -> None:
 def test_locks_events_and_counts_are_as_they_were() -> None:
     namespace = notebook(
         "import multiprocessing as mp\nlock, again, condition = mp.Lock(), mp.RLock(), mp.Condition()\n"
-        "event = mp.Event()\ncount, bounded = mp.Semaphore(3), mp.BoundedSemaphore(2); count.acquire(); bounded.acquire()"
+        "event, count, bounded = mp.Event(), mp.Semaphore(3), mp.BoundedSemaphore(2)\n"
+        "count.acquire(); bounded.acquire()"
     )
     event, count = namespace["event"], namespace["count"]
 
