@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 from pathlib import Path
@@ -100,15 +101,25 @@ def test_locks_events_and_counts_are_as_they_were() -> None:
 def test_c_data_of_ones_own_travels_unless_it_points_somewhere() -> None:
     namespace = notebook(
         "import ctypes\nnumbers, text = (ctypes.c_int * 3)(1, 2, 3), ctypes.create_string_buffer(b'abc', 8)\n"
-        "grid = (ctypes.c_double * 2 * 3)(); pointer = ctypes.c_char_p(b'x')"
+        "grid = (ctypes.c_double * 2 * 3)()\n"
     )
     names = ("ctypes", "numbers", "text", "grid")
 
     cross_here(namespace, "numbers[1] = 7; grid[2][1] = 0.5; seen = text.value", *names)
 
     assert (list(namespace["numbers"]), namespace["grid"][2][1], namespace["seen"]) == ([1, 7, 3], 0.5, b"abc")
+
+
+class Held(ctypes.Structure):
+    _fields_ = (("size", ctypes.c_int), ("data", ctypes.c_void_p))
+
+
+@pytest.mark.parametrize(
+    "made", [ctypes.c_char_p(b"x"), (ctypes.c_void_p * 2)(), Held(), ctypes.pointer(ctypes.c_int())]
+)
+def test_c_data_that_points_somewhere_is_refused(made: Any) -> None:
     with pytest.raises(CannotTravel, match="a handle of a C library"):
-        ship(["pointer"], namespace)
+        ship(["made"], {"__name__": "__main__", "made": made})
 
 
 @pytest.mark.parametrize(

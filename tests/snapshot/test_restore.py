@@ -184,3 +184,26 @@ def test_the_parts_of_a_leaf_meet_in_one_node_again() -> None:
         parts = (each["a"] * -0.0).sum(), each["columns"][1].prod(), each["rest"][1].sin().sum()
         sum(parts).backward()
     assert namespace["w"].grad.view(-1).numpy().tobytes() == there["w"].grad.view(-1).numpy().tobytes()
+
+
+STORED = """
+import ctypes
+class Model:
+    def __init__(self, trees): self.trees, self.handle = trees, HANDLE
+    def __getstate__(self): return {"trees": self.trees}
+    def __setstate__(self, state): self.__init__(state["trees"])
+    def count(self): return self.handle and self.trees
+model = Model(3)
+"""
+
+
+@pytest.mark.parametrize("handle", ["ctypes.c_void_p(7)", "__import__('pyarrow').Codec('gzip')"])
+def test_who_stores_itself_without_its_handle_is_saved_so(handle: str) -> None:
+    """As the models of LightGBM do, and of CatBoost, whose handle is of a class of Cython's that refuses."""
+    if "pyarrow" in handle:
+        pytest.importorskip("pyarrow")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+
+    through(STORED.replace("HANDLE", handle), namespace)
+
+    assert namespace["model"].count() == 3

@@ -240,7 +240,7 @@ def leads_to_refused(
             kind = pickler.kind(type(value)) if pickler else kind_of(type(value), known)
             if (
                 (pickler.stays(value) if pickler else stays(value))
-                or (kind is GENERIC and _knows_no_way(type(value), named_tuples=not stored))
+                or (kind is GENERIC and (_knows_no_way(type(value), named_tuples=not stored) or _refuses(value)))
                 or (kind is IMMUTABLE and _is_of_nowhere(value))
             ):
                 return True
@@ -284,6 +284,17 @@ def _knows_no_way(cls: type, *, named_tuples: bool) -> bool:
         and not (named_tuples and (hasattr(cls, "__getnewargs__") or hasattr(cls, "__getnewargs_ex__")))
         and not is_plain(cls)
     )
+
+
+def _refuses(value: Any) -> bool:
+    """Whether it is of a class of Cython's, to which that gave a way that only says that there is none."""
+    if getattr(type(value).__reduce__, "__name__", "") != "__reduce_cython__":
+        return False
+    try:
+        value.__reduce__()
+    except TypeError:
+        return True
+    return False
 
 
 def _is_of_nowhere(value: Any) -> bool:

@@ -17,13 +17,14 @@ from ..opening import Opener
 from ..refusals import why_not
 
 _DATA = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
+_ADDRESSES = "PzZO"  # the letters of ctypes for void *, char *, wchar_t * and an object of Python's
 _LOCKS = (synchronize.Lock, synchronize.RLock)
 _COUNTS = (synchronize.Semaphore, synchronize.BoundedSemaphore)
 
 
 def find(cls: type) -> Kind | None:
     if issubclass(cls, _DATA):
-        return Kind(reduce=reduce_data)
+        return None if _points(cls) else Kind(reduce=reduce_data)
     if issubclass(cls, sharedctypes.SynchronizedBase):
         return Kind(reduce=reduce_synchronized)
     if cls in _LOCKS:
@@ -37,11 +38,18 @@ def find(cls: type) -> Kind | None:
     return None
 
 
+def _points(cls: Any) -> bool:
+    """Whether there are addresses in it, which are good in this process only."""
+    if not isinstance(cls, type) or not issubclass(cls, _DATA):
+        return True  # a pointer, or a function
+    if issubclass(cls, ctypes.Array):
+        return _points(cls._type_)
+    if issubclass(cls, ctypes._SimpleCData):
+        return cls._type_ in _ADDRESSES
+    return any(_points(field[1]) for base in cls.__mro__ for field in vars(base).get("_fields_", ()))
+
+
 def reduce_data(data: Any, pickler: Pickler) -> Reduced:
-    try:
-        data.__reduce__()
-    except ValueError:
-        return pickler.refuse(data, why_not(ctypes._Pointer) or "")  # it has pointers
     if _is_shared(data) and _others_have_it(pickler):
         return pickler.refuse(data, why_not(sharedctypes.SynchronizedBase) or "")
     number = pickler.recorder.number(ctypes.addressof(data), ctypes.sizeof(data), data)
