@@ -155,6 +155,8 @@ def _is_of_another(value: Any, root: str) -> bool:
     if not isinstance(value, (type, FunctionType, ModuleType)):
         return False
     home = value.__name__ if isinstance(value, ModuleType) else module_of(value)
+    if isinstance(value, ModuleType) and sys.modules.get(home) is not value:
+        return False  # an inner one of Rust's, which is called by its last name alone
     return not _is_of_no_module(value) and home.partition(".")[0] != root
 
 

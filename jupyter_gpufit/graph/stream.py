@@ -314,12 +314,12 @@ def seed(count: int) -> bytes:
 
 
 def a_thing(obj: Any) -> str:
-    name = type(obj).__name__ if module_of(type(obj)) in ("builtins", "__main__") else _full_name(type(obj))
+    name = type(obj).__name__ if module_of(type(obj)) in ("", "builtins", "__main__") else _full_name(type(obj))
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name} object"
 
 
 def _full_name(cls: type) -> str:
-    return f"{module_of(cls)}.{cls.__qualname__}"
+    return f"{module_of(cls)}.{cls.__qualname__}".lstrip(".")
 
 
 def _address(raw: memoryview) -> int:

@@ -62,7 +62,7 @@ def _lists() -> Lists:
 
 def module_of(thing: Any) -> str:
     """The module that a class or function says it is of; empty, as for some compiled classes, where it says none."""
-    return str(getattr(thing, "__module__", ""))
+    return str(getattr(thing, "__module__", "") or "")
 
 
 def is_generator(one: Any) -> bool:

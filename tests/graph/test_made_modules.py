@@ -132,6 +132,17 @@ def test_what_compiled_code_makes_in_its_package_it_makes_there_itself(monkeypat
     assert "cloudpickle.made" not in str(beyond_imports(lambda value: True))
 
 
+def test_what_compiled_code_makes_within_a_module_of_its_own_it_makes_there_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Qiskit's: each inner module says its last name only."""
+    made = ModuleType("classical")
+    monkeypatch.setitem(sys.modules, "cloudpickle.classical", made)
+    vars(made).update(expr=ModuleType("expr"), types=ModuleType("types"))
+
+    assert "cloudpickle.classical" not in str(beyond_imports(lambda value: True))
+
+
 def test_what_cython_keeps_for_all_its_modules_is_made_there_by_the_first_of_them(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

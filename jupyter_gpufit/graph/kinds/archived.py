@@ -17,6 +17,7 @@ from typing import Any
 
 from cloudpickle.cloudpickle import _should_pickle_by_reference
 
+from ...system.objects import module_of
 from ..kind import Kind, Pickler, Reduced, kind_of
 from .generic import fill_generic, generic_state, reduce_generic, reduced
 from .instances import (
@@ -46,7 +47,7 @@ def _archives(cls: type) -> bool:
         and is_laid_out_plainly(cls)
         and any(isinstance(way, FunctionType) for way in ways)
         and cls not in copyreg.dispatch_table
-        and not cls.__module__.startswith(_OURS)  # which mean what they say
+        and not module_of(cls).startswith(_OURS)  # which mean what they say
         and (cls.__module__ == "__main__" or _should_pickle_by_reference(cls))
     )
 

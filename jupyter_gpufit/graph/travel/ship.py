@@ -242,7 +242,10 @@ def _cannot_travel(pickler: GraphPickler) -> CannotTravel:
     first_of_its_sort = {(refusal.name, refusal.why): refusal for refusal in reversed(pickler.refusals)}
     for refusal in reversed(first_of_its_sort.values()):
         name = refusal.name
-        place = where({name: pickler.namespace[name]}, refusal.obj)
+        # What the worker has, too, stands at the beginning, before all names: then it is looked for in all of them.
+        known = pickler.namespace
+        place = where({name: known[name]} if name else known, refusal.obj)
+        name = name or (place[0] if place else a_thing(refusal.obj))
         user = pickler.wanted.get(name)
         why = f"{refusal.why} (The function {user} uses {name}.)" if user else refusal.why
         found.append(CannotTravel(name, place[1] if place else name, why))

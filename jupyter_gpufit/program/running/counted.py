@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import GeneratorType
 from typing import Any
 
+from ...system.objects import module_of
 from .iterators import EXCHANGED
 
 # What these modules give is saved otherwise, or to call them again does something.
@@ -45,7 +46,7 @@ def is_opaque(made: Any) -> bool:
     cls = type(made)
     if cls is GeneratorType or not hasattr(cls, "__next__") or isinstance(made, io.IOBase):
         return False
-    if cls.__module__.partition(".")[0] in _NOT_BY_CALLS:
+    if module_of(cls).partition(".")[0] in _NOT_BY_CALLS:
         return False
     if cls in EXCHANGED:
         return any(map(is_opaque, _parts(made)))
