@@ -66,16 +66,27 @@ def on_host(kind: Any) -> Any:
     return getattr(where, name.rpartition(".")[2])
 
 
+_construct: Any = torch._C.TensorBase.__new__
+
+
+def construct_by(function: Any) -> None:
+    """Have every `torch.Tensor(...)`, also of a user's class, come to `function` instead of torch's own constructor."""
+    global _construct
+    _construct = functools.wraps(torch._C.TensorBase.__new__)(function)
+    torch.Tensor.__new__ = staticmethod(_construct)  # type: ignore[method-assign]
+
+
 @functools.wraps(torch._C.TensorBase.__new__)  # of whose signature torch's compiler is sure
 def _on_cuda(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch.Tensor(values)`: of the default type, whatever the default device is."""
-    made = torch._C.TensorBase.__new__(cls, *args, **kwargs)
+    made = _construct(cls, *args, **kwargs)
     return made.to("cuda") if cls is torch.Tensor and "device" not in kwargs else made
 
 
 def is_default() -> bool:
     """Whether the default type is one of cuda's."""
-    return "__new__" in vars(torch.Tensor) or torch.Tensor(0).is_cuda
+    now: Any = vars(torch.Tensor).get("__new__")
+    return (now is not None and now.__func__ is _on_cuda) or torch.Tensor(0).is_cuda
 
 
 def default_type(real: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -90,6 +101,8 @@ def default_type(real: Callable[[Any], None]) -> Callable[[Any], None]:
             real(kind)
             if "__new__" in vars(torch.Tensor):
                 del torch.Tensor.__new__
+            if _construct is not torch._C.TensorBase.__new__:
+                construct_by(_construct)
             if torch.get_default_device().type == "cuda":
                 torch.set_default_device("cpu")
 

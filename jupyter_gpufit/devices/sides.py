@@ -77,6 +77,12 @@ class Here(Protocol):
     def as_class(self, cls: type, made: torch.Tensor) -> Any:
         """A parameter, or what else it is."""
 
+    @property
+    def device(self) -> str:
+        """On which a parameter is made that has no shape yet; `lazy` says then that it is the device's."""
+
+    def lazy(self, made: torch.Tensor) -> None: ...
+
 
 class Noted:
     """`cuda` is a stand-in, or not there: a note in the host's memory."""
@@ -100,9 +106,19 @@ class Noted:
     def as_class(self, cls: type, made: torch.Tensor) -> Any:
         return torch.Tensor._make_subclass(cls, made, False)
 
+    device = "cpu"
+
+    def lazy(self, made: torch.Tensor) -> None:
+        self.storage(made.untyped_storage())
+
 
 class OnGpu(Noted):
     """A worker that holds a GPU: there."""
+
+    device = "cuda"
+
+    def lazy(self, made: torch.Tensor) -> None:
+        """It is there."""
 
     def storage(self, made: torch.UntypedStorage) -> torch.UntypedStorage:
         on_gpu: torch.UntypedStorage = made.cuda()  # type: ignore[assignment]

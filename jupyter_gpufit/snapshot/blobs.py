@@ -65,7 +65,14 @@ def _named(module: Any) -> Iterator[tuple[str, Any]]:
     for method in (torch.nn.Module.named_parameters, torch.nn.Module.named_buffers):
         named = method(module, remove_duplicate=False)
         with suppress(AttributeError):  # and may have another kind of table in the place of torch's (EvolveGCN)
-            yield from ((name, tensor) for name, tensor in named if isinstance(tensor, torch.Tensor))
+            yield from ((name, tensor) for name, tensor in named if _has_bytes(tensor))
+
+
+def _has_bytes(tensor: Any) -> bool:
+    """Not one that gets its shape at the first forward."""
+    import torch
+
+    return isinstance(tensor, torch.Tensor) and not torch.nn.parameter.is_lazy(tensor)
 
 
 def _modules(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

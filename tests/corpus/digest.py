@@ -22,14 +22,18 @@ def __digest__(space):
         return hashlib.sha256(raw).hexdigest()[:16]
 
     def is_own(name):  # of the notebook, or of a module beside it
-        file = getattr(sys.modules.get(name), "__file__", None)
+        file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")  # asked, a lazy one would be imported
         installed = isinstance(file, str) and ("-packages" in file or file.startswith(sys.base_prefix))
         if name == "__main__":
             return True
         return isinstance(file, str) and file[0] == "/" and not installed and not name.startswith("jupyter_gpufit")
 
     def of_tensor(t):
+        if torch.nn.parameter.is_lazy(t):
+            return f"{t.dtype} without a shape"
         with torch.no_grad():
+            plain = not torch.utils._python_dispatch.is_traceable_wrapper_subclass(t)
+            t = torch.Tensor.as_subclass(t, torch.Tensor) if plain else t  # whose methods are torch's own
             t = t.detach().cpu()
             t = t.to_dense() if t.layout != torch.strided else t
             t = torch.view_as_real(t) if t.is_complex() else t

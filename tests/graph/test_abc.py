@@ -9,7 +9,7 @@ from typing import Any
 
 from jupyter_gpufit.graph.travel.ship import ship
 
-from .crossing import cross_here, notebook
+from .crossing import Worker, cross_here, notebook
 
 BEFORE = """
 import inspect
@@ -78,3 +78,30 @@ def test_what_the_class_has_of_python_is_the_classs_own() -> None:
     )
 
     assert namespace["kept"] == (True, True, True)
+
+
+def test_an_object_may_come_before_the_methods_of_its_class_are_there(worker: Worker) -> None:
+    """What the class itself has leads to it."""
+    namespace = notebook(
+        """
+import abc
+class Base(abc.ABC):
+    @property
+    @abc.abstractmethod
+    def conditions(self): ...
+    @abc.abstractmethod
+    def run(self): ...
+class Problem(Base):
+    conditions = {}
+    def run(self): return 3
+class Half(Base):
+    conditions = {}
+problem = Problem()
+Problem.conditions["of"] = problem
+"""
+    )
+    cell = "ran, other = problem.run(), Problem()\ntry: Half()\nexcept TypeError as error: why = str(error)"
+
+    worker.cross(namespace, cell, "problem", "Problem", "Half")
+
+    assert namespace["ran"] == 3 and type(namespace["other"]) is namespace["Problem"] and "run" in namespace["why"]

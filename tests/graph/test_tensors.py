@@ -129,3 +129,19 @@ def test_a_deep_graph_that_was_looked_at_is_freed_as_any_other() -> None:
     ran = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True)
 
     assert (ran.returncode, ran.stdout) == (0, "freed\n"), ran.stderr
+
+
+def test_a_parameter_without_a_shape_keeps_its_type_and_gets_its_shape_in_the_cell() -> None:
+    namespace = notebook(
+        "import torch\nlazy = torch.nn.LazyLinear(3, dtype=torch.float64)\nlazy.bias.note = 'mine'\n"
+        "other = torch.nn.LazyBatchNorm1d(affine=False)"
+    )
+    lazy = namespace["lazy"]
+
+    cross_here(namespace, "seen = lazy.weight.data.dtype, lazy.bias.note", "torch", "lazy")
+    assert namespace["seen"] == (torch.float64, "mine") and torch.nn.parameter.is_lazy(lazy.bias)
+
+    cross_here(namespace, "y = other(lazy(torch.ones(2, 5).double()).float())")
+    assert namespace["lazy"] is lazy and type(lazy) is torch.nn.Linear and lazy.weight.shape == (3, 5)
+    assert lazy.weight.dtype == torch.float64 and not torch.nn.parameter.is_lazy(lazy.bias)
+    assert namespace["other"].running_mean.shape == (3,)

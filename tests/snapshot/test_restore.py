@@ -207,3 +207,15 @@ def test_who_stores_itself_without_its_handle_is_saved_so(handle: str) -> None:
     through(STORED.replace("HANDLE", handle), namespace)
 
     assert namespace["model"].count() == 3
+
+
+def test_a_module_that_has_no_shape_yet_is_saved_so() -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+
+    through(
+        "import torch\nlazy = torch.nn.LazyLinear(3, dtype=torch.float64)\nnorm = torch.nn.LazyBatchNorm1d()", namespace
+    )
+
+    given = namespace["torch"].ones(2, 5, dtype=namespace["torch"].float64)
+    made = namespace["norm"](namespace["lazy"](given).float())
+    assert tuple(made.shape) == (2, 3) and namespace["lazy"].weight.dtype == given.dtype

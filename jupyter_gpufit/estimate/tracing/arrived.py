@@ -15,6 +15,7 @@ from ...cuda.stand_in.sparse_fake import SparseFake
 from ...devices import sides
 from .books import Books
 
+LATE = "_gpufit_late"  # a parameter's without a shape: it is the device's
 _CAME = "_gpufit_came"  # a fake storage's: the bytes in its place
 
 
@@ -46,9 +47,15 @@ class OnStandIn:
     ) -> torch.Tensor:
         return SparseFake(layout, parts, size, coalesced)
 
-    def as_class(self, cls: type, made: torch.Tensor) -> Any:
+    device = "cpu"
+
+    def lazy(self, made: torch.Tensor) -> None:
+        """It gets its memory on the CPU, and goes to the device then: see modules.py."""
+        vars(made)[LATE] = True
+
+    def as_class(self, cls: Any, made: torch.Tensor) -> Any:
         if not issubclass(cls, nn.Parameter):
-            return made
+            return made.as_subclass(cls) if cls.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ else made
         self._books.label(made, "parameter")
         return nn.Parameter(made, requires_grad=False)
 

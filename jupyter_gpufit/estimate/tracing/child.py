@@ -137,7 +137,7 @@ class Child:
         self.kept += autocast.begin()
         self.kept += whole.begin(self.books)
         surface.begin(self.books)
-        subclasses.begin()
+        subclasses.begin(self.books)
         sparse_gradients.begin(self.books)
         processes.begin(self.books)
         groups.begin()

@@ -17,7 +17,9 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 
+from ...cuda.stand_in.device import STAND_IN
 from ..reckoning.record import Kind
+from .arrived import LATE
 from .books import Books
 
 _SMALL = 64 << 10  # bytes; smaller ones stay real, which costs nothing and lets CPU code read them
@@ -54,15 +56,21 @@ class Moves:
             buffer_real(self, name, tensor, *args, **kwargs)
             moves._books.label(tensor, "buffer")
 
-        infer_real = LazyModuleMixin._infer_parameters
+        has_uninitialized: Any = LazyModuleMixin.has_uninitialized_params
 
-        def infer(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
-            infer_real(self, module, *args, **kwargs)
-            if (fn := moves._late.pop(module, None)) is not None:
-                moves._apply(module, fn, recurse=False)
+        def has_none(self: Any) -> bool:
+            """Asked by torch when it has given them their shape. Its own hook may have come from an earlier cell."""
+            if has_uninitialized(self):
+                return True
+            fn = moves._late.pop(self, None)
+            if [vars(p).pop(LATE) for p in self._parameters.values() if p is not None and LATE in vars(p)]:
+                fn = fn or _to_device
+            if fn is not None:
+                moves._apply(self, fn, recurse=False)
                 moves._follow()
+            return False
 
-        LazyModuleMixin._infer_parameters = infer  # type: ignore[method-assign]
+        LazyModuleMixin.has_uninitialized_params = has_none  # type: ignore[method-assign]
         nn.Module._apply = lambda self, fn, recurse=True: moves._apply(self, fn, recurse)  # type: ignore[method-assign]
         nn.Module.to = to  # type: ignore[assignment]
         nn.Module.cuda = cuda  # type: ignore[assignment]
@@ -143,3 +151,7 @@ def _like(p: nn.Parameter, data: torch.Tensor) -> nn.Parameter:
         if (found := getattr(p, hooks, None)) is not None:
             setattr(new, hooks, found)
     return new
+
+
+def _to_device(t: torch.Tensor) -> torch.Tensor:
+    return t.to(torch.device(STAND_IN, 0))

@@ -83,6 +83,9 @@ def make_class(metaclass: type, name: str, bases: tuple[Any, ...], body: Mapping
             space = {**maker.__prepare__(name, actual), **named}
             made = maker.__new__(metaclass, name, actual, space)
             maker.__init__(made, name, actual, space)
+    if getattr(made, "__abstractmethods__", None):
+        made.__abstractmethods__ = frozenset()  # type: ignore[attr-defined] # until its methods are there: what it
+        # has may lead to an object of it, which Python would not make
     tracked: type = _lookup_class_or_track(tracker, made)
     return tracked
 

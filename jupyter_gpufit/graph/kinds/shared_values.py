@@ -45,7 +45,8 @@ def _points(cls: Any) -> bool:
     if issubclass(cls, ctypes.Array):
         return _points(cls._type_)
     if issubclass(cls, ctypes._SimpleCData):
-        return cls._type_ in _ADDRESSES
+        letter = next(vars(base)["_type_"] for base in cls.__mro__ if "_type_" in vars(base))
+        return letter in _ADDRESSES
     return any(_points(field[1]) for base in cls.__mro__ for field in vars(base).get("_fields_", ()))
 
 

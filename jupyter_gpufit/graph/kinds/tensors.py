@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
@@ -68,6 +69,8 @@ def is_plain(t: torch.Tensor) -> bool:
 
 def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
     with _untouched():
+        if is_lazy(t):
+            return make_lazy, lazy_parts(t)
         if not pickler.back and t.device.type not in ("cpu", "meta"):
             return pickler.refuse(
                 t,
@@ -107,6 +110,22 @@ def reduce_tensor(t: torch.Tensor, pickler: Pickler) -> Reduced:
         if type(t) is torch.Tensor and (parts := sides.parts(t)) and sides.on_device(parts[-1].untyped_storage()):
             return make_sparse, (t.layout, parts, tuple(t.size()), t.layout is torch.sparse_coo and t.is_coalesced())
         return reduce_generic(t, pickler)
+
+
+def lazy_parts(t: Any) -> tuple[Any, ...]:
+    """Of a parameter or buffer that gets its shape at the first forward: it says only the half to pickle."""
+    return type(t), t.requires_grad, str(t.device), t.data.dtype, sides.on_device(t.untyped_storage()), dict(vars(t))
+
+
+def make_lazy(
+    cls: Any, requires_grad: bool, device: str, dtype: torch.dtype, on_device: bool, own: dict[str, Any]
+) -> Any:
+    with _untouched():
+        made = cls(requires_grad, sides.here.device if on_device else device, dtype)
+        vars(made).update(own)
+        if on_device:
+            sides.here.lazy(made)
+        return made
 
 
 def _cannot_stay(t: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.autograd.grad_mode import inference_mode
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
@@ -22,7 +23,7 @@ from ...graph.kinds.generic import reduce_generic
 from ...graph.kinds.instances import make_instance, reduce_instance
 from ...graph.kinds.slopes import slopes_of
 from ...graph.kinds.storages import own_storage
-from ...graph.kinds.tensors import _OF_TORCH, is_plain, make_flowing, make_meta, make_sloped
+from ...graph.kinds.tensors import _OF_TORCH, is_plain, lazy_parts, make_flowing, make_lazy, make_meta, make_sloped
 from ...graph.opening import Opener
 from ...graph.refusals import why_not
 from ...program import Program
@@ -58,6 +59,8 @@ def find(cls: type) -> Kind | None:
 
 def reduce_tensor(t: torch.Tensor, pickler: SnapshotPickler) -> Reduced:
     with _untouched():
+        if is_lazy(t):
+            return make_lazy, lazy_parts(t)
         graph, computed_by = graph_of(t)
         if graph == "live":
             if (shown := looked_at(t)) is not None:

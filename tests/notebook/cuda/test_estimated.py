@@ -50,6 +50,49 @@ def test_a_model_of_an_earlier_cell_is_on_the_device(kernel: Kernel) -> None:
     assert isinstance(elsewhere["need"], int) and elsewhere["need"] == pytest.approx(inside["need"], rel=0.02)
 
 
+def test_a_model_without_shapes_goes_to_the_device_when_it_gets_them(kernel: Kernel) -> None:
+    """d2l's models. The first forward is in the cell, and `.to(device)` was in an earlier one."""
+    lazy = SETUP.replace("nn.Linear(256, 1024)", "nn.LazyLinear(1024)").replace(
+        "nn.BatchNorm1d(1024)", "nn.LazyBatchNorm1d()"
+    )
+    lazy = lazy.replace("optimizer =", "make = lambda:")
+    kernel.check(lazy)
+
+    found = told(kernel, "\noptimizer = make()" + CELL)
+
+    assert found["how"] == "trace" and isinstance(found["by_kind"], dict)
+    assert found["by_kind"]["parameters"] == 4 * (256 * 1024 * 2 + 1024 + 256 + 2 * 1024 + 256 * 256)
+
+
+class Given:
+    """Classes of tensors, as BigGAN has one for its noise."""
+
+    cell = """
+import torch
+class Noise(torch.Tensor):
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    def begin(self, mean): self.mean_ = mean
+    def draw(self): self.normal_(self.mean_, 1)
+    def to(self, *args, **kwargs):
+        new = Noise(self); new.begin(self.mean_); new.data = super().to(*args, **kwargs)
+        return new
+def made():
+    z = Noise(torch.randn(64, 256)); z.begin(0)
+    return z.to("cuda")
+"""
+
+
+@pytest.mark.parametrize("where", ["earlier", "in the cell"])
+def test_a_tensor_of_the_users_own_class_has_its_methods(kernel: Kernel, where: str) -> None:
+    kernel.check(Given.cell + "model = torch.nn.Linear(256, 8).cuda(); optimizer = torch.optim.SGD(model.parameters())")
+    kernel.check("z = made()") if where == "earlier" else None
+    begin = "" if where == "earlier" else "\nz = made()"
+    loop = "\nfor step in range(9):\n    z.draw(); assert isinstance(z, Noise)\n"
+    loop += "    optimizer.zero_grad(); model(z).mean().backward(); optimizer.step()\n"
+
+    assert told(kernel, begin + loop)["how"] == "trace"
+
+
 def test_after_a_training_the_optimizers_state_is_there_from_the_start(kernel: Kernel) -> None:
     kernel.check(SETUP)
     before = told(kernel, CELL)
