@@ -112,6 +112,27 @@ def _unique_rows(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     return different, inverse, books.new(t, (count,), torch.int64, "unique_dim")
 
 
+def _unique_runs(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    """`torch.unique_consecutive(x)`: in the order in which they stand, each once for every run of it."""
+    t, inverse, counts, dim = (*args, None, None, None)[:4]
+    if (known := books.known.of(t)) is not None:
+        values = torch.unique_consecutive(known, dim=dim)
+        shape = tuple(values.shape)
+    else:
+        books.notes["upper bound: unique"] += 1
+        values, shape = None, tuple(t.shape) if dim is not None else (t.numel(),)
+    different = books.new(t, shape, t.dtype, "unique_consecutive")
+    if values is not None:
+        books.known.keep(different, values)
+    runs = shape[dim or 0]
+    of_each = tuple(t.shape) if dim is None else (t.shape[dim],)
+    return (
+        different,
+        books.new(t, of_each if inverse else (0,), torch.int64, "unique_consecutive"),
+        books.new(t, (runs,) if counts else (0,), torch.int64, "unique_consecutive"),
+    )
+
+
 def _gru_cell(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     """CUDA's fused kernel, which has no shapes of its own; its workspace holds five gates."""
     hidden = args[2]
@@ -214,6 +235,7 @@ ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
     aten._pack_padded_sequence.default: _pack,
     aten._unique2.default: _unique,
     aten.unique_dim.default: _unique_rows,
+    aten.unique_consecutive.default: _unique_runs,
     aten.masked_select.default: _masked_select,
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.index.Tensor: _index,

@@ -56,8 +56,8 @@ def _run_in_place(books: Books) -> None:
         books.notes["other processes run one after the other in this one"] += 1
         self._closed = False
         if serving.serves(self):
-            serving.give_own_ends(self)
-            self._popen = serving.Serving(lambda: in_a_thread(self))
+            there = serving.with_own_ends(self)
+            self._popen = serving.Serving(lambda: in_a_thread(there))
         else:
             self._popen = _Ended()
             run(self)

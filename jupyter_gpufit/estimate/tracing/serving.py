@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from copy import copy
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -55,13 +56,18 @@ class Serving:
 
 
 def serves(process: Any) -> bool:
-    return bool(tree_any(_is_end, (process._args, process._kwargs)))
+    """Whether it is given an end of a pipe: with its function, or by a class with a `run` of its own."""
+    return bool(tree_any(_is_end, vars(process)))
 
 
-def give_own_ends(process: Any) -> None:
-    """Each side closes the other's ends, as after a fork."""
+def with_own_ends(process: Any) -> Any:
+    """What runs: each side closes the other's ends, and sets its own attributes, as after a fork."""
     own = lambda value: Connection(os.dup(value.fileno())) if _is_end(value) else value  # noqa: E731
-    process._args, process._kwargs = tree_map(own, (process._args, process._kwargs))
+    there = copy(process)
+    vars(there).update(
+        {name: tree_map(own, value) for name, value in vars(process).items() if tree_any(_is_end, value)}
+    )
+    return there
 
 
 def serves_here() -> bool:

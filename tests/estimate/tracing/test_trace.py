@@ -333,7 +333,7 @@ def test_what_was_seen_before_a_trace_broke_off_bounds_the_memory_from_below() -
     cell = """
         import torch
         w = torch.ones(1 << 20, device="cuda")
-        torch.unique_consecutive(torch.randn(10, device="cuda"))
+        torch.ops.aten.unique_dim_consecutive(torch.randn(10, device="cuda"), 0)
         """
     answer = look(dedent(cell), dict, Ask(card=A100, context=Context(0, 0, "")))
 

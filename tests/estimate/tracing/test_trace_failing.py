@@ -91,12 +91,12 @@ def test_what_cannot_be_traced_is_not_called_the_users_error() -> None:
     trace = traced(
         """
         import torch
-        torch.unique_consecutive(torch.randn(10, device="cuda"))
+        torch.ops.aten.unique_dim_consecutive(torch.randn(10, device="cuda"), 0)
         """
     )
 
     assert trace.status == "died" and trace.where.startswith("line 3")
-    assert trace.error.startswith("What aten.unique_consecutive.default makes depends on values")
+    assert trace.error.startswith("What aten.unique_dim_consecutive.default makes depends on values")
 
 
 def test_a_custom_operator_without_shapes_is_named() -> None:

@@ -127,6 +127,10 @@ for step in range(2):
     rows, at, counts = torch.unique(pairs, dim=0, return_inverse=True, return_counts=True)
     assert (rows.shape, at.shape, counts.shape) == ((2, 2), (6,), (2,))
     assert torch.unique(out.detach(), dim=1).shape == (8, 4)  # by values that nobody knows
+    kinds, at, counts = torch.unique_consecutive(pairs[:, 0] // 2, return_inverse=True, return_counts=True)
+    assert (kinds.tolist(), at.shape, counts.shape) == ([0, 1, 0, 1, 0, 1], (6,), (6,))
+    assert torch.unique_consecutive(pairs // 4, dim=0).shape == (1, 2)
+    assert torch.unique_consecutive(out.detach()).shape == (32,)
 """
 
 
