@@ -73,12 +73,16 @@ _HOMES: dict[
     "tensors": (
         "graph.kinds.tensors",
         (
-            "fill_loader fill_tensor make_device_tensor make_event make_flowing make_meta make_optimizer"
+            "fill_loader fill_tensor make_device_tensor make_event make_flowing make_lazy make_meta make_optimizer"
             " make_sloped make_sparse make_stream make_tensor"
         ),
     ),
     "unavailable": ("graph.unavailable", "Unavailable unavailable"),
     "locks": ("graph.kinds.locks", "make_lock"),
+    "shared": (
+        "graph.kinds.shared_values",
+        "fill_count make_condition make_count make_data make_event make_lock",
+    ),
     "made": ("graph.made_modules", "filled loaded_from named registered"),
     "loggers": ("graph.kinds.loggers", "Elsewhere fill_logger"),
     "opened": ("graph.kinds.opened_files", "fill_file make_opened"),

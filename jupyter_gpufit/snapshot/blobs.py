@@ -113,7 +113,8 @@ def gather(
     blobs = _Blobs(names_of_tensors(roots))
     runs: list[Region | Foreign] = [*layout.regions, *layout.foreign]
     runs.sort(key=lambda run: run.offset)
-    made = packs(runs, lambda run: isinstance(run, Foreign) or blobs.has_name(run))
+    shared = dict(layout.shared)  # with memory of its own there, see Loaded
+    made = packs(runs, lambda run: isinstance(run, Foreign) or run.offset in shared or blobs.has_name(run))
     for pack in made:
         blobs.add_made(pack, devices)
     came = packs(_came_in(inputs, whole), blobs.has_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import linecache
+import os
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,18 @@ def test_a_module_that_has_no_shape_yet_is_saved_so() -> None:
     given = namespace["torch"].ones(2, 5, dtype=namespace["torch"].float64)
     made = namespace["norm"](namespace["lazy"](given).float())
     assert tuple(made.shape) == (2, 3) and namespace["lazy"].weight.dtype == given.dtype
+
+
+def test_what_processes_share_is_shared_again(tmp_path: Path) -> None:
+    """Small ones, too, which are saved together with others."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    made = "import ctypes, multiprocessing as mp, numpy as np\nflag, array = mp.Value('i', 3), mp.Array('d', 6)\n"
+    through(made + "view = np.ctypeslib.as_array(array.get_obj())\nplain, other = np.zeros(6), np.ones(3)", namespace)
+
+    pid = os.fork()
+    if not pid:
+        namespace["flag"].value, namespace["view"][2], namespace["plain"][2] = 8, 5.0, 5.0
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert namespace["flag"].value == 8 and namespace["array"][2] == 5 and namespace["plain"][2] == 0
