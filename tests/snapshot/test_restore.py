@@ -222,7 +222,7 @@ def test_a_module_that_has_no_shape_yet_is_saved_so() -> None:
     assert tuple(made.shape) == (2, 3) and namespace["lazy"].weight.dtype == given.dtype
 
 
-def test_what_processes_share_is_shared_again(tmp_path: Path) -> None:
+def test_what_processes_share_is_shared_again() -> None:
     """Small ones, too, which are saved together with others."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     made = "import ctypes, multiprocessing as mp, numpy as np\nflag, array = mp.Value('i', 3), mp.Array('d', 6)\n"
