@@ -77,11 +77,8 @@ class Here(Protocol):
     def as_class(self, cls: type, made: torch.Tensor) -> Any:
         """A parameter, or what else it is."""
 
-    @property
-    def device(self) -> str:
-        """On which a parameter is made that has no shape yet; `lazy` says then that it is the device's."""
-
-    def lazy(self, made: torch.Tensor) -> None: ...
+    def lazy(self, cls: Any, requires_grad: bool, dtype: torch.dtype) -> Any:
+        """A parameter or buffer of the device's that has no shape yet."""
 
 
 class Noted:
@@ -106,19 +103,17 @@ class Noted:
     def as_class(self, cls: type, made: torch.Tensor) -> Any:
         return torch.Tensor._make_subclass(cls, made, False)
 
-    device = "cpu"
-
-    def lazy(self, made: torch.Tensor) -> None:
+    def lazy(self, cls: Any, requires_grad: bool, dtype: torch.dtype) -> Any:
+        made = cls(requires_grad, "cpu", dtype)
         self.storage(made.untyped_storage())
+        return made
 
 
 class OnGpu(Noted):
     """A worker that holds a GPU: there."""
 
-    device = "cuda"
-
-    def lazy(self, made: torch.Tensor) -> None:
-        """It is there."""
+    def lazy(self, cls: Any, requires_grad: bool, dtype: torch.dtype) -> Any:
+        return cls(requires_grad, "cuda", dtype)
 
     def storage(self, made: torch.UntypedStorage) -> torch.UntypedStorage:
         on_gpu: torch.UntypedStorage = made.cuda()  # type: ignore[assignment]

@@ -16,7 +16,8 @@ from .memory import PAGE, Piece
 
 MEMORY, INPUT, FILES = 0, 1, 2  # sources of bytes: this crossing's Memory, the one that came in, files[source - FILES]
 OURS = "/memfd:gpufit"  # as the system names a GraphMemory's files
-_WITHOUT_A_FILE = ("/dev/zero", "/dev/shm/", "/memfd:", "/SYSV")  # as it names memory that has no other name
+# As it names memory that has no other name; not /dev/zero, as which CUDA's pinned memory may be shown.
+_WITHOUT_A_FILE = ("/dev/shm/", "/memfd:", "/SYSV")
 LARGE = 64 * 1024  # from here on a region has its own pages, so that it can be mapped and freed alone
 
 Place = tuple[int, int, int]  # source, offset, nbytes
@@ -209,10 +210,11 @@ def _mapped() -> tuple[list[_MappedFile], list[tuple[int, int]]]:
             if inode == "0" or not path or path.startswith(("/dev/", "/memfd:", "/proc/")):
                 continue
             try:
-                if os.stat(path).st_ino != int(inode):
-                    continue
+                is_there = os.stat(path).st_ino == int(inode)
             except OSError:
-                in_common.append((start, end))  # deleted: nobody else can open it
+                is_there = False  # deleted: nobody else can open it
+            if not is_there:
+                in_common.append((start, end))
                 continue
             found.append(_MappedFile(start, end, int(offset, 16), path, "w" in rights))
     return found, in_common

@@ -47,11 +47,11 @@ class OnStandIn:
     ) -> torch.Tensor:
         return SparseFake(layout, parts, size, coalesced)
 
-    device = "cpu"
-
-    def lazy(self, made: torch.Tensor) -> None:
+    def lazy(self, cls: Any, requires_grad: bool, dtype: torch.dtype) -> Any:
         """It gets its memory on the CPU, and goes to the device then: see modules.py."""
+        made = cls(requires_grad, "cpu", dtype)
         vars(made)[LATE] = True
+        return made
 
     def as_class(self, cls: Any, made: torch.Tensor) -> Any:
         if not issubclass(cls, nn.Parameter):

@@ -121,10 +121,8 @@ def make_lazy(
     cls: Any, requires_grad: bool, device: str, dtype: torch.dtype, on_device: bool, own: dict[str, Any]
 ) -> Any:
     with _untouched():
-        made = cls(requires_grad, sides.here.device if on_device else device, dtype)
+        made = sides.here.lazy(cls, requires_grad, dtype) if on_device else cls(requires_grad, device, dtype)
         vars(made).update(own)
-        if on_device:
-            sides.here.lazy(made)
         return made
 
 

@@ -149,6 +149,8 @@ def make_storage(opener: Opener, number: int, resizable: bool, shared: bool) -> 
     if not nbytes:
         return torch.UntypedStorage(0)
     whole: torch.UntypedStorage | None = getattr(buffer, "storage", None)
+    if shared and whole is not None and whole.is_shared() and not offset and nbytes == whole.nbytes():
+        return whole
     if shared:  # with processes that will be forked from this one
         made: torch.UntypedStorage = torch.UntypedStorage._new_shared(nbytes)
         made.copy_(torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage())
