@@ -213,3 +213,15 @@ def test_one_inside_of_a_package_is_there_before_what_imports_it(
     )
 
     assert namespace["found"] == ("1.4", "aa", True)
+
+
+def test_an_object_whose_class_names_no_module_travels_by_its_own_way(worker: Worker) -> None:
+    """Qiskit hides the classes of its singletons so."""
+    namespace = notebook(
+        "class Gate:\n    def __reduce__(self): return Gate, ()\n"
+        "Hidden = type('Hidden', (Gate,), {}); Hidden.__module__ = None\ngate = Hidden(); del Hidden"
+    )
+
+    worker.cross(namespace, "seen = type(gate).__name__", "gate")
+
+    assert namespace["seen"] == "Gate"
