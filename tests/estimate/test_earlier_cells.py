@@ -124,7 +124,13 @@ AFTER_THE_STEPS = {
     "an exit": "raise SystemExit(3)",
     "an assertion": "assert losses[-1] < 0.5",
     "a server": "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:9')",
-    "a limit of fake tensors": "torch.unique_consecutive(torch.ones(3, device='cuda'))",
+    "a limit of fake tensors": """
+@torch.library.custom_op("notebook::counted", mutates_args=())
+def counted(x: torch.Tensor) -> torch.Tensor:
+    return x[: int(x.sum())].clone()
+
+counted(torch.ones(3, device="cuda"))
+""",
 }
 
 
