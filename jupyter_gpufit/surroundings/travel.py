@@ -21,6 +21,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..graph.kind import TookTooLong
+from ..graph.kinds.generic import is_own
 from . import added_names, magics, own_generators, own_values, process, start, tracked, twins
 from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, beyond, put, same, values_of, without
@@ -39,6 +40,7 @@ _PATIENCE = 0.5  # seconds to try out what can travel of what libraries keep
 _MORE = 1.0  # seconds more for the one that was begun in time
 _WIDE = 200  # entries of a list that is looked through
 _MOST = 2000  # changes; whoever has more keeps books in a module, not settings
+_OBJECT: Any = object  # mypy takes a method of the class `object` for one of an object
 
 Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how another process finds its own
 
@@ -64,7 +66,9 @@ class SurroundingsOut:
         found: list[Here] = []
         for number in watch.numbers():
             holder = watch.holder(number) if number in ids else None
-            if holder is not None and not isinstance(holder.obj, (type, ModuleType)) and not self._whole(holder.place):
+            if holder is None or isinstance(holder.obj, (type, ModuleType)) or self._whole(holder.place):
+                continue
+            if not _finds_itself(holder.obj):
                 found.append((holder.obj, here_or_new, (*holder.place, type(holder.obj))))
         return found
 
@@ -295,6 +299,15 @@ def back(namespace: dict[str, Any], came: Came, cell: str) -> Iterator[Surroundi
     """Let what has changed since they `came` stand among the variables while those are packed for the notebook."""
     settings = [*twins.changed(came.settings), *twins.read((cell,), namespace)]
     yield from _standing(namespace, SurroundingsOut({}, (cell,), came.packages, came=came, settings=settings))
+
+
+def _finds_itself(obj: Any) -> bool:
+    """Whether it says how it is found, and its class is one that a call made and that no other process has.
+
+    Each of qiskit's gates is the one object of such a class; the class by value would make a second of both.
+    """
+    cls: Any = type(obj)
+    return cls.__reduce__ is not _OBJECT.__reduce__ and cls.__module__ != "__main__" and is_own(cls)
 
 
 def _standing(namespace: dict[str, Any], around: SurroundingsOut) -> Iterator[SurroundingsOut]:
