@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -19,6 +18,7 @@ from typing import Any
 
 from ..system.codes import RunText, codes_inside, name_of
 from ..system.packages import is_installed
+from ..system.unheard import unheard
 
 _LARGEST = 2**20  # characters of a text
 _FEWEST = 16
@@ -62,8 +62,7 @@ class RunTexts:
 @lru_cache(maxsize=64)
 def codes_of(text: str, filename: str) -> frozenset[CodeType]:
     """The code of each function in a text; of one that is no Python there is none."""
-    with warnings.catch_warnings(), suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        warnings.simplefilter("ignore")
+    with unheard(), suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset(codes_inside(compile(text, filename, "exec", dont_inherit=True)))
     return frozenset()
 

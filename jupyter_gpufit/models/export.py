@@ -9,7 +9,6 @@ import logging
 import re
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from ..errors import ExportFailed
+from ..system.unheard import unheard
 from ..units import format_duration
 from .packages import check_packages
 
@@ -164,8 +164,7 @@ def _quiet() -> Iterator[None]:
     logger = logging.getLogger("torch")
     before = logger.level
     unread = io.StringIO()
-    with warnings.catch_warnings(), redirect_stdout(unread), redirect_stderr(unread):
-        warnings.simplefilter("ignore")
+    with unheard(), redirect_stdout(unread), redirect_stderr(unread):
         logger.setLevel(logging.CRITICAL)
         try:
             yield

@@ -190,9 +190,12 @@ def _write_pandas(pandas: Any, changed: dict[str, Any]) -> None:
 
 
 def _plot_defaults(matplotlib: Any) -> dict[str, Any]:
-    """Without where figures are drawn, which is each process's own."""
+    """Without where figures are drawn, which is each process's own.
+
+    Matplotlib's own way through them sets filters of warnings, at which Python forgets what it has shown.
+    """
     own = ("backend", "backend_fallback", "interactive", "figure.hooks")
-    return {name: value for name, value in matplotlib.rcParamsDefault.items() if name not in own}
+    return {name: value for name, value in dict.items(matplotlib.rcParamsDefault) if name not in own}
 
 
 def _read_plots(matplotlib: Any) -> dict[str, Any]:

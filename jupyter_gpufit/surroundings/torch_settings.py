@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from ..system.unheard import unheard
 
 _OURS = __package__.split(".")[0]
 
@@ -138,8 +139,7 @@ def _put_default_type(on_cuda: bool) -> None:
     import torch
 
     name = torch.empty(0, device="cpu").type()  # of the default dtype
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is a way of old
+    with unheard():  # it is a way of old
         torch.set_default_tensor_type(name.replace("torch.", "torch.cuda.") if on_cuda else name)
 
 
@@ -172,8 +172,7 @@ def _put_attention(cuda: Any, value: tuple[bool, ...]) -> None:
 
 
 def _tf32(cudnn: Any) -> bool | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch is between two ways to say it
+    with unheard():  # torch is between two ways to say it
         try:
             return bool(cudnn.allow_tf32)
         except RuntimeError:

@@ -12,12 +12,12 @@ import select
 import signal
 import socket
 import sys
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from ..jobs.forking import KernelModules, News, Wanted, asked, tell
+from ..system.unheard import unheard
 from .ahead import Ahead
 
 QUIET = 1000  # milliseconds after a worker began before anything else is prepared: it needs the processors now
@@ -90,8 +90,7 @@ class Forks:
         self._ahead.import_those(wanted.needs)
         self._say_if_spoiled()
         channel, log = descriptors
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: numpy's are ended before each fork
+        with unheard(DeprecationWarning):  # of threads: numpy's are ended before each fork
             pid = os.fork()
         if pid == 0:
             self._let_go()

@@ -173,3 +173,18 @@ def test_how_processes_are_started_goes_along() -> None:
             assert multiprocessing.get_start_method(allow_none=True) == said
     finally:
         multiprocessing.set_start_method(before, force=True)
+
+
+def test_to_look_at_settings_makes_nobody_forget_what_was_shown() -> None:
+    shown: list[str] = []
+
+    def says() -> None:
+        warnings.warn("once", UserWarning, stacklevel=1)
+
+    warnings.resetwarnings()
+    warnings.showwarning = lambda message, *rest, **more: shown.append(str(message))
+    says()
+    modes.modes()
+    says()
+
+    assert shown == ["once"]

@@ -11,13 +11,13 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from ...cuda.stand_in.device import STAND_IN, on_stand_in
 from ...cuda.stand_in.sparse_fake import SparseFake
@@ -28,12 +28,14 @@ from ..reckoning.record import GROUPED, Kind, Phase
 from .entries import BookEntry
 from .flops import flops_of
 from .hidden import ACCUMULATES, GEMMS, blas_workspace, hidden_bytes, is_grouped
-from .known import KnownValues
+from .known import KnownValues, leaves
+from .remembered import Remembered
 from .rounds import Rounds
 from .subclasses import plain
 
 aten = torch.ops.aten
 _COPY = aten._to_copy.default
+_DEVICE = torch.ops.prim.device.default
 UNKNOWN = (UnsupportedOperatorException, NotImplementedError)  # an operator without a fake kernel
 _COLLECTIVES = "c10d"  # see groups.py
 _THERE = torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse1)
@@ -72,6 +74,7 @@ class Books(TorchDispatchMode):
         self._with_workspace: set[str] = set()
         self._away: set[int] = set()  # blocks whose bytes a plan has put on the host
         self.known = KnownValues()
+        self._remembered = Remembered(fake)
 
     # Blocks
 
@@ -159,8 +162,10 @@ class Books(TorchDispatchMode):
         return self._answers[aten._local_scalar_dense.default](self, aten._local_scalar_dense.default, (t,), {})
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE and isinstance(args[0], FakeTensor):  # autograd asks for each twice
+            return args[0].fake_device
         kwargs = kwargs or {}
-        found = tree_leaves((args, kwargs))
+        found = list(leaves((args, kwargs.values())))
         if not any(map(_concerns_us, found)):
             return func(*args, **kwargs)
         if any(plain(leaf) is not leaf for leaf in found):
@@ -178,19 +183,26 @@ class Books(TorchDispatchMode):
         return self.compute(func, args, kwargs)
 
     def compute(self, func: Any, args: Any, kwargs: Any) -> Any:
+        key = self._remembered.key(func, args, kwargs)
+        noted = self._remembered.find(key)
+        if noted is not None:
+            out, cost = self._remembered.again(noted, args), noted.cost
+        else:
+            out, by_shapes = self._shapes_of(func, args, kwargs)
+            cost = _cost_of(func, args, kwargs, out)
+            if by_shapes:
+                self._remembered.note(key, func, args, kwargs, out, cost)
         name = func._opname
         first = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        out = self._shapes_of(func, args, kwargs)
-        flops = flops_of(func, args, kwargs, out)
-        self.count(flops)
+        self.count(cost.flops)
         if not func.is_view:
-            clock.compute(flops, _bytes_of(args) + _bytes_of(kwargs) + _bytes_of(out))
+            clock.compute(cost.flops, cost.moved)
         if name in GEMMS:
             self._take_workspace()
-        elif is_grouped(func, args):
+        elif cost.is_grouped:
             self.notes[GROUPED] = 1
-        if (hidden := hidden_bytes(name, args)) > 0:
-            self.remove(self.add(hidden, name, "workspace"))
+        if cost.hidden > 0:
+            self.remove(self.add(cost.hidden, name, "workspace"))
         self._record(func, name, first, args, out)
         if func is _COPY and not on_stand_in(first) and on_stand_in(out):
             self.known.arrived(first, out)
@@ -198,13 +210,14 @@ class Books(TorchDispatchMode):
             self.known.follow(func, args, kwargs, out)
         return out
 
-    def _shapes_of(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _shapes_of(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, bool]:
+        """What it makes, and whether all of that follows from the shapes of what it is given."""
         try:
             with self.fake:
-                return func(*args, **kwargs)
+                return func(*args, **kwargs), True
         except UNKNOWN as error:
             try:
-                return self._by_example(self, func, args, kwargs)
+                return self._by_example(self, func, args, kwargs), False
             except Exception:
                 raise error from None
         except RuntimeError:
@@ -265,8 +278,22 @@ class Books(TorchDispatchMode):
         return out
 
 
+class _Cost(NamedTuple):
+    """What an operation takes besides what it makes."""
+
+    flops: int
+    moved: int  # bytes that it reads and writes
+    hidden: int  # bytes that its kernel takes and gives back
+    is_grouped: bool
+
+
+def _cost_of(func: Any, args: Any, kwargs: Any, out: Any) -> _Cost:
+    moved = 0 if func.is_view else _bytes_of((args, kwargs.values(), out))
+    return _Cost(flops_of(func, args, kwargs, out), moved, hidden_bytes(func._opname, args), is_grouped(func, args))
+
+
 def _bytes_of(found: Any) -> int:
-    return sum(t.numel() * t.element_size() for t in tree_leaves(found) if isinstance(t, FakeTensor))
+    return sum(t.numel() * t.element_size() for t in leaves(found) if isinstance(t, FakeTensor))
 
 
 def _concerns_us(value: object) -> bool:

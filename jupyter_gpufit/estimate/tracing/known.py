@@ -13,7 +13,7 @@ from `start` to `end = start + 8` has 8 rows, whatever is guessed for its start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -21,7 +21,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._mode_utils import no_dispatch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from ...cuda.stand_in.device import on_stand_in
 
@@ -41,6 +41,7 @@ _SHIFTS = {
 _AS_THEY_ARE = {torch.ops.aten._to_copy.default, torch.ops.aten.clone.default, _TAKEN}
 
 
+_LISTS: Any = (list, tuple, type({}.values()))
 _PICTURE = "_gpufit_picture"  # of a storage: one in the host's memory
 # Made alike of whatever there is; and what lies in memory, for nobody reads that before it is written.
 _ALIKE = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1} | dict.fromkeys(
@@ -96,7 +97,7 @@ class KnownValues:
                     self._written.add(_storage(t))
                     setattr(t.untyped_storage(), _PICTURE, None)
             return
-        tensors = _tensors_in((args, kwargs))
+        tensors = _tensors_in((args, kwargs.values()))
         if isinstance(out, FakeTensor) and (kinds := self._kinds_after(func, args, tensors)) < out.numel():
             out.__dict__[_KINDS] = kinds
         if isinstance(out, FakeTensor) and (further := self._further_after(func, args, kwargs, tensors)):
@@ -168,7 +169,10 @@ class KnownValues:
             return False
         if not written or not all(_has_picture(t) for t in written):
             return False
-        return all(map(self._is_known, _tensors_in((args, kwargs)))) and self._here(func, args, kwargs) is not None
+        return (
+            all(map(self._is_known, _tensors_in((args, kwargs.values()))))
+            and self._here(func, args, kwargs) is not None
+        )
 
     def keep(self, out: Any, value: torch.Tensor) -> None:
         """Of a result: the whole of its storage, or as much as there is of it."""
@@ -191,8 +195,17 @@ def _is_written(argument: Any) -> bool:
     return argument.alias_info is not None and argument.alias_info.is_write
 
 
+def leaves(values: Any) -> Iterator[Any]:
+    """What an operator is given or gives, out of all lists: torch's own way asks a registry of classes for each."""
+    for value in values if isinstance(values, _LISTS) else (values,):
+        if isinstance(value, _LISTS):
+            yield from leaves(value)
+        else:
+            yield value
+
+
 def _tensors_in(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def _all(out: Any) -> list[torch.Tensor]:

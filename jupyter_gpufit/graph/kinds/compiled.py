@@ -6,12 +6,12 @@ and functions of TorchScript, which is compiled again from their text.
 
 from __future__ import annotations
 
-import warnings
 from types import FunctionType
 from typing import Any
 
 import torch
 
+from ...system.unheard import unheard
 from ..kind import Kind, Pickler, Reduced
 
 _WITHIN = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable")  # by the version of torch
@@ -70,9 +70,7 @@ def reduce_scripted(fn: Any, pickler: Pickler) -> Reduced:
 
 
 def script_again(original: Any) -> Any:
-    with warnings.catch_warnings():
-        for one in (DeprecationWarning, FutureWarning):  # which the notebook has had
-            warnings.simplefilter("ignore", one)
+    with unheard(DeprecationWarning, FutureWarning):  # which the notebook has had
         return torch.jit.script(original)
 
 

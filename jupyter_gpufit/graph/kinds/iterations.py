@@ -14,11 +14,11 @@ import ctypes
 import gc
 import itertools
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...system.unheard import unheard
 from ..kind import Kind, Pickler, Reduced
 
 _WORD = ctypes.sizeof(ctypes.c_ssize_t)
@@ -55,8 +55,7 @@ def make_as_pickled(make: Any, args: tuple[Any, ...], state: Any) -> Any:
 @contextmanager
 def _unwarned() -> Iterator[None]:
     """Of what it will be like in Python 3.14, of which the user need not hear."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with unheard(DeprecationWarning):
         yield
 
 

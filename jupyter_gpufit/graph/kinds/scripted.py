@@ -5,7 +5,6 @@ the notebook's, for an optimizer may hold them, too.
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FunctionType
@@ -18,6 +17,7 @@ from torch.jit._script import RecursiveScriptModule
 from torch.jit.frontend import get_jit_def
 
 from ...system.objects import of_type
+from ...system.unheard import unheard
 from ..kind import Kind, Pickler, Reduced
 
 # What its compiled half has, or what is made with it.
@@ -68,9 +68,7 @@ def load_again(archive: bytes) -> Any:
 @contextmanager
 def _not_deprecated() -> Iterator[None]:
     """What torch says of TorchScript the notebook has heard."""
-    with warnings.catch_warnings():
-        for one in (DeprecationWarning, FutureWarning):  # by the version of torch
-            warnings.simplefilter("ignore", one)
+    with unheard(DeprecationWarning, FutureWarning):  # by the version of torch
         yield
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,6 +15,7 @@ from functools import lru_cache
 from types import CodeType
 
 from ...errors import NameNotDefined
+from ...system.unheard import unheard
 from .certain import WHOLE_NAMESPACE, certain_reads
 from .uses import replaced_names, uses
 
@@ -76,8 +76,7 @@ _ALWAYS_DEFINED = frozenset({"display", "get_ipython", "exit", "quit", "In", "Ou
 
 
 def _compiled(source: str) -> tuple[ast.Module, CodeType]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the cell's own warnings are shown once, when it runs
+    with unheard():  # the cell's own warnings are shown once, when it runs
         tree = ast.parse(source)
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         # Without dont_inherit, this module's future imports would hold for the cell.

@@ -7,7 +7,6 @@ is left after its third batch, taken up again, and compared with one that was no
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
+from ...system.unheard import unheard
 from .loader_memory import undisturbed
 
 _LENGTH, _LEFT_AFTER, _PATIENCE = 12, 3, 60  # items, batches, seconds
@@ -55,7 +55,7 @@ class _Stream(IterableDataset[Any]):
 
 def goes_on(begun: Callable[[DataLoader[Any]], CanBeLeft], again: Callable[[DataLoader[Any], Any], CanBeLeft]) -> bool:
     """Whether what `again` makes of a position gives what the iterator that `begun` made would have given."""
-    with undisturbed(None), warnings.catch_warnings(action="ignore"):
+    with undisturbed(None), unheard():
         try:
             return all(_goes_on(dataset, begun, again) for dataset in (_Numbers(), _Stream()))
         except Exception:  # a name that is there no more, or means something else

@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from ...graph.memory import part_from_parent
 from ...surroundings import tracked
 from ...system.contained import Contained
 from ...system.processes import die_with_parent
+from ...system.unheard import unheard
 from ..shell import OUR_FILES
 from ..streams import CapturedStream
 from ..training import Training
@@ -62,8 +62,7 @@ AllEnds = list[Links | ReadingEnds]
 def forked(replica: Replica, training: Training, all_ends: AllEnds, run: Callable[[], None]) -> ForkedRank:
     """Fork it. In the new process `run` is called, and nothing after it."""
     parent = os.getpid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: this one leaves theirs alone
+    with unheard(DeprecationWarning):  # of threads: this one leaves theirs alone
         pid = os.fork()
     if pid:
         child = ForkedRank.of(pid)
