@@ -15,7 +15,6 @@ import builtins
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -24,7 +23,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from ..system.objects import module_of
-from ..system.packages import is_installed
+from ..system.packages import file_of, is_installed, stated
 from .modules import Here
 
 Named = dict[str, str]
@@ -118,10 +117,8 @@ def _is_imported(name: str, module: Any) -> bool:
 
 
 def _spec(module: Any) -> ModuleSpec | None:
-    with suppress(Exception):  # a stand-in's own business
-        spec = getattr(module, "__spec__", None)
-        return spec if isinstance(spec, ModuleSpec) else None
-    return None
+    spec = stated(module, "__spec__")
+    return spec if isinstance(spec, ModuleSpec) else None
 
 
 def _says_nothing(spec: ModuleSpec) -> bool:
@@ -133,7 +130,7 @@ def _is_made(root: str) -> bool:
     """Whether nothing of its package was imported: a library that makes modules does so in its own, or beside files."""
     package = sys.modules.get(root)
     spec = _spec(package)
-    return (spec is None or _says_nothing(spec)) and not isinstance(getattr(package, "__file__", None), str)
+    return (spec is None or _says_nothing(spec)) and not file_of(package)
 
 
 def _is_put_into(name: str, module: Any) -> bool:
@@ -147,8 +144,8 @@ def _is_put_into(name: str, module: Any) -> bool:
     if not values or not all(isinstance(value, _PLAIN) or _is_of_another(value, root) for value in values):
         return False
     inner = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
-    file = getattr(sys.modules.get(root), "__file__", None)
-    return (isinstance(file, str) and not is_installed(file)) or any(_is_of_another(one, root) for one in inner)
+    file = file_of(sys.modules.get(root))
+    return (file != "" and not is_installed(file)) or any(_is_of_another(one, root) for one in inner)
 
 
 def _is_of_another(value: Any, root: str) -> bool:

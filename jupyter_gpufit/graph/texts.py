@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from ..system.packages import is_of_the_user
+from ..system.packages import file_of, is_of_the_user
 from .modules import Here
 
 # In a cell under the magic, which is a text itself, the quotes may stand behind a backslash.
@@ -49,8 +49,8 @@ def _in_cells() -> Iterator[frozenset[str]]:
 
 def _in_modules() -> Iterator[frozenset[str]]:
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and is_of_the_user(file) and not name.startswith(_OURS):
+        file = file_of(module)
+        if is_of_the_user(file) and not name.startswith(_OURS):
             try:
                 yield _in_file(file, os.stat(file).st_mtime_ns)
             except (OSError, UnicodeDecodeError):  # gone, or compiled code

@@ -12,6 +12,7 @@ from ..errors import NotHere
 from ..graph.ids import Memo
 from ..graph.paths import where
 from ..graph.refusals import waits_in_a_pool
+from ..system.packages import file_of
 from .orders import Order, by_value, kept_by_pickle, order_of
 from .own_files import homes, is_own
 
@@ -71,8 +72,8 @@ def finalizers_left_behind() -> list[str]:
 def _is_of_user(code: Any) -> bool:
     """Whether a class or function is defined in the notebook or in a module of the user's own."""
     module = str(getattr(code, "__module__", ""))
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return module == "__main__" or (isinstance(file, str) and is_own(file, homes()))
+    file = file_of(sys.modules.get(module))
+    return module == "__main__" or (file != "" and is_own(file, homes()))
 
 
 def orders_of_sets(memo: Memo, roots: Roots) -> tuple[list[tuple[Any, Order]], list[str]]:

@@ -22,6 +22,7 @@ from ..graph.put_back import Lost
 from ..graph.stream import Namespace
 from ..program.libraries.versions import record
 from ..surroundings.assignments import targets, targets_in
+from ..system.packages import file_of
 from .own_files import homes, is_own
 
 _CODE = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
@@ -81,8 +82,7 @@ def own_modules() -> Iterator[tuple[str, types.ModuleType]]:
     """Those whose files are the user's own, each by its name in sys.modules: deepxde's call themselves otherwise."""
     where = homes()
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name == "__main__" or not isinstance(module, types.ModuleType) or not isinstance(file, str):
+        if name == "__main__" or not issubclass(type(module), types.ModuleType) or not (file := file_of(module)):
             continue
         if name.partition(".")[0] not in _LIBRARIES and is_own(file, where):
             yield name, module

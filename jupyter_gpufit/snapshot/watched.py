@@ -24,6 +24,7 @@ from ..graph.kinds.draws import put_state, read_state
 from ..graph.kinds.instances import slots_of
 from ..program.values import hidden
 from ..system.objects import is_generator
+from ..system.packages import file_of
 from .own_files import homes, is_own
 
 _MANY = 10_000  # objects that are looked at
@@ -183,8 +184,8 @@ class Watched:
 
     def _is_own(self, module: str) -> bool:
         """Whether the user wrote it. What a library keeps for itself is not looked at."""
-        file = getattr(sys.modules.get(module), "__file__", None)
-        return module == "__main__" or (isinstance(file, str) and is_own(file, self._directories))
+        file = file_of(sys.modules.get(module))
+        return module == "__main__" or (file != "" and is_own(file, self._directories))
 
 
 def _some(children: Iterator[Child]) -> Iterator[Child]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..system import simulators
 from ..system.objects import module_of
-from ..system.packages import is_installed
+from ..system.packages import file_of, is_installed, stated
 from . import generators
 from .added_names import AddedNames
 from .changes import ChangedHolder, Difference, absorb, same, values_of
@@ -93,7 +93,7 @@ class Watch(MetaPathFinder):
         return self._installed
 
     def _is_packages(self, name: str, module: ModuleType) -> bool:
-        spec = getattr(module, "__spec__", None)
+        spec = stated(module, "__spec__")
         if not isinstance(spec, ModuleSpec) or spec.name != name or root(name) in self._own | NOT_PACKAGES:
             return False
         return isinstance(spec.origin, str) and is_installed(spec.origin)
@@ -143,7 +143,7 @@ class Watch(MetaPathFinder):
         if self._loading:
             return
         self._mind_what_was_drawn(name)
-        if is_installed(str(getattr(sys.modules.get(name), "__file__", ""))):
+        if is_installed(file_of(sys.modules.get(name))):
             self.variables.update({key for key, _ in self._env.items() ^ os.environ.items()})
         if self._before is not None:
             self._absorb(name, self._before)

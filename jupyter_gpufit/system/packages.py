@@ -7,9 +7,25 @@ import site
 import sys
 from contextlib import suppress
 from functools import cache
+from typing import Any
 
 _FOLDERS = frozenset(("site-packages", "dist-packages"))
 _PYTHONS = tuple({os.path.join(one, "lib") + os.sep for one in (sys.prefix, sys.base_prefix)})
+
+
+def stated(module: object, name: str) -> Any:
+    """What a module's own dictionary has by a name: the `__getattr__` of a lazy one imports, or refuses to be asked."""
+    try:
+        own = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return None
+    return own.get(name) if type(own) is dict else None
+
+
+def file_of(module: object) -> str:
+    """Empty where it says none."""
+    file = stated(module, "__file__")
+    return file if isinstance(file, str) else ""
 
 
 def is_installed(file: str) -> bool:

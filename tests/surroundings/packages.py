@@ -106,4 +106,10 @@ PACKAGES = {
         "        cls.only = object.__new__(Single)\n"
         "class Hadamard(Gate): pass\n"
     ),
+    "lazy_all.py": (
+        "import sys, types\n"
+        "class Lazy(types.ModuleType):\n"
+        "    def __getattr__(self, name): raise ImportError(f'install it first, to have its {name}')\n"
+        "sys.modules['lazy_all.inside'] = Lazy('lazy_all.inside')\n"
+    ),
 }

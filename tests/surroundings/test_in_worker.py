@@ -79,6 +79,14 @@ def test_the_one_object_of_a_class_that_a_call_made(kernel: Kernel) -> None:
     kernel.check("assert there and gate is second is gates.Hadamard()")
 
 
+def test_a_module_that_refuses_to_be_asked_for_anything(kernel: Kernel) -> None:
+    """As speechbrain's in place of packages that are not installed."""
+    ran = kernel.check("import lazy_all")
+    trained = kernel.check("%%gpufit train\nlooked = 'lazy_all.inside' in sys.modules")
+    kernel.check("assert looked")
+    assert "install it" not in ran.stderr + ran.stdout + trained.stderr + trained.stdout
+
+
 def test_what_an_object_of_a_module_keeps_under_names_with_underscores(kernel: Kernel) -> None:
     """As absl keeps its flags."""
     kernel.check("from flags_of import FLAGS\nFLAGS.define('rate', 3)\nFLAGS.parse()")

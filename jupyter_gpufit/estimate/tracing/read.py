@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ...system.packages import file_of
+
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _PROGRAMS = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "subprocess.")
 _ELSEWHERE = ("socket.connect", "socket.sendto", *_PROGRAMS)
@@ -83,6 +85,6 @@ def _own_modules() -> Iterator[str]:
     """The files of modules that nobody installed."""
     others = tuple(f"{place}{os.sep}" for place in (*installed(), sysconfig.get_path("stdlib")))
     for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if isinstance(path, str) and not path.startswith(others):
+        path = file_of(module)
+        if path and not path.startswith(others):
             yield os.path.abspath(path)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ...system.packages import is_installed
+from ...system.packages import file_of, is_installed
 
 _TRUE_FOR = frozenset({*sys.stdlib_module_names, "jupyter_gpufit", "torch", "functorch", "torchgen"})
 
@@ -57,9 +57,9 @@ def begin(namespace: dict[str, object]) -> None:
     told = _Told()
     namespace.setdefault("type", told)
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] not in _TRUE_FOR and isinstance(module, ModuleType) and name != "__main__":
-            file = getattr(module, "__file__", None)
-            if isinstance(file, str) and file.endswith(".py") and (_is_on_torch(module) or not is_installed(file)):
+        if name.partition(".")[0] not in _TRUE_FOR and issubclass(type(module), ModuleType) and name != "__main__":
+            file = file_of(module)
+            if file.endswith(".py") and (_is_on_torch(module) or not is_installed(file)):
                 vars(module).setdefault("type", told)
 
 

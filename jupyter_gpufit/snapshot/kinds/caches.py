@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...graph.kind import Kind, Reduced
 from ...graph.kinds.caches import Answering, Call, calls_of, fill, has_its_name
+from ...system.packages import file_of
 from ..own_files import homes, is_own
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def _can_be_saved(calls: list[Call], fn: Any, pickler: SnapshotPickler) -> bool:
 
 
 def _is_own(fn: Any) -> bool:
-    file = getattr(sys.modules.get(fn.__module__), "__file__", None)
-    return isinstance(file, str) and is_own(file, homes())
+    file = file_of(sys.modules.get(fn.__module__))
+    return file != "" and is_own(file, homes())
 
 
 def _tell(fn: Any, pickler: SnapshotPickler) -> None:

@@ -23,6 +23,7 @@ from IPython.core import interactiveshell
 from torch import serialization
 
 from ...system.contained import Contained
+from ...system.packages import stated
 
 Function = Callable[..., Any]
 
@@ -74,7 +75,7 @@ def _redirect_safetensors(contained: Contained) -> None:
     ):
         real = getattr(library, name)
         for module in {library, torchs, *sys.modules.values()}:
-            if vars(module).get(name) is real:  # somebody may have imported it by name
+            if stated(module, name) is real:  # somebody may have imported it by name
                 setattr(module, name, redirected)
 
 
