@@ -49,6 +49,15 @@ def test_estimates_a_cell_and_changes_nothing(kernel: Kernel) -> None:
     kernel.check(f"assert before == ({after})\nassert not torch.cuda.is_initialized()")
 
 
+def test_one_whose_model_processes_share_is_estimated_too(kernel: Kernel) -> None:
+    """Where no file may be made in shared memory, as in a trial."""
+    kernel.check("%load_ext jupyter_gpufit\n" + DEFINE + "model.share_memory()\n")
+
+    told = json.loads(kernel.check('%%gpufit estimate --on "NVIDIA L4" --json' + CELL).shown)
+
+    assert (told["how"], told["steps"]) == ("trace", 2)
+
+
 def test_shows_a_line_a_table_and_a_figure(kernel: Kernel) -> None:
     kernel.check("%load_ext jupyter_gpufit\n" + DEFINE)
 

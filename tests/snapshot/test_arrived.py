@@ -38,6 +38,7 @@ data, big = torch.randn(12, 4), np.arange(100_000.0)
 view, log = big[10:20], []
 nested, gone = {"log": log, "best": None}, torch.ones(3)
 text, unchanged, lonely = "x", [1, 2], [gone, 5]
+counts, shared = torch.zeros(4).share_memory_(), nn.Linear(3, 1).share_memory()
 
 def step(x):
     opt.zero_grad()
@@ -53,6 +54,8 @@ for i in range(6):
     log.append(step(data[2 * i : 2 * i + 2] + random.random()))
     model.hist.append(i)
     view += 1
+    counts += 1
+    shared.weight.data += 1
     if i == 1:
         old.append("changed")
         gone += 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from typing import Any
 
 import torch
@@ -55,9 +56,17 @@ def make_storage(
 
 def own_storage(found: memoryview, *, shared: bool = False) -> torch.UntypedStorage:
     """With a copy of these bytes."""
-    made = torch.UntypedStorage._new_shared(found.nbytes) if shared else torch.UntypedStorage(found.nbytes)
+    made = new_shared(found.nbytes) if shared else torch.UntypedStorage(found.nbytes)
     memoryview((ctypes.c_char * found.nbytes).from_address(made.data_ptr())).cast("B")[:] = found
     return made
+
+
+def new_shared(nbytes: int) -> torch.UntypedStorage:
+    """With processes that are forked from now on, also where no files of shared memory may be made: a trial run's."""
+    try:
+        return torch.UntypedStorage._new_shared(nbytes)
+    except RuntimeError:
+        return torch.frombuffer(mmap.mmap(-1, nbytes), dtype=torch.uint8).untyped_storage()
 
 
 def storage_mark(storage: torch.UntypedStorage) -> tuple[int, int]:

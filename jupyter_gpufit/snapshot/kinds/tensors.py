@@ -152,8 +152,9 @@ def make_storage(opener: Opener, number: int, resizable: bool, shared: bool) -> 
     if shared and whole is not None and whole.is_shared() and not offset and nbytes == whole.nbytes():
         return whole
     if shared:  # with processes that will be forked from this one
-        made: torch.UntypedStorage = torch.UntypedStorage._new_shared(nbytes)
-        made.copy_(torch.frombuffer(buffer, dtype=torch.uint8, offset=offset, count=nbytes).untyped_storage())
+        made = own_storage(opener.view(number), shared=True)
+        if opener.came_in(number) or opener.stands_alone(number):
+            opener.has_moved(number, made)
         return made
     if resizable and whole is not None and not offset and nbytes == whole.nbytes():
         return whole
