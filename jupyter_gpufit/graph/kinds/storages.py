@@ -64,9 +64,10 @@ def own_storage(found: memoryview, *, shared: bool = False) -> torch.UntypedStor
 def new_shared(nbytes: int) -> torch.UntypedStorage:
     """With processes that are forked from now on, also where no files of shared memory may be made: a trial run's."""
     try:
-        return torch.UntypedStorage._new_shared(nbytes)
+        made: torch.UntypedStorage = torch.UntypedStorage._new_shared(nbytes)
     except RuntimeError:
-        return torch.frombuffer(mmap.mmap(-1, nbytes), dtype=torch.uint8).untyped_storage()
+        made = torch.frombuffer(mmap.mmap(-1, nbytes), dtype=torch.uint8).untyped_storage()
+    return made
 
 
 def storage_mark(storage: torch.UntypedStorage) -> tuple[int, int]:
