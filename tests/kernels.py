@@ -39,6 +39,11 @@ class Ran:
         return not self.ename
 
     @property
+    def released(self) -> bool:
+        """Whether its job was released: the cells behind it are not run, as after an error."""
+        return self.ename == "Released"
+
+    @property
     def shown(self) -> str:
         """The text of everything displayed."""
         return "\n".join(str(display.get("text/plain", "")) for display in self.displays)

@@ -40,7 +40,7 @@ def test_released_and_resumed_in_the_same_kernel_the_very_objects_are_trained(
     said = gpufit(env, "release", "left")
     assert said.returncode == 0, said.stderr
     ran = kernel.finish(sent)
-    assert ran.ok and "⏏ left: released at step 14; `%gpufit resume left` goes on" in ran.shown
+    assert ran.released and "⏏ left: released at step 14; `%gpufit resume left` goes on" in ran.shown
     job = jobs(env)["left"]
     assert job["state"] == "released" and job["pid"] is None
     assert json.loads(gpufit(env, "status", "--json").stdout)["claims"] == []
@@ -76,7 +76,7 @@ def test_it_goes_back_to_an_earlier_checkpoint_and_ends_the_same(
     hold.with_name(f"{hold.name}-6").touch()
     kernel.until(sent, "step 14\n")
     assert gpufit(env, "release", "back").returncode == 0
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     assert len(log.read_text().splitlines()) == 13
     hold.with_name(f"{hold.name}-14").touch()
 
@@ -96,7 +96,7 @@ def test_names_that_were_defined_anew_are_bound_to_what_a_resume_has_trained(
 ) -> None:
     sent = started(kernel, "anew", hold)
     assert gpufit(env, "release", "anew").returncode == 0
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     hold.touch()
     kernel.check("first = net, loader, data\n" + SET_UP + "other = loader, data")
     ran = kernel.check("%gpufit resume anew")
@@ -134,7 +134,7 @@ def test_a_bar_on_stderr_is_released_and_goes_on(
     kernel.until(sent, "step 14\n")
     said = gpufit(env, "release", "bar")
     assert said.returncode == 0, said.stderr
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     hold.touch()
     ran = kernel.check("%gpufit resume bar")
     assert ran.stdout.endswith("step 29\n") and "30/30" in ran.stderr
@@ -156,7 +156,7 @@ def test_a_figure_and_a_disabled_scaler_are_released_and_go_on(
     kernel.until(sent, "step 4\n")
     said = gpufit(env, "release", "fig")
     assert said.returncode == 0, said.stderr
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     hold.touch()
     assert kernel.check("%gpufit resume fig").stdout.endswith("step 8\n")
     kernel.check("low, high = ax.get_ylim(); assert 7 < low < 8 and 10 < high < 11 and ax.figure is fig")
@@ -167,7 +167,7 @@ def test_released_and_resumed_in_a_new_kernel_the_variables_come(
 ) -> None:
     sent = started(second_kernel, "restarted", hold)
     assert gpufit(env, "release", "restarted").returncode == 0
-    assert second_kernel.finish(sent).ok
+    assert second_kernel.finish(sent).released
     second_kernel.restart()
     hold.touch()
     ran = second_kernel.check("%gpufit resume")
@@ -205,7 +205,7 @@ def test_the_first_resume_of_a_small_training_claims_no_less_than_a_start_gives_
     sent = kernel.send("%%gpufit train --name small\n" + longer)
     kernel.until(sent, "step 120\n")
     said = gpufit(env, "release", "small")
-    assert said.returncode == 0 and kernel.finish(sent).ok, said
+    assert said.returncode == 0 and kernel.finish(sent).released, said
     hold.touch()
     ran = kernel.check("%gpufit resume small")
     assert "It needs 512.0 MiB, the least on a slot: " in ran.shown
@@ -291,7 +291,7 @@ def test_three_buttons_at_once_and_an_interrupt_break_nothing(
     sent = started(kernel, "pressed", hold)
     pressing = [typing(env, verb, "pressed") for verb in ("checkpoint", "checkpoint", "release")]
     ended = [(one.communicate(timeout=TIMEOUT), one.returncode) for one in pressing]
-    assert kernel.finish(sent).ok and jobs(env)["pressed"]["state"] == "released", ended
+    assert kernel.finish(sent).released and jobs(env)["pressed"]["state"] == "released", ended
     assert ended[2][1] == 0, ended
     sent = kernel.send("%gpufit resume pressed")
     kernel.until(sent, "running on")
@@ -359,7 +359,7 @@ def test_a_loop_in_a_module_beside_the_notebook_is_released_and_goes_on(
     sent = kernel.send(f"%%gpufit train --name beside --memory 1GiB\nlosses = {run}")
     kernel.until(sent, "step 3\n")
     assert gpufit(env, "release", "beside").returncode == 0
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     hold.touch()
     ran = kernel.check("%gpufit resume beside")
     assert "not to the bit" not in ran.shown and "step 0" not in ran.stdout

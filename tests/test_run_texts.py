@@ -72,7 +72,7 @@ def test_it_is_released_in_a_function_of_a_text_that_an_earlier_cell_ran(
 
     assert said.returncode == 0, said.stderr
     assert "step 5 (line" in said.stdout and "in Trainer.fit()" in said.stdout
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     path.write_text("a text by now that is no Python")
     hold.touch()
     ran = kernel.check(f"%gpufit resume {name}")
@@ -148,7 +148,7 @@ def test_a_cell_that_runs_a_file_is_released_in_its_loop_and_in_a_function_of_it
         said = gpufit(env, "release", name)
         assert said.returncode == 0, said.stderr
         assert f"step {step} (line" in said.stdout and "in step()" in said.stdout
-        assert kernel.finish(sent).ok
+        assert kernel.finish(sent).released
         Path(f"{hold}-{step}").touch()
         if how == "run":
             path.unlink(missing_ok=True)  # its text is in the checkpoint
@@ -194,7 +194,7 @@ def test_a_module_that_parses_the_command_line_where_it_is_imported(
     )
     kernel.until(sent, "step 1\n")
     assert gpufit(env, "release", "parses").returncode == 0
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     hold.touch()
 
     ran = kernel.check("%gpufit resume parses")

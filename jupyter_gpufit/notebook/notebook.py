@@ -382,7 +382,11 @@ async def _unless(interrupts: Interrupts, words: str) -> AsyncIterator[None]:
 
 
 def _raise_if_unexplained(job: Job, end: StateChange) -> None:
-    """A job that did not do its work must not look like a cell that did; one that was released does as it was told."""
-    if end.state not in ("done", "released"):
+    """A job that did not do its work must not look like a cell that did: the cells that wait behind it would go on."""
+    if end.state == "released":
+        stay = "The cells behind this one are not run: they would see the variables of before it."
+        words = f"{job.name} is released. {stay} To go on: %gpufit resume {job.name}"
+        raise cell_failed(Failure("Released", words, (f"Released: {words}",)))
+    if end.state != "done":
         ename = "KeyboardInterrupt" if end.state == "stopped" else "JobFailed"
         raise cell_failed(Failure(ename, end.reason, (f"{job.name} {end.state}: {end.reason}",)))

@@ -90,7 +90,7 @@ def released(kernel: Kernel, env: dict[str, str], name: str, sent: str) -> dict[
     said = gpufit(env, "release", name)
     assert said.returncode == 0, said.stderr
     ran = kernel.finish(sent)
-    assert ran.ok and f"{name} leaves its device and stays in the host's memory" in ran.shown, ran
+    assert ran.released and f"{name} leaves its device and stays in the host's memory" in ran.shown, ran
     job = jobs(env)[name]
     assert job["state"] == "released" and job["pid"] is not None
     assert json.loads(gpufit(env, "status", "--json").stdout)["claims"] == []
@@ -146,7 +146,7 @@ def test_where_the_driver_fails_or_the_process_is_gone_the_disk_has_the_job(
     sent = started(kernel, "fails", hold)
     assert gpufit(env, "release", "fails").returncode == 0
     ran = kernel.finish(sent)
-    assert ran.ok and "released at step 14; `%gpufit resume fails` goes on" in ran.shown
+    assert ran.released and "released at step 14; `%gpufit resume fails` goes on" in ran.shown
     assert "fails does not stay in the host's memory: suspend: RuntimeError: CUDA_ERROR_INVALID_VALUE" in ran.shown
     assert driver.said == ["lock", "checkpoint", "unlock"]
     driver.fails("restore")
