@@ -65,7 +65,7 @@ def test_it_claims_none_and_is_released_and_goes_on(kernel: Kernel, env: dict[st
 
     with typing(env, "release", "counting") as released:
         assert released.stdout is not None and "saved at its next safe point" in released.stdout.readline()
-        assert kernel.finish(sent).ok and released.wait(TIMEOUT) == 0
+        assert kernel.finish(sent).released and released.wait(TIMEOUT) == 0
     assert jobs(env)["counting"]["state"] == "released"
     go.touch()
     go_on = kernel.check("%gpufit resume counting")

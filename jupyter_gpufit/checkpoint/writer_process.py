@@ -58,8 +58,8 @@ def _end_with(parent: int, channel: socket.socket) -> None:
         fd = os.pidfd_open(parent)
         if os.getppid() == parent:  # asked after opening: the fd cannot mean another process
             select.select([fd], [], [])
-    except ProcessLookupError:
-        pass
+    except (ProcessLookupError, FileNotFoundError):
+        pass  # it has ended, or just does
     except OSError:
         return  # an older Linux
     with suppress(OSError):

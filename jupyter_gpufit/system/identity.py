@@ -58,7 +58,7 @@ class ProcessId:
         """A pidfd that becomes readable at its end, or None when it has ended; the caller closes it."""
         try:
             fd = os.pidfd_open(self.pid)
-        except ProcessLookupError:
+        except (ProcessLookupError, FileNotFoundError):  # the latter for one that ends just now
             return None
         if self.alive():  # asked after opening: the fd cannot come to mean another process
             return fd

@@ -111,7 +111,7 @@ def test_the_same_process_goes_on_on_the_other_slot_to_the_same_result(
     sent = kernel.send("%gpufit resume --gpu cpu:0 stays")
     kernel.until(sent, "has held cpu:0")
     assert gpufit(env, "release", "stays").returncode == 0  # it gives up its place, and rests on
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     before = jobs(env)["stays"] | {"pid": before["pid"]}
     holding.terminate()
     holding.communicate(timeout=TIMEOUT)

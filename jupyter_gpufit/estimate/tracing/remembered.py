@@ -23,7 +23,7 @@ _META = torch.device("meta")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeTensor:
     """A tensor that an operation makes: of memory of its own, or as a view of what it was given first."""
 
     size: torch.Size
@@ -35,10 +35,10 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class Outcome:
     """What an operation comes to."""
 
-    outs: tuple[Made | int, ...] | None  # None: it gives nothing; a number: the argument at this place
+    outs: tuple[MadeTensor | int, ...] | None  # None: it gives nothing; a number: the argument at this place
     as_one: bool  # a tensor, and no list of tensors
     cost: Any
 
@@ -46,7 +46,7 @@ class Noted:
 class Remembered:
     def __init__(self, fake: FakeTensorMode) -> None:
         self._fake = fake
-        self._noted: dict[Key, Noted] = {}
+        self._noted: dict[Key, Outcome] = {}
         self._may: dict[Any, bool] = {}  # whether an operator's results follow from shapes
 
     def key(self, func: Any, args: Any, kwargs: Any) -> Key | None:
@@ -65,7 +65,7 @@ class Remembered:
             return None
         return tuple(parts)
 
-    def find(self, key: Key | None) -> Noted | None:
+    def find(self, key: Key | None) -> Outcome | None:
         return None if key is None else self._noted.get(key)
 
     def note(self, key: Key | None, func: Any, args: Any, kwargs: Any, out: Any, cost: Any) -> None:
@@ -81,16 +81,16 @@ class Remembered:
             outs = [_made(func, args, given, one) for one in found]
             own = [one.untyped_storage()._cdata for one, how in zip(found, outs, strict=True) if _is_own(how)]
         if None not in outs and len(set(own)) == len(own) and type(found) in (tuple, list):
-            self._noted[key] = Noted(None if out is None else tuple(outs), as_one, cost)  # type: ignore[arg-type]
+            self._noted[key] = Outcome(None if out is None else tuple(outs), as_one, cost)  # type: ignore[arg-type]
 
-    def again(self, noted: Noted, args: Any) -> Any:
+    def again(self, noted: Outcome, args: Any) -> Any:
         if noted.outs is None:
             return None
         with torch._C.DisableTorchFunction(), in_kernel_invocation_manager(self._fake):
             outs = [args[one] if type(one) is int else self._make(one, args) for one in noted.outs]  # type: ignore[arg-type]
         return outs[0] if noted.as_one else tuple(outs)
 
-    def _make(self, made: Made, args: Any) -> FakeTensor:
+    def _make(self, made: MadeTensor, args: Any) -> FakeTensor:
         if made.is_view:
             there = torch.empty(0, dtype=made.dtype, device=_META)
             there.set_(args[0].untyped_storage(), made.offset, made.size, made.stride)
@@ -142,11 +142,11 @@ def _storages(values: Iterable[Any]) -> set[int]:
     return found
 
 
-def _is_own(how: Made | int | None) -> bool:
-    return isinstance(how, Made) and not how.is_view
+def _is_own(how: MadeTensor | int | None) -> bool:
+    return isinstance(how, MadeTensor) and not how.is_view
 
 
-def _made(func: Any, args: Any, given: set[int], out: Any) -> Made | int | None:
+def _made(func: Any, args: Any, given: set[int], out: Any) -> MadeTensor | int | None:
     """None: in a way that cannot be done again without the operation."""
     for place, value in enumerate(args):
         if value is out:
@@ -158,7 +158,7 @@ def _made(func: Any, args: Any, given: set[int], out: Any) -> Made | int | None:
     storage = out.untyped_storage()
     first = args[0] if args and type(args[0]) is FakeTensor else None
     is_view = first is not None and first.untyped_storage()._cdata == storage._cdata
-    how = Made(out.size(), out.stride(), int(out.storage_offset()), out.dtype, out.fake_device, is_view)
+    how = MadeTensor(out.size(), out.stride(), int(out.storage_offset()), out.dtype, out.fake_device, is_view)
     if is_view or func.is_view:
         return how if is_view else None
     alike = torch.empty_strided(how.size, how.stride, dtype=how.dtype, device=_META)

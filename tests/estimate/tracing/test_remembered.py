@@ -15,6 +15,8 @@ from jupyter_gpufit.estimate.tracing.remembered import Remembered
 aten: Any = torch.ops.aten
 Given = Callable[[], tuple[Any, ...]]
 
+_REAL = torch.ones(3)
+
 FOUND: dict[str, tuple[Any, Given]] = {
     "a product": (aten.mm.default, lambda: (torch.ones(3, 4), torch.ones(4, 5))),
     "a view": (aten.t.default, lambda: (torch.ones(3, 4),)),
@@ -38,7 +40,6 @@ NOT_FOUND: dict[str, tuple[Any, Given]] = {
     "complex numbers": (aten.mul.Tensor, lambda: (torch.ones(3, dtype=torch.complex64),) * 2),
     "the host's": (aten.add.Tensor, lambda: (torch.ones(3), _REAL)),
 }
-_REAL = torch.ones(3)
 
 
 def _told(found: Any, given: Any) -> list[Any]:

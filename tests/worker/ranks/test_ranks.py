@@ -138,7 +138,7 @@ def test_saved_on_two_gone_on_with_on_one_and_moved_to_four(
     kernel.until(sent, "step 9\n")
     said = gpufit(env, "release", "chain")
     assert said.returncode == 0, said.stderr
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     Path(f"{hold}-9").touch()
     sent = kernel.send("%gpufit resume --gpus 1 chain")
     ran = kernel.until(sent, "step 19\n")
