@@ -357,7 +357,7 @@ def _told_by_state(obj: Any, own: dict[str, Any]) -> tuple[tuple[Any, Any], ...]
 def fill_storable(obj: Any, state: tuple[Any, ...]) -> None:
     if len(state) == 4:
         set_state(obj, state[3])
-    elif state[1] is not getattr(obj, "__dict__", None) and holds_refused(
+    elif state[1] is not _dict_of(obj) and holds_refused(
         obj
     ):  # which stayed here, so that the state is not all there is
         vars(obj).update(state[1] or {})
