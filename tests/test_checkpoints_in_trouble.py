@@ -84,7 +84,7 @@ def test_the_clock_saves_by_itself_and_the_workers_of_a_loader_end_with_the_rele
         workers = [int(word) for word in ran.stdout.splitlines()[-1].split()[2:]]
         kernel.until(sent, "saved at step")  # in the status line, and nowhere else
         assert gpufit(env, "release", "clock").returncode == 0
-        assert kernel.finish(sent).ok
+        assert kernel.finish(sent).released
         assert len(workers) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in workers)
         shown = gpufit(env, "checkpoint", "show", "clock")
         assert shown.returncode == 0 and json.loads(gpufit(env, "checkpoint", "show", "clock", "--json").stdout)
@@ -126,7 +126,7 @@ def test_a_full_disk_is_said_and_the_training_goes_on(
 def test_of_two_resumes_at_once_one_goes_on(kernel: Kernel, env: dict[str, str], plain: str, hold: Path) -> None:
     sent = started(kernel, "twice", hold)
     assert gpufit(env, "release", "twice").returncode == 0
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     resuming = [typing(env, "resume", "twice") for _ in range(2)]
     said = [one.communicate(timeout=TIMEOUT)[1] for one in resuming]
     assert sorted(one.returncode for one in resuming) == [0, 2]
@@ -145,7 +145,7 @@ def test_a_checkpoint_that_is_broken_is_said_and_kept(kernel: Kernel, env: dict[
     )
     kernel.until(sent, "step 0\n")
     assert gpufit(env, "release", "broken").returncode == 0
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     [checkpoint] = (home / ".local/share/gpufit/jobs" / jobs(env)["broken"]["id"] / "checkpoints").iterdir()
     for file in checkpoint.glob("*.safetensors"):
         with file.open("r+b") as opened:
@@ -165,7 +165,7 @@ def test_a_resumed_job_queues_as_any_other_and_can_give_its_place_up_again(
 ) -> None:
     sent = started(kernel, "patient", hold, "--gpu cpu:0")
     assert gpufit(env, "release", "patient").returncode == 0
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     held = second_kernel.send(
         "%%gpufit train --name holder --gpu cpu:0\nimport time\nprint('holding')\nwhile True: time.sleep(0.1)\n"
     )
@@ -205,7 +205,7 @@ def test_a_trainer_that_is_not_known_is_left_by_its_own_resume(
     )
     kernel.until(sent, "step 2\n")
     assert "own resume: not exact to the bit" in gpufit(env, "release", "unknown").stdout
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     assert "own resume: not exact to the bit" in gpufit(env, "checkpoint", "show", "unknown").stdout
     shown = json.loads(gpufit(env, "checkpoint", "show", "unknown", "--json").stdout)["checkpoints"]
     assert [one["exact"] for one in shown] == [False] and jobs(env)["unknown"]["checkpoint"]["exact"] is False
@@ -237,7 +237,7 @@ def test_a_log_is_cut_back_and_another_runs_log_is_not(kernel: Kernel, env: dict
     sent = kernel.send(train("one"))
     kernel.until(sent, "step 10\n")
     assert gpufit(env, "release", "one").returncode == 0
-    assert kernel.finish(sent).ok
+    assert kernel.finish(sent).released
     log.rename(renamed)
     log.write_text("another run's\n")
     holds[10].touch()

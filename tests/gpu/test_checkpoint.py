@@ -50,7 +50,7 @@ def test_released_no_context_stays_and_resumed_nothing_has_changed(tmp_path: Pat
         sent = kernel.send("%%gpufit train --name left\n" + CELL.format(hold=str(hold)))
         kernel.until(sent, "step 9\n")
         assert "released at step 10" in said("-m", "jupyter_gpufit.terminal.cli", "release", "left", env=env)
-        assert kernel.finish(sent).ok
+        assert kernel.finish(sent).released
         assert said("-c", ON_GPUS, env=env) == before
         hold.touch()
         ran = kernel.check("%gpufit resume left")
