@@ -37,10 +37,12 @@ def test_released_and_resumed_in_the_same_kernel_the_very_objects_are_trained(
     kernel: Kernel, env: dict[str, str], plain: str, hold: Path
 ) -> None:
     sent = started(kernel, "left", hold)
+    kernel.send("behind = net")  # as Run All does
     said = gpufit(env, "release", "left")
     assert said.returncode == 0, said.stderr
     ran = kernel.finish(sent)
     assert ran.released and "⏏ left: released at step 14; `%gpufit resume left` goes on" in ran.shown
+    kernel.check("assert 'behind' not in globals(), 'it would have seen the variables of before the cell'")
     job = jobs(env)["left"]
     assert job["state"] == "released" and job["pid"] is None
     assert json.loads(gpufit(env, "status", "--json").stdout)["claims"] == []
