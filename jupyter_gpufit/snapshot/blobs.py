@@ -227,7 +227,9 @@ class Loaded:
     def _load(self, index: int, nbytes: int, shared: bool = False) -> Buffer:
         import torch
 
-        storage = torch.UntypedStorage._new_shared(nbytes) if shared else torch.UntypedStorage(nbytes)
+        from ..graph.kinds.storages import new_shared
+
+        storage = new_shared(nbytes) if shared else torch.UntypedStorage(nbytes)
         buffer: Buffer = (ctypes.c_char * nbytes).from_address(storage.data_ptr())
         buffer.storage = storage
         self._read(index, memoryview(buffer).cast("B"))

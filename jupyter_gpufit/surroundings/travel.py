@@ -40,7 +40,6 @@ _PATIENCE = 0.5  # seconds to try out what can travel of what libraries keep
 _MORE = 1.0  # seconds more for the one that was begun in time
 _WIDE = 200  # entries of a list that is looked through
 _MOST = 2000  # changes; whoever has more keeps books in a module, not settings
-_OBJECT: Any = object  # mypy takes a method of the class `object` for one of an object
 
 Here = tuple[Any, Callable[..., Any], tuple[Any, ...]]  # an object, and how another process finds its own
 
@@ -307,7 +306,7 @@ def _finds_itself(obj: Any) -> bool:
     Each of qiskit's gates is the one object of such a class; the class by value would make a second of both.
     """
     cls: Any = type(obj)
-    return cls.__reduce__ is not _OBJECT.__reduce__ and cls.__module__ != "__main__" and is_own(cls)
+    return cls.__reduce__ is not object.__reduce__ and cls.__module__ != "__main__" and is_own(cls)
 
 
 def _standing(namespace: dict[str, Any], around: SurroundingsOut) -> Iterator[SurroundingsOut]:

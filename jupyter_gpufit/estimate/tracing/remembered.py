@@ -39,7 +39,7 @@ class Outcome:
     """What an operation comes to."""
 
     outs: tuple[MadeTensor | int, ...] | None  # None: it gives nothing; a number: the argument at this place
-    as_one: bool  # a tensor, and no list of tensors
+    sequence: type[Any] | None  # the class of the list that they are in; None: it is one tensor
     cost: Any
 
 
@@ -72,23 +72,22 @@ class Remembered:
         """That it came to this."""
         if key is None or self.key(func, args, kwargs) != key:  # it has changed the shape of what it was given
             return
-        as_one = isinstance(out, torch.Tensor)
-        found: Sequence[Any] = (out,) if as_one else () if out is None else out
-        if not isinstance(found, (tuple, list)):
+        found: Sequence[Any] = (out,) if isinstance(out, torch.Tensor) else () if out is None else out
+        if type(found) not in (tuple, list):
             return
         with torch._C.DisableTorchFunction():
             given = _storages(args) | _storages(kwargs.values())
             outs = [_made(func, args, given, one) for one in found]
             own = [one.untyped_storage()._cdata for one, how in zip(found, outs, strict=True) if _is_own(how)]
-        if None not in outs and len(set(own)) == len(own) and type(found) in (tuple, list):
-            self._noted[key] = Outcome(None if out is None else tuple(outs), as_one, cost)  # type: ignore[arg-type]
+        if None not in outs and len(set(own)) == len(own):
+            self._noted[key] = Outcome(None if out is None else tuple(outs), type(out) if found is out else None, cost)  # type: ignore[arg-type]
 
     def again(self, noted: Outcome, args: Any) -> Any:
         if noted.outs is None:
             return None
         with torch._C.DisableTorchFunction(), in_kernel_invocation_manager(self._fake):
             outs = [args[one] if type(one) is int else self._make(one, args) for one in noted.outs]  # type: ignore[arg-type]
-        return outs[0] if noted.as_one else tuple(outs)
+        return outs[0] if noted.sequence is None else noted.sequence(outs)
 
     def _make(self, made: MadeTensor, args: Any) -> FakeTensor:
         if made.is_view:
