@@ -30,10 +30,11 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from jupyter_gpufit.system import processes
+from jupyter_gpufit.system import ending, processes
 
 MOST = 1 << 20  # bytes of a message
 CHANNELS = "TESTS_WARM_CHANNELS"  # in a process's environment: the descriptors by which to ask for others
@@ -404,7 +405,15 @@ def main() -> None:
     ours = sys.modules["__main__"]
     sys.modules["__main__"] = sys.modules["__mp_main__"] = ModuleType("__main__")  # also as multiprocessing knows it
     sys.modules["__main__"].__dict__["__builtins__"] = ours.__dict__["__builtins__"]
-    runpy._run_module_as_main(wanted.module)  # type: ignore[attr-defined]  # what `python -m` itself calls
+    try:
+        runpy._run_module_as_main(wanted.module)  # type: ignore[attr-defined]  # what `python -m` itself calls
+    except SystemExit as left:
+        if not isinstance(left.code, int | None):
+            raise
+        code = left.code or 0
+    else:
+        code = 0
+    ending.end({}, [Path("/")], code)
 
 
 if __name__ == "__main__":

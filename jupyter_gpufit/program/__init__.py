@@ -6,9 +6,20 @@
 `generators`, which are saved apart from the cell, and `midway`: those in use, wherever they are.
 """
 
+from .libraries.library import read_ahead
 from .running import generators, midway
 from .running.managers import Recipe
 from .running.program import Program
 from .values import FrameRecord, GeneratorRecord, Unit, hidden
 
-__all__ = ["GeneratorRecord", "Program", "Recipe", "FrameRecord", "Unit", "generators", "hidden", "midway"]
+__all__ = [
+    "FrameRecord",
+    "GeneratorRecord",
+    "Program",
+    "Recipe",
+    "Unit",
+    "generators",
+    "hidden",
+    "midway",
+    "read_ahead",
+]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import anyio
+import anyio.lowlevel
 
 from ..actions.stop import is_being_stopped
 from ..errors import GpufitError, LeavesAlready, NotNow, first_of
@@ -36,6 +37,7 @@ from ..jobs.result import descriptors, owe
 from ..lab.happenings import note_happening
 from ..settings import load_settings
 from ..surroundings.travel import watch
+from ..system import ending
 from ..system.collecting import for_good
 from ..system.processes import forked_die_with_us, reproducible
 from ..system.runtime import runtime_of
@@ -98,11 +100,12 @@ def _import_what_takes_long() -> None:
 
 
 def _what_can_wait() -> list[Callable[[], object]]:
+    from ..program import read_ahead
     from .tracebacks import make_ready
 
     # The last: Python would look through all that is here once more while the cell starts.
     traces: list[Callable[[], object]] = [import_what_traces] if _estimates() else []
-    return [_import_what_every_cell_comes_to, *traces, make_ready, gc.collect]
+    return [_import_what_every_cell_comes_to, *traces, make_ready, read_ahead, gc.collect]
 
 
 def _import_what_every_cell_comes_to() -> None:
@@ -112,10 +115,14 @@ def _import_what_every_cell_comes_to() -> None:
     from ..cuda import slot
     from ..graph import kind
     from ..snapshot import pickler
+    from . import vitals
+    from .shell import WorkerShell
 
-    assert slot and torch
+    assert slot and torch and vitals
     kind.import_families()
     pickler.import_families()
+    WorkerShell.prepare()
+    anyio.run(anyio.lowlevel.checkpoint)  # it imports its event loop only now
 
 
 def _estimates() -> bool:
@@ -196,6 +203,7 @@ class Worker:
         # What the cell left to be done at exit (open files, atexit, its child processes) is done now, but not for ever.
         # A timer thread would do for neither: the interpreter waits for threads first.
         faulthandler.dump_traceback_later(LEAVE_PATIENCE, exit=True, file=2)
+        ending.end(self.training.shell.user_ns, [self.paths.root])
 
     # The control thread ---------------------------------------------------------------------------------------------
 

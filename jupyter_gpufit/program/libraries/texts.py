@@ -33,7 +33,7 @@ class _Place:
     indented: bool
 
 
-@dataclass
+@dataclass(eq=False)
 class _File:
     lines: list[str]
     places: dict[tuple[str, int], _Place] = field(default_factory=dict)
@@ -66,8 +66,9 @@ class Texts:
             file = self._file(filename, home)
             place = file and file.places.get((qualname, line))
             module = str(home.get("__name__", ""))
-            made = _source(filename, file, place, f"{module}:{qualname}:{line}", self.names) if file and place else None
-            self._sources[key] = made
+            name = f"{module}:{qualname}:{line}"
+            known = self.names.getters
+            self._sources[key] = _source(filename, file, place, name, known) if file and place else None
         return self._sources[key]
 
     def bindings(self, filename: str, home: dict[str, Any]) -> Bindings:
@@ -139,7 +140,8 @@ def _functions(
             yield from _functions(list(_outer(one.body)), (*classes, one.name))
 
 
-def _source(filename: str, file: _File, place: _Place, name: str, known: Names) -> Source:
+@lru_cache(maxsize=256)
+def _source(filename: str, file: _File, place: _Place, name: str, getters: frozenset[str]) -> Source:
     """As deep as it stands in its file, so that its code has the columns that it had."""
     around = [f"{' ' * depth}class {one}:\n" for depth, one in enumerate(place.classes)]
     if place.indented and not around:
@@ -147,7 +149,7 @@ def _source(filename: str, file: _File, place: _Place, name: str, known: Names) 
     text = "".join(file.lines[place.first - 1 : place.last])
     tree = ast.parse("".join(around) + text)
     ast.increment_lineno(tree, place.first - 1 - len(around))
-    names = names_of(file.bindings, bindings_of(ast.walk(tree)), getters=known.getters)
+    names = names_of(file.bindings, bindings_of(ast.walk(tree)), getters=getters)
     # With the text's hash: at places of another text nothing must go on.
     uid = f"{PREFIX}{name}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     flags = futures_of(ast.Module(file.futures, []))

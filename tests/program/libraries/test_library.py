@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_gpufit.program.libraries import texts
 from jupyter_gpufit.program.libraries import versions as library_versions
+from jupyter_gpufit.program.libraries.library import Library, read_ahead
+from jupyter_gpufit.program.values import PROGRAM
 
 from ..crossing import World, at_points, in_a_chain, plain, rewritten
 from ..test_program import where
@@ -373,3 +376,21 @@ def test_properties_of_own_modules_are_left(installed: bool, tmp_path: Path, mon
         for name in ("of_scores", "asks"):
             sys.modules.pop(name, None)
     assert points == (2 if installed else 2 + 4 + 4)
+
+
+@pytest.mark.slow(1)
+def test_what_was_read_ahead_no_program_reads_again() -> None:
+    from torch.utils.data import sampler
+
+    own = sampler.RandomSampler.__iter__.__code__
+    read_ahead()
+    assert sampler.RandomSampler.__iter__.__code__ is own and PROGRAM not in vars(sampler)
+    read = texts._source.cache_info().misses
+
+    library = Library(None, lambda code, unit: None, lambda code: None, lambda text: None)
+    library.begin()
+
+    assert sampler.RandomSampler.__iter__.__code__ is not own
+    library.end()
+    assert sampler.RandomSampler.__iter__.__code__ is own
+    assert texts._source.cache_info().misses == read > 0
