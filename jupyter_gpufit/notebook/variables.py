@@ -28,7 +28,7 @@ from . import later_bars
 from .cell import visible
 
 _MOST_LOOKED_AT, _DEEP, _WIDE = 2000, 4, 100
-MOST_KEPT = 2  # jobs whose objects wait for a resume: each may hold a data set that nobody uses any more
+MOST_KEPT = 2  # jobs whose objects wait to be wanted: each may hold a data set that nobody uses any more
 
 _NOT_THE_USERS = (rng.NAME, modes.NAME, surroundings.NAME)
 
@@ -186,13 +186,14 @@ class JobVariables:
 
     @property
     def has_objects(self) -> bool:
-        return self._shipment is not None or bool(self._aside) or self._undo is not None
+        return self._shipment is not None or self._undo is not None
 
     @property
-    def wait_for_a_resume(self) -> bool:
-        """Whether objects are kept here for the case that somebody goes on with the job."""
-        kept = self._shipment is not None or self._undo is not None
-        return kept and read_record(self._paths).resumable
+    def wait_for_a_wish(self) -> bool:
+        """Whether objects are kept here for the case that somebody goes on with the job, or attaches to it again."""
+        if not self._paths.job.exists():
+            self._aside = {}
+        return bool(self._aside) or (self.has_objects and read_record(self._paths).resumable)
 
     @property
     def can_come(self) -> bool:
@@ -202,10 +203,14 @@ class JobVariables:
             return True
         return record.worker is not None and record.worker.alive()
 
-    def forget(self) -> None:
-        """Let the objects go: what comes of the job from now on comes as new ones."""
+    def forget(self, *, aside: bool = False) -> None:
+        """Let the objects go: what comes of the job from now on comes as new ones.
+
+        What came and stands aside is the user's until it is asked for, unless that is to go, too.
+        """
         self._shipment = self._undo = None
-        self._aside = {}
+        if aside:
+            self._aside = {}
 
     def _leave_bytes(self) -> None:
         if self._shipment is not None:
@@ -278,9 +283,9 @@ class AllVariables:
             contexts.put(variables.contexts)
 
     def let_go(self) -> None:
-        """Keep no objects for jobs of which nothing can come, and for the newest only of those that may be resumed."""
+        """Keep no objects for jobs of which nothing can come, and for the newest only of those that may be wanted."""
         for variables in self._of.values():
             if variables.has_objects and not variables.can_come:
                 variables.forget()
-        for variables in [one for one in self._of.values() if one.wait_for_a_resume][:-MOST_KEPT]:
-            variables.forget()
+        for variables in [one for one in self._of.values() if one.wait_for_a_wish][:-MOST_KEPT]:
+            variables.forget(aside=True)
