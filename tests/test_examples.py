@@ -19,8 +19,8 @@ from tests.libraries import need
 ROOT = Path(__file__).parents[1]
 RUN_BY_ANOTHER = ("05_the_other",)
 NOTEBOOKS = [one for one in sorted((ROOT / "examples").glob("*.ipynb")) if one.stem not in RUN_BY_ANOTHER]
-# Deployments have tests of their own, and the two trainers run in six.
-SOAKED = ("02_deploy", "07_trainer", "08_lightning")
+# Deployments, queues and estimates have tests of their own, and the two trainers run in six.
+SOAKED = ("02_deploy", "05_two_notebooks", "06_how_large", "07_trainer", "08_lightning")
 LIBRARIES = {"07_trainer": ("transformers", "accelerate"), "08_lightning": ("lightning",)}
 
 

@@ -10,7 +10,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -49,6 +50,7 @@ SERVER = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r}); f
 SERVER += "del sys.path[0]; warm.begin_in_a_server()"
 cold_start, cold_asking = processes.start, processes.start_asking
 _forking: list[subprocess.Popen[bytes]] = []
+_lent: list[Forks] = []  # those of who started this server
 
 
 def forking(imported: Sequence[str], hidden: Sequence[str], env: Mapping[str, str]) -> socket.socket:
@@ -77,7 +79,21 @@ def kernels(env: Mapping[str, str]) -> socket.socket:
 
 def forks(env: Mapping[str, str]) -> Forks:
     """Who has the workers and the estimates of a kernel with this environment forked."""
-    return _forks(frozenset(read_at_import(of_a_worker(env)).items()))
+    read = read_at_import(of_a_worker(env))
+    return next((one for one in _lent if one.serves == read), None) or _forks(frozenset(read.items()))
+
+
+@contextmanager
+def lent(env: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """What to start a server with that has its workers forked by those who fork ours: arguments of Popen's."""
+    given, told = forks(env).as_given()
+    for number, fd in given.items():
+        os.dup2(fd, number)
+    try:
+        yield {"env": {**env, **told}, "pass_fds": [*given]}
+    finally:
+        for number in given:
+            os.close(number)
 
 
 @cache
@@ -138,6 +154,8 @@ def begin_warm(manager: KernelManager) -> None:
 
 def begin_in_a_server() -> None:
     """Have all kernels of this Jupyter server forked, and their workers, and those that it starts itself."""
+    if warm_process.CHANNELS in os.environ:
+        _lent.append(warm_process.inherited(os.environ.pop(warm_process.CHANNELS)))
     begin()
     factory = KernelProvisionerFactory.instance()
     factory.provisioners["warm"] = WARM

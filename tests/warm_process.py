@@ -375,13 +375,13 @@ def _begin(wanted: Wanted, descriptors: list[int]) -> None:
         numpy.random.seed()
 
 
-def _have_others_forked(given: str) -> None:
+def inherited(given: str) -> Forks:
+    """Of those who started this process, by what its environment says of them."""
     fds, serves = json.loads(given)
     for fd in fds.values():
         os.set_inheritable(fd, False)
     channels = {module: socket.socket(fileno=fd) for module, fd in fds.items()}
-    forks = Forks(channels, serves, processes.start, processes.start_asking)
-    processes.start, processes.start_asking = forks.start, forks.start_asking
+    return Forks(channels, serves, processes.start, processes.start_asking)
 
 
 def main() -> None:
@@ -399,7 +399,8 @@ def main() -> None:
     for one in hidden:
         one.begin()
     if CHANNELS in os.environ:
-        _have_others_forked(os.environ.pop(CHANNELS))
+        forks = inherited(os.environ.pop(CHANNELS))
+        processes.start, processes.start_asking = forks.start, forks.start_asking
     if wanted.module.startswith("ipykernel"):
         gc.unfreeze()  # a kernel's objects are looked through
     ours = sys.modules["__main__"]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -98,7 +98,9 @@ def running_lab(
     if user is not None:
         subprocess.run(["chown", "-R", str(user), home], check=True)
     no_terminal = subprocess.DEVNULL  # there Jupyter would ask whether an interrupt was meant
-    with subprocess.Popen(command, env=env, stdin=no_terminal, stderr=subprocess.PIPE, text=True) as server:
+    with nullcontext({"env": env}) if cold or user is not None else warm.lent(env) as given:
+        server = subprocess.Popen(command, stdin=no_terminal, stderr=subprocess.PIPE, text=True, **given)
+    with server:
         assert server.stderr is not None
         log: list[str] = []
         try:

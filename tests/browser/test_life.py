@@ -47,6 +47,7 @@ def test_each_button_acts_while_the_cell_blocks(page: Page, lab: Lab, training: 
     expect(card.get_by_role("alert")).to_have_count(0)
 
 
+@pytest.mark.soak  # test_survival.py reloads in every run, and test_buttons.py has what every page sees
 def test_a_reload_and_a_second_tab_see_the_same(browser: Browser, page: Page, lab: Lab, training: str) -> None:
     page.goto("about:blank")
     open_panel(page, lab)
@@ -67,6 +68,7 @@ def test_a_reload_and_a_second_tab_see_the_same(browser: Browser, page: Page, la
     other.close()
 
 
+@pytest.mark.soak  # test_cells.py restarts one in every run
 def test_a_kernel_restart_leaves_the_training_alone(page: Page, lab: Lab, training: str) -> None:
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     page.evaluate(KERNEL_IS_READY)

@@ -108,7 +108,10 @@ def seen(cell: Locator) -> list[tuple[str, str]]:
 DRAWN = "outputs => outputs.map(one => [one.dataset.mimeType, one.innerText])"
 
 
-@pytest.mark.parametrize(("trainer", "cell"), [("transformers", HUGGING_FACE), ("lightning", LIGHTNING)])
+@pytest.mark.parametrize(
+    ("trainer", "cell"),
+    [("transformers", HUGGING_FACE), pytest.param("lightning", LIGHTNING, marks=pytest.mark.soak)],
+)
 def test_a_trainers_own_bars_are_left_as_by_the_ordinary_kernel(page: Page, lab: Lab, trainer: str, cell: str) -> None:
     need(trainer)
     assert len(shown_as_ever(page, lab, f"{trainer}-as-ever", cell)) > 1

@@ -1,6 +1,6 @@
 """Programs as people write them: the same under the magic as plain, estimated, and resumed to the bit.
 
-A tenth of them runs every time, the rest with `make soak`, where each run has a kernel of its own. Those by other
+A few of them run every time, the rest with `make soak`, where each run has a kernel of its own. Those by other
 people are tried with bench/corpus.py.
 """
 
@@ -15,9 +15,8 @@ from tests.corpus.program import Program, read_all
 from tests.corpus.trial import try_program, try_quickly
 
 PROGRAMS = read_all(Path(__file__).parent / "programs")
-# Cheap ones, as unlike as possible: a loop in functions, closures and generators, a class with callbacks, `break` out
-# of an endless loop with state in objects, an optimizer that calls back, a library's loop made in an earlier cell.
-EVERY_TIME = ("digits_cnn", "nested_bars_closures", "trainer_class", "reinforce", "lbfgs_sine", "ignite_trainer")
+# Cheap ones, as unlike as possible: a loop in functions, closures and generators, a class with callbacks.
+EVERY_TIME = ("digits_cnn", "nested_bars_closures", "trainer_class")
 
 
 def _marks(program: Program) -> list[pytest.MarkDecorator]:

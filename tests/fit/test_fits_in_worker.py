@@ -134,6 +134,7 @@ def test_one_that_runs_out_goes_on_by_recomputing_and_begins_so_the_next_time(
     )
 
 
+@pytest.mark.soak  # the test above has the same without a checkpoint
 def test_one_that_runs_out_goes_on_from_its_checkpoint_by_recomputing(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:

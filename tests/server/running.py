@@ -198,7 +198,9 @@ def running_server(
         *([f"--ServerApp.jpserver_extensions={{'{extension}': True}}"] if extension else []),
     ]
     env = {**env, "JUPYTER_NO_CONFIG": "1"}  # JupyterLab's own extensions take seconds
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True, cwd=home) as process:
+    with warm.lent(env) as given:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=home, **given)
+    with process:
         assert process.stderr is not None
         try:
             log: list[str] = []

@@ -46,7 +46,13 @@ def test_it_is_killed_again_and_again(name: str, matrix: Matrix) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "points"),
-    [("hf trainer", 2), ("lightning", 2), ("skorch", 2), ("stable-baselines3", 1), ("optuna", 2)],
+    [
+        ("hf trainer", 2),
+        pytest.param("lightning", 2, marks=pytest.mark.soak),  # test_own_resume.py leaves it in every run
+        ("skorch", 2),
+        ("stable-baselines3", 1),
+        ("optuna", 2),
+    ],
     ids=["transformers", "lightning", "skorch", "stable_baselines3", "optuna"],
 )
 def test_the_loop_of_a_library_is_left_in_its_middle(name: str, points: int, matrix: Matrix) -> None:

@@ -297,7 +297,13 @@ def test_what_it_does_ends_with_the_extension(fresh: Kernel) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["import transformers", "import importlib.util; importlib.util.find_spec('torch')"])
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param("import transformers", marks=pytest.mark.soak),  # which asks as the other does
+        "import importlib.util; importlib.util.find_spec('torch')",
+    ],
+)
 def test_who_asks_for_torch_before_it_is_imported_does_not_undo_it(tmp_path: Path, first: str) -> None:
     """Hugging Face's notebooks begin so, and Colab's."""
     if "transformers" in first:
