@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .books import Books
 
 aten = torch.ops.aten
+GUESSED_ON_HOST = "values guessed for a copy to the host"
 _TO_HOST = 256 * MiB  # up to here a copy to the CPU is a real tensor, so that plots and metrics work
 
 
@@ -55,7 +56,7 @@ def _copy(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     dtype = kwargs.get("dtype") or t.dtype
     if (known := books.known.of(t)) is not None:
         return known.to(dtype, copy=True)
-    books.notes["values guessed for a copy to the host"] += 1
+    books.notes[GUESSED_ON_HOST] += 1
     return (torch.zeros if dtype == torch.bool else torch.ones)(t.shape, dtype=dtype, device="cpu")
 
 
@@ -73,10 +74,19 @@ def _masked_select(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _pack(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
-    """Lengths are on the CPU, so nothing need be guessed."""
+    """Lengths are on the CPU; where they were copied from values that nobody knows, each is as long as the longest.
+
+    Where they are not on the CPU torch refuses for itself, on a GPU; a slot, whose memory is the host's, takes them.
+    """
     t, lengths, batch_first = args
     if on_stand_in(lengths):
-        return books.compute(func, args, kwargs)
+        lengths = books.known.of(lengths)
+    elif books.notes[GUESSED_ON_HOST] and bool((lengths == 1).all()):
+        lengths = None
+    if lengths is None:
+        books.notes["upper bound: lengths"] += 1
+        rows, longest = t.shape[:2] if batch_first else (t.shape[1], t.shape[0])
+        lengths = torch.full((rows,), longest, device="cpu")
     data = books.new(t, (int(lengths.sum()), *t.shape[2:]), t.dtype, "_pack_padded_sequence")
     longest = int(lengths.max())
     return data, torch.tensor([int((lengths > at).sum()) for at in range(longest)], dtype=torch.int64, device="cpu")

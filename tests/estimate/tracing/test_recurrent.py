@@ -86,6 +86,19 @@ assert model.weight_ih_l0.grad.dtype == torch.float32
     assert (half.status, half.error) == ("completed", "")
 
 
+@pytest.mark.parametrize("host", ["", ".cpu()"])
+def test_of_lengths_that_nobody_knows_each_is_the_longest(host: str) -> None:
+    """They come of values; where they stay on the device a slot takes them."""
+    values = 'torch.randn(9, 3, 16, device="cuda")'
+    lengths = f"({values}.sum(2) > 0).sum(0).sort(descending=True)[0]{host}"
+
+    trace = trained("nn.GRU(16, 32)", data=f"nn.utils.rnn.pack_padded_sequence({values}, {lengths})")
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert 4 * (9 + 9 + 9) * 32 * 6 in {block.size for block in trace.blocks}
+    assert trace.notes["upper bound: lengths"]
+
+
 def test_a_long_sequence_takes_no_longer() -> None:
     trace = trained("nn.LSTM(16, 16, num_layers=2)", data='torch.randn(20_000, 4, 16, device="cuda")')
 
