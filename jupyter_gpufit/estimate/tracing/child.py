@@ -41,6 +41,7 @@ from . import (
     arrived,
     groups,
     loading,
+    on_host,
     processes,
     recurrent,
     sparse,
@@ -166,6 +167,7 @@ class Child:
         self.modules.begin()
         Moves(self.books, self.counted.optimizers).begin()
         loading.begin(self.books, self.counted)
+        on_host.begin(self.books)
         self.books.notes.update(in_words(place, CELL) for place in self.left_out)
         leave_out_of_libraries(opened, self.left_out)
         for name in cut_functions(opened, self.left_out):
