@@ -13,7 +13,8 @@ import psutil
 from ..graph.refusals import waits_in_a_pool
 
 PATIENCE = 5.0  # seconds in which all of them wait, and nobody computes who could wake them
-LITTLE = 0.05  # of a processor: what we take ourselves
+LITTLE = 0.05  # of a processor: what our other threads take
+LOOKS = 0.5  # seconds between two looks, each of which goes through all processes of the machine
 
 
 def wait_for_threads(before: Collection[threading.Thread], note: Callable[[str], None]) -> None:
@@ -24,7 +25,7 @@ def wait_for_threads(before: Collection[threading.Thread], note: Callable[[str],
     note(f"Waiting for {len(busy)} threads that the cell started; interrupt to go on.")
     stillness = _Stillness()
     while busy := _busy(busy):
-        busy[0].join(LITTLE)
+        busy[0].join(LOOKS)
         if stillness.lasts(busy) > PATIENCE:
             names = ", ".join(repr(thread.name) for thread in busy)
             note(f"The cell ends without its threads {names}: they wait, and nothing is left that could wake them.")
@@ -50,8 +51,11 @@ class _Stillness:
 
 
 def _processor_time() -> float:
-    """Seconds, of this process and its children: a pool's process that computes will wake the thread of its pool."""
-    taken = time.process_time()
+    """Seconds, of this process and its children: a pool's process that computes will wake the thread of its pool.
+
+    But for this thread, which only looks: on a machine with many processes a look takes a while.
+    """
+    taken = time.process_time() - time.thread_time()
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             times = child.cpu_times()
