@@ -273,6 +273,21 @@ def test_a_cell_may_fork_and_start_threads(kernel: Kernel) -> None:
     kernel.check("assert mine == 'of the parent' and done == [1]")
 
 
+def test_what_the_cell_changes_meanwhile_its_forked_processes_do_not_see(kernel: Kernel) -> None:
+    """A sampler of experience beside a running mean; and what was changed is the notebook's afterwards."""
+    kernel.check("import numpy as np, torch; mean, large = np.zeros(3), torch.zeros(1 << 18)")
+    kernel.check(
+        "%%gpufit train\n"
+        "import multiprocessing as mp\n"
+        "fork = mp.get_context('fork'); go, seen = fork.Event(), fork.Queue()\n"
+        "def sample():\n    go.wait(); seen.put((mean.tolist(), large.sum().item()))\n"
+        "process = fork.Process(target=sample); process.start()\n"
+        "mean += 1; large.add_(1); go.set()\n"
+        "found = seen.get(); process.join(); del process, go, seen, fork\n"
+    )
+    kernel.check("assert found == ([0.0] * 3, 0.0), found\nassert mean.tolist() == [1.0] * 3 and large.mean() == 1")
+
+
 def test_workers_of_a_data_loader_run(kernel: Kernel) -> None:
     kernel.check(
         "class Squares(torch.utils.data.Dataset):\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ _STEP = 16 * MiB  # bytes written by one call
 _PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
 _SHARED, _PRIVATE, _FIXED, _ANONYMOUS, _NORESERVE = 0x01, 0x02, 0x10, 0x20, 0x4000
 _KEEP_SIZE_AND_PUNCH_HOLE = 0x01 | 0x02
+_IS_THERE, _IS_OF_A_FILE = 3 << 62, 1 << 61  # what /proc/self/pagemap tells of a page: in memory or swapped out; whose
 
 Buffer = Any  # a ctypes array over mapped bytes; the mapping lives as long as it does
 
@@ -91,7 +93,7 @@ class GraphMemory:
         # Not at exit: other finalizers may still read the bytes, and the system frees them anyway.
         weakref.finalize(buffer, _unmap, base, length, holes, self).atexit = False
         if not private:
-            _keep_from_children(buffer, mapped)
+            _keep_from_forks(buffer, mapped)
         return buffer
 
     def save(self, path: Path) -> None:
@@ -177,18 +179,20 @@ def _close_all(fds: tuple[int, ...]) -> None:
 
 
 _shared: weakref.WeakKeyDictionary[Any, list[tuple[int, int, int, int]]] | None = None
+_parted: weakref.WeakSet[Any] = weakref.WeakSet()  # those of them that are this process's own for now
 _common: weakref.WeakKeyDictionary[Any, list[tuple[int, int]]] = weakref.WeakKeyDictionary()  # from where to where
 
 
-def _keep_from_children(buffer: Buffer, mapped: list[tuple[int, int, int, int]]) -> None:
-    """Give forked children (the workers of a DataLoader) a copy on write, which ordinary memory would be.
+def _keep_from_forks(buffer: Buffer, mapped: list[tuple[int, int, int, int]]) -> None:
+    """Make it a copy on write when this process is forked (by a DataLoader, say), as ordinary memory is then.
 
-    Otherwise a Dataset that scales its items in place would, from a forked worker, change the kernel's own data.
+    Otherwise a Dataset that scales its items in place would, from a forked worker, change the kernel's own data; and
+    what the cell writes on would change under a process that samples meanwhile. `settle` makes it shared again.
     """
     global _shared
     if _shared is None:
         _shared = weakref.WeakKeyDictionary()
-        os.register_at_fork(after_in_child=_make_private)
+        os.register_at_fork(before=_part)
     _shared[_ById(buffer)] = mapped
 
 
@@ -199,11 +203,50 @@ def share_with_children(buffer: Buffer, runs: Sequence[tuple[int, int]]) -> None
         _common[buffer.stand_in] = [(base + at, base + at + nbytes) for at, nbytes in runs]
 
 
-def _make_private() -> None:
-    for whose, mapped in list((_shared or {}).items()):
-        for address, size, fd, offset in mapped:
-            for start, end in _without(address, address + size, _common.get(whose, ())):
-                _mmap(start, end - start, _PROT_READ | _PROT_WRITE, _PRIVATE | _FIXED, fd, offset + start - address)
+def _part() -> None:
+    for whose in [one for one in list(_shared or ()) if one not in _parted]:
+        for start, nbytes, fd, offset in _runs(whose):
+            _mmap(start, nbytes, _PROT_READ | _PROT_WRITE, _PRIVATE | _FIXED, fd, offset)
+        _parted.add(whose)
+
+
+def settle() -> None:
+    """Bring what this process has written since it was forked into the files, for whoever reads those."""
+    for whose in list(_parted):
+        for start, nbytes, fd, offset in _runs(whose):
+            _write_all(fd, [Piece(start + at, size, offset + at) for at, size in _own_pages(start, nbytes)])
+            _mmap(start, nbytes, _PROT_READ | _PROT_WRITE, _SHARED | _FIXED, fd, offset)
+        _parted.discard(whose)
+
+
+def _runs(whose: Any) -> Iterator[tuple[int, int, int, int]]:
+    """Address, bytes, file and offset of what is mapped, less what forked processes have in common."""
+    for address, size, fd, offset in (_shared or {}).get(whose, ()):
+        for start, end in _without(address, address + size, _common.get(whose, ())):
+            yield start, end - start, fd, offset + start - address
+
+
+def _own_pages(start: int, nbytes: int) -> Iterator[tuple[int, int]]:
+    """The runs of a copy on write (offset in it, bytes) that have been written to, and are no longer the file's."""
+    try:
+        with open("/proc/self/pagemap", "rb") as pagemap:
+            pagemap.seek(start // PAGE * 8)
+            told = pagemap.read(-(-nbytes // PAGE) * 8)
+    except OSError:
+        told = b""
+    if len(told) < -(-nbytes // PAGE) * 8:  # a system that does not tell: all of it
+        yield 0, nbytes
+        return
+    begun = None
+    for page, (word,) in enumerate(struct.iter_unpack("<Q", told)):
+        is_own = word & _IS_THERE and not word & _IS_OF_A_FILE
+        if is_own and begun is None:
+            begun = page
+        elif not is_own and begun is not None:
+            yield begun * PAGE, (page - begun) * PAGE
+            begun = None
+    if begun is not None:
+        yield begun * PAGE, nbytes - begun * PAGE
 
 
 def _without(start: int, end: int, runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -218,7 +261,7 @@ def _without(start: int, end: int, runs: Sequence[tuple[int, int]]) -> Iterator[
 def part_from_parent(memory: GraphMemory) -> None:
     """In a forked child that goes on by itself: bytes of its own, which the parent's changes do not reach.
 
-    A copy on write would show what the parent writes to a page before the child does. The parent must stand still.
+    The parent has settled, and must stand still.
     """
     for fd in memory.fds:
         size = os.fstat(fd).st_size
@@ -228,10 +271,11 @@ def part_from_parent(memory: GraphMemory) -> None:
             at += os.sendfile(copy, fd, at, size - at)
         os.dup2(copy, fd, inheritable=False)
         os.close(copy)
-    for mapped in list((_shared or {}).values()):
+    for whose, mapped in list((_shared or {}).items()):
         for address, size, fd, offset in mapped:
             if fd in memory.fds:
                 _mmap(address, size, _PROT_READ | _PROT_WRITE, _SHARED | _FIXED, fd, offset)
+                _parted.discard(whose)
 
 
 class _ById:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_gpufit.graph.memory import PAGE, GraphMemory, Piece, copy_differences, part_from_parent
+from jupyter_gpufit.graph.memory import PAGE, GraphMemory, Piece, copy_differences, part_from_parent, settle
 from jupyter_gpufit.units import MiB
 
 
@@ -76,6 +76,35 @@ def test_copies_only_the_parts_that_differ() -> None:
 
     assert written == MiB and target[35 * MiB] == b"x"
     assert copy_differences(ctypes.addressof(target), ctypes.addressof(source), 40 * MiB) == 0
+
+
+def test_what_is_written_after_a_fork_is_not_seen_in_the_other_process_and_is_there_for_readers(
+    parts: GraphMemory,
+) -> None:
+    """Where neither has touched a page yet, too: so ordinary memory is."""
+    mapped = parts.map(0, parts.size)
+    mapped[0] = b"a"
+    written = os.pipe()
+    if not (pid := os.fork()):
+        try:
+            os.read(written[0], 1)
+            assert bytes(mapped[:1]) == b"a" and bytes(mapped[PAGE : PAGE + 1]) == b"\0"
+            mapped[2 * PAGE] = b"x"
+            os._exit(0)
+        finally:
+            os._exit(1)
+    mapped[0], mapped[PAGE], mapped[parts.size - 1] = b"b", b"c", b"z"
+    os.write(written[1], b"!")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+    settle()
+
+    assert (parts.read(0, 1), parts.read(PAGE, 1), parts.read(2 * PAGE, 1)) == (b"b", b"c", b"\0")
+    assert parts.read(parts.size - 1, 1) == b"z" and parts.read(3 * PAGE, 1) == b"\0"
+    mapped[3 * PAGE] = b"d"
+    assert parts.read(3 * PAGE, 1) == b"d", "it is shared again"
+    for end in written:
+        os.close(end)
 
 
 def test_a_forked_process_that_goes_on_by_itself_has_bytes_of_its_own(parts: GraphMemory) -> None:

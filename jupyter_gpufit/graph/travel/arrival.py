@@ -12,7 +12,7 @@ from ...errors import CannotArrive
 from ...system.collecting import without_collecting
 from ..deep import deeply
 from ..kind import Kind, holds_one_of, kind_of, no_state, sent_anew, unchanged
-from ..memory import GraphMemory
+from ..memory import GraphMemory, settle
 from ..modules import Here
 from ..opening import ByteSource, Opener, Whole
 from ..paths import where
@@ -178,6 +178,7 @@ class Arrival:
             bound = {name: value for name, value in bound.items() if all(value is not one.obj for one in broken)}
             changed = [(obj, kind) for obj, kind in changed if all(obj is not one.obj for one in broken)]
         self.whole.put_back()
+        settle()
         layout = pickler.recorder.lay_out()
         memory = GraphMemory.create(layout.size)
         memory.write(layout.pieces)

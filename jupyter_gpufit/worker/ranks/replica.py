@@ -24,7 +24,7 @@ from typing import NoReturn
 import IPython
 import torch
 
-from ...graph.memory import part_from_parent
+from ...graph.memory import part_from_parent, settle
 from ...surroundings import tracked
 from ...system.contained import Contained
 from ...system.processes import die_with_parent
@@ -62,6 +62,7 @@ AllEnds = list[Links | ReadingEnds]
 def forked(replica: Replica, training: Training, all_ends: AllEnds, run: Callable[[], None]) -> ForkedRank:
     """Fork it. In the new process `run` is called, and nothing after it."""
     parent = os.getpid()
+    settle()
     with unheard(DeprecationWarning):  # of threads: this one leaves theirs alone
         pid = os.fork()
     if pid:
