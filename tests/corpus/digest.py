@@ -32,10 +32,10 @@ def __digest__(space):
         if torch.nn.parameter.is_lazy(t):
             return f"{t.dtype} without a shape"
         with torch.no_grad():
+            t = t.detach().to_dense() if t.layout != torch.strided else t
             plain = not torch.utils._python_dispatch.is_traceable_wrapper_subclass(t)
             t = torch.Tensor.as_subclass(t, torch.Tensor) if plain else t  # whose methods are torch's own
             t = t.detach().cpu()
-            t = t.to_dense() if t.layout != torch.strided else t
             t = torch.view_as_real(t) if t.is_complex() else t
             flat = torch.empty(t.numel(), dtype=t.dtype).copy_(t.contiguous().reshape(-1))  # whose steps are of one
             raw = bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
