@@ -91,7 +91,7 @@ class GraphMemory:
             _mmap(address, size, _PROT_READ | _PROT_WRITE, _FIXED | (_PRIVATE if private else _SHARED), fd, inside)
         buffer: Buffer = (ctypes.c_char * nbytes).from_address(base + offset - start)
         holes = [(fd, inside, size) for _, size, fd, inside in mapped] if give_back else []
-        buffer.keeper = self  # the files must stay open: a forked child maps them again
+        buffer.keeper = self  # the files must stay open: at a fork they are mapped again
         # Not at exit: other finalizers may still read the bytes, and the system frees them anyway.
         weakref.finalize(buffer, _unmap, base, length, holes, self).atexit = False
         if not private:
@@ -256,7 +256,7 @@ def _without(start: int, end: int, runs: Sequence[tuple[int, int]]) -> Iterator[
 def part_from_parent(memory: GraphMemory) -> None:
     """In a forked child that goes on by itself: bytes of its own, which the parent's changes do not reach.
 
-    The parent has settled, and must stand still.
+    The parent has settled, and does so again only afterwards.
     """
     for fd in memory.fds:
         size = os.fstat(fd).st_size

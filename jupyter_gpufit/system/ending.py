@@ -1,7 +1,7 @@
 """The end of a process that has done all it was for: what was left to be done at exit, and then at once.
 
-Python takes everything apart that a process has imported, and then torch's own destructors do: 0.4 s in which the
-device is not free yet, for memory that the system takes back in a hundredth of that.
+Python takes everything apart that a process has imported, and then torch's own destructors do: 0.4 s of a processor in
+which the process still holds what it held, for memory that the system takes back in a hundredth of a second.
 """
 
 from __future__ import annotations

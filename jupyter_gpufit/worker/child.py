@@ -109,7 +109,7 @@ def _what_can_wait() -> list[Callable[[], object]]:
 
 
 def _import_what_every_cell_comes_to() -> None:
-    """What a worker whose cell is waited for imports where it is first needed."""
+    """What a worker whose cell is waited for imports and makes where it is first needed."""
     import torch._dynamo  # an optimizer's first step needs it, and half the time of importing torch
 
     from ..cuda import slot

@@ -110,7 +110,10 @@ DRAWN = "outputs => outputs.map(one => [one.dataset.mimeType, one.innerText])"
 
 @pytest.mark.parametrize(
     ("trainer", "cell"),
-    [("transformers", HUGGING_FACE), pytest.param("lightning", LIGHTNING, marks=pytest.mark.soak)],
+    [
+        ("transformers", HUGGING_FACE),
+        pytest.param("lightning", LIGHTNING, marks=pytest.mark.soak),  # whose bars go the same way
+    ],
 )
 def test_a_trainers_own_bars_are_left_as_by_the_ordinary_kernel(page: Page, lab: Lab, trainer: str, cell: str) -> None:
     need(trainer)

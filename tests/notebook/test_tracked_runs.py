@@ -30,7 +30,11 @@ seen = wandb.run.id, wandb.run is run, wandb.config["lr"]
 
 @pytest.mark.parametrize(
     ("mode", "options"),
-    [("offline", ""), pytest.param("disabled", "", marks=pytest.mark.soak), ("offline", "--gpus 2")],
+    [
+        ("offline", ""),
+        pytest.param("disabled", "", marks=pytest.mark.soak),  # below it is released, in every run
+        ("offline", "--gpus 2"),
+    ],
 )
 def test_the_training_logs_to_the_notebooks_run(kernel: Kernel, home: Path, mode: str, options: str) -> None:
     need("wandb")

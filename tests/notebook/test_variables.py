@@ -128,6 +128,22 @@ def test_the_objects_of_a_job_of_which_nothing_can_come_are_let_go(settings: Set
     assert kept.names == []
 
 
+def test_what_stands_aside_is_kept_for_the_newest_jobs_and_as_long_as_they_have_files(settings: Settings) -> None:
+    kept = Kept(settings)
+    started = [kept.started(f"job{number}") for number in range(3)]
+    for paths, variables in started:
+        variables._aside = {"net": variables}
+        write_record(paths, Record(state="done", since=0.0))
+
+    def aside() -> list[str]:
+        kept.all.let_go()
+        return [paths.root.name for paths, variables in started if variables._aside]
+
+    assert aside() == ["job1", "job2"]
+    shutil.rmtree(started[2][0].root)
+    assert aside() == ["job1"]
+
+
 def test_a_full_disk_is_a_sentence(settings: Settings) -> None:
     paths = create_job_files(settings, Job(id="j", name="j", source="", created=0.0, cwd="/"))
     with small_disk(paths.graph.parent, "64k") as disk:
