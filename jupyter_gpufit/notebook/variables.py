@@ -186,14 +186,17 @@ class JobVariables:
 
     @property
     def has_objects(self) -> bool:
-        return self._shipment is not None or self._undo is not None
+        return self._shipment is not None or bool(self._aside) or self._undo is not None
 
     @property
     def wait_for_a_wish(self) -> bool:
         """Whether objects are kept here for the case that somebody goes on with the job, or attaches to it again."""
-        if not self._paths.job.exists():
-            self._aside = {}
         return bool(self._aside) or (self.has_objects and read_record(self._paths).resumable)
+
+    @property
+    def are_cleaned(self) -> bool:
+        """Whether nobody can wish for anything of the job: its files are gone."""
+        return not self._paths.job.exists()
 
     @property
     def can_come(self) -> bool:
@@ -286,6 +289,6 @@ class AllVariables:
         """Keep no objects for jobs of which nothing can come, and for the newest only of those that may be wanted."""
         for variables in self._of.values():
             if variables.has_objects and not variables.can_come:
-                variables.forget()
+                variables.forget(aside=variables.are_cleaned)
         for variables in [one for one in self._of.values() if one.wait_for_a_wish][:-MOST_KEPT]:
             variables.forget(aside=True)
