@@ -22,6 +22,7 @@ from tests import warm
 from tests.browser.stage import Stage
 from tests.browser.users import as_user, lab_directory
 from tests.kernels import environment
+from tests.ports import free_ports
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -74,8 +75,7 @@ def running_lab(
     no_news = home / ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
     no_news.parent.mkdir(parents=True, exist_ok=True)
     no_news.write_text('{"fetchNews": "false"}')
-    with socket.create_server(("127.0.0.1", port)) as free:
-        port = free.getsockname()[1]
+    port = port or free_ports(1)[0]
     command = [
         *([] if user is None else as_user(user)),
         *(

@@ -11,7 +11,6 @@ import http.cookiejar
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,8 @@ from types import MappingProxyType
 
 import pytest
 
+from tests.ports import free_ports
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 300.0  # seconds: for what must come; never a measure of speed
 PROXY = ROOT / "build" / "hub" / "node_modules" / ".bin" / "configurable-http-proxy"
@@ -34,6 +35,12 @@ SERVERS = {
     "GPUFIT_SPARE_WORKER": "never",
     "JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp",  # JupyterLab takes seconds, and no part here
 }
+SPAWNED = 100  # servers, at most, that one hub starts in a test
+CHANGED = """
+load_subconfig("/etc/jupyterhub/jupyterhub_config.py")
+_ports = iter({ports})
+c.Spawner.pre_spawn_hook = lambda spawner: setattr(spawner, "port", next(_ports))
+"""
 MAKE = r"""
 set -e
 mount --make-rprivate /
@@ -131,14 +138,6 @@ def _closed() -> str:
     return "\n".join(lines)
 
 
-def free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports
-
-
 @dataclass
 class RunningHub:
     """A JupyterHub that runs in the house."""
@@ -169,7 +168,10 @@ class RunningHub:
 def start_hub(
     house: House, ports: Sequence[int], *more: str, servers: Mapping[str, str] = MappingProxyType(SERVERS)
 ) -> RunningHub:
-    """By the example's own configuration, as the page says; what is changed for the test stands on the command line."""
+    """By the example's own configuration, as the page says; what is changed for the test stands on the command line.
+
+    Only the ports of the users' servers do not: the hub would take any, and a kernel beside it has it by then.
+    """
     log = house.folder / "hub.log"
     url = f"http://127.0.0.1:{ports[0]}"
     env = {
@@ -183,9 +185,11 @@ def start_hub(
         "GPUFIT_DEVICES": "cpu:2x2GiB",
         "HOME": "/root",
     }
+    changed = house.folder / "config.py"
+    changed.write_text(CHANGED.format(ports=free_ports(SPAWNED)))
     command = house.command(
         "/opt/gpufit/bin/jupyterhub",
-        *("-f", "/etc/jupyterhub/jupyterhub_config.py"),
+        *("-f", str(changed)),
         f"--JupyterHub.hub_port={ports[2]}",
         f"--ConfigurableHTTPProxy.api_url=http://127.0.0.1:{ports[3]}",
         f"--Spawner.environment={dict(servers)}",

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hub.house import PATIENCE, ROOT, House, Person, RunningHub, free_ports, house, start_hub
+from tests.hub.house import PATIENCE, ROOT, House, Person, RunningHub, house, start_hub
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.slow(40)
 PEOPLE = ("ada", "bob", "carol")

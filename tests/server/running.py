@@ -21,6 +21,7 @@ import psutil
 import websocket
 
 from tests import warm
+from tests.ports import free_ports
 
 TOKEN = "a-token"
 BASE = "/a%40b/"
@@ -189,8 +190,7 @@ def running_server(
     env: Mapping[str, str], home: Path, *, changes: str = "", extension: str = "jupyter_gpufit"
 ) -> Iterator[Server]:
     """Start one with this extension, or with none, and wait until it listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     command = [
         *(sys.executable, "-c", _START.format(changes=changes)),
         *("--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
