@@ -178,7 +178,12 @@ _SET_BY_PYTHON = frozenset({*vars(ModuleType("")), "__builtins__"}) - {"__doc__"
 def _by_its_name(name: str, held: Any) -> bool:
     """Whether it holds what is found in it alone, which must be made there as it was here."""
     values = held.values() if isinstance(held, dict) else ()
-    return any(getattr(value, "__module__", None) == name or _is_of_no_module(value) for value in values)
+    return any(module_of(value) == name or _is_of_no_module(value) or _names_none(value) for value in values)
+
+
+def _names_none(value: Any) -> bool:
+    """A class that says what its objects' module is, in place of its own: the functions of Cython's code, up to 3.1."""
+    return isinstance(value, type) and not isinstance(value.__module__, str)
 
 
 def _is_found_by_nobody(spec: ModuleSpec) -> bool:

@@ -143,13 +143,14 @@ def test_what_compiled_code_makes_within_a_module_of_its_own_it_makes_there_itse
     assert "cloudpickle.classical" not in str(beyond_imports(lambda value: True))
 
 
+@pytest.mark.parametrize("module", ["builtins", property(lambda function: "numpy.random")])
 def test_what_cython_keeps_for_all_its_modules_is_made_there_by_the_first_of_them(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, module: object
 ) -> None:
-    """Comet's client and others bring it, and whoever has that installed has it: as `import tensorboardX` does."""
+    """Whoever has what brings it has it: `import tensorboardX` and Comet's client, or any cell with NumPy 2.2."""
     kept = ModuleType("_cython_9_9_9")
     monkeypatch.setitem(sys.modules, kept.__name__, kept)
-    vars(kept).update(generator=type("generator", (), {"__module__": "builtins"}))
+    vars(kept).update(generator=type("generator", (), {"__module__": module}))
     namespace = notebook("x = 1")
 
     worker.cross(namespace, "x += 1")
