@@ -66,7 +66,7 @@ SIDE_BY_SIDE ?= $(shell awk -v most=$$((2 * $$(nproc))) '/^MemAvailable/ { fit =
   END { print fit < 1 ? 1 : fit < most ? fit : most }' /proc/meminfo)
 .PHONY: tests
 tests: $(READY)
-	$(WITH) $(PYTEST) -m "not soak" -n $(SIDE_BY_SIDE) --dist loadfile
+	$(WITH) IN_TURNS=1 $(PYTEST) -m "not soak" -n $(SIDE_BY_SIDE) --dist loadfile
 
 $(VENV)/libraries: $(VENV)/installed constraints-libraries.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --constraint constraints-libraries.txt \
@@ -83,7 +83,7 @@ accuracy: $(VENV)/installed  ## estimates beside all published measurements: the
 # POINTS=5: that many of each cell, spread evenly.
 POINTS ?=
 soak: $(READY)  ## kill and resume at every safe point; hostile users for ten minutes (bench/results: soak.json, hostile.json)
-	$(WITH) SOAK_POINTS=$(POINTS) $(PYTEST) -m soak -s
+	$(WITH) SOAK_POINTS=$(POINTS) $(PYTEST) -m "soak or dear" -s
 
 # LIBRARY=skorch VERSION=1.4.0: left and killed at each place with a safe point, in an environment of its own.
 known: $(VENV)/installed  ## prove a version of a library, and add it to the record of what is proven

@@ -40,6 +40,7 @@ pytest_plugins = [
     "tests.held_training",
     "tests.left_behind",
     "tests.side_by_side",
+    "tests.in_turns",
     "tests.towns",
 ]
 

@@ -168,6 +168,7 @@ def test_names_inside_text_are_found_and_locks_beside_them_do_no_harm(kernel: Ke
     kernel.check("assert answer == 21 and more == 22")
 
 
+@pytest.mark.slow(10)
 def test_a_small_cell_without_a_spare_does_not_wait_for_torchs_compiler(home: Path) -> None:
     with running_kernel(
         environment(home, GPUFIT_ESTIMATE_LIMIT="0", GPUFIT_SPARE_WORKER="never"), home, cold=True

@@ -18,6 +18,7 @@ from tests.kernels import TIMEOUT, Kernel
 pytestmark = [pytest.mark.slow(10), pytest.mark.usefixtures("no_worker_outlives_its_test")]
 
 
+@pytest.mark.slow(10)
 def test_a_checkpoint_changes_nothing_and_can_be_looked_at(
     kernel: Kernel, env: dict[str, str], plain: str, hold: Path
 ) -> None:
@@ -231,6 +232,7 @@ def test_killed_between_its_end_and_the_way_of_its_variables_it_is_not_done(
     assert jobs(env)["unheard"]["state"] == "done"
 
 
+@pytest.mark.slow(10)
 def test_moved_to_the_other_slot_in_the_same_cell(kernel: Kernel, env: dict[str, str], plain: str, hold: Path) -> None:
     sent = started(kernel, "moving", hold, "--gpu cpu:0")
     before = jobs(env)["moving"]
@@ -249,6 +251,7 @@ def test_moved_to_the_other_slot_in_the_same_cell(kernel: Kernel, env: dict[str,
     kernel.check("assert also is net")
 
 
+@pytest.mark.slow(21)
 def test_a_full_device_is_refused_and_two_jobs_with_room_swap(
     kernel: Kernel, second_kernel: Kernel, env: dict[str, str], plain: str, hold: Path
 ) -> None:

@@ -49,7 +49,7 @@ def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     yield place / "build" / "demo"
 
 
-@pytest.mark.slow(60)
+@pytest.mark.slow(10)
 @pytest.mark.parametrize(
     "notebook",
     [pytest.param(one, marks=pytest.mark.soak if one.stem in SOAKED else (), id=one.stem) for one in NOTEBOOKS],

@@ -66,6 +66,7 @@ def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
         yield kernel
 
 
+@pytest.mark.slow(15)
 @pytest.mark.parametrize(
     "kills", [pytest.param(3, marks=pytest.mark.slow(20)), pytest.param(KILLS, marks=pytest.mark.soak)]
 )

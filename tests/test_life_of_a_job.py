@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_worker_outlives_its_
 LOOP = "import time\nfor tick in range({ticks}):\n    print('tick', tick)\n    time.sleep(0.1)\n"
 
 
+@pytest.mark.slow(10)
 def test_the_stop_button_interrupts_the_training_and_shows_where(kernel: Kernel) -> None:
     sent = kernel.send("%%gpufit train --name stopped\n" + LOOP.format(ticks=600))
     kernel.until(sent, "tick 2")

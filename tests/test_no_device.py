@@ -49,6 +49,7 @@ def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
         yield kernel
 
 
+@pytest.mark.slow(19)
 def test_it_claims_none_and_is_released_and_goes_on(kernel: Kernel, env: dict[str, str], home: Path) -> None:
     go = home / "go"
     kernel.check(f"total, go = 0, {str(go)!r}")

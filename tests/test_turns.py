@@ -59,6 +59,7 @@ def follow_policy(home: Path, text: str) -> None:
     (home / "policy.toml").write_text(text)
 
 
+@pytest.mark.slow(10)
 def test_a_turn_goes_to_who_waits_and_comes_back(
     kernel: Kernel, plain: str, hold: Path, home: Path, lab: Lab, players: list[Player], env: dict[str, str]
 ) -> None:

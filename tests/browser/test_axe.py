@@ -42,6 +42,7 @@ def everything(stage: Stage) -> Iterator[Page]:
     drawn.close(page)
 
 
+@pytest.mark.slow(28)
 def test_all_can_be_read_and_reached(everything: Page) -> None:
     if not AXE.exists():
         pytest.skip("NOT TESTED: whether all can use the panel. npm ci --prefix labextension")
@@ -131,6 +132,7 @@ def card(page: Page, lab: Lab) -> Iterator[Page]:
         end(lab, CARDS)
 
 
+@pytest.mark.slow(24)
 def test_a_card_under_a_cell_can_be_read_and_reached(card: Page) -> None:
     if not AXE.exists():
         pytest.skip("NOT TESTED: whether all can use the card. npm ci --prefix labextension")

@@ -34,6 +34,7 @@ def output(page: Page, cell: int = 1) -> Locator:
     return page.locator(".jp-NotebookPanel:visible .jp-CodeCell").nth(cell).locator(".jp-Cell-outputArea")
 
 
+@pytest.mark.slow(38)
 def test_reloaded_while_it_blocks_and_ended_while_nobody_looked(page: Page, lab: Lab, training: str) -> None:
     expect(output(page)).to_contain_text("step 50\n")
     page.goto("about:blank")
@@ -61,6 +62,7 @@ def test_reloaded_while_it_blocks_and_ended_while_nobody_looked(page: Page, lab:
     assert "it had" in json.dumps(cell["outputs"])
 
 
+@pytest.mark.slow(19)
 def test_after_a_kernels_restart_and_a_resume_by_the_panel(page: Page, lab: Lab, training: str) -> None:
     expect(output(page)).to_contain_text("step 50\n")
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
@@ -78,6 +80,7 @@ def test_after_a_kernels_restart_and_a_resume_by_the_panel(page: Page, lab: Lab,
     expect(output(page)).to_contain_text(f"{training}: done")
 
 
+@pytest.mark.slow(18)
 def test_a_file_that_is_saved_meanwhile_has_what_a_detached_job_has_shown(page: Page, lab: Lab) -> None:
     name = "meanwhile"
     write_notebook(lab, name, "--detach")
@@ -101,6 +104,7 @@ def test_a_file_that_is_saved_meanwhile_has_what_a_detached_job_has_shown(page: 
     assert "loss" in "".join(card["data"]["text/html"])
 
 
+@pytest.mark.slow(30)
 @pytest.mark.parametrize("when", [pytest.param("while nobody looks", marks=pytest.mark.soak), "before the page's eyes"])
 def test_of_a_worker_that_was_killed_a_cell_does_not_say_that_it_runs(
     page: Page, lab: Lab, training: str, when: str
@@ -136,6 +140,7 @@ def kill(page: Page, lab: Lab, name: str) -> None:
 BY_CELL = {1: "detached", 2: "waited-for"}
 
 
+@pytest.mark.slow(72)
 def test_with_no_panel_open_and_a_server_that_was_started_again(page: Page, tmp_path: Path) -> None:
     first, second = BY_CELL.values()
     cells = TRAINS.format(name=first, options="--detach"), TRAINS.format(name=second, options="")

@@ -22,6 +22,7 @@ def training(page: Page, lab: Lab, request: pytest.FixtureRequest) -> Iterator[s
         yield name
 
 
+@pytest.mark.slow(39)
 def test_each_button_acts_while_the_cell_blocks(page: Page, lab: Lab, training: str) -> None:
     card = job_card(page, training)
     # Its notebook is in front: so are its curves, with nobody asking for them.

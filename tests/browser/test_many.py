@@ -112,6 +112,7 @@ WATCH = """panel => {
 }"""
 
 
+@pytest.mark.slow(35)
 def test_what_changes_is_drawn_and_nothing_else(full: Page, gpus: FakeNvml, jobs: list[JobPaths]) -> None:
     panel = panel_of(full)
     panel.evaluate(WATCH)

@@ -29,6 +29,7 @@ def opened(page: Page, lab: Lab) -> Locator:
     return page.locator(".jp-CodeCell").nth(1).locator(".jp-Cell-outputArea")
 
 
+@pytest.mark.slow(11)
 def test_who_asks_for_a_device_is_told_with_what_can_be_done(page: Page, lab: Lab) -> None:
     write_notebook(lab, NAME)
     stage = Stage(page)
@@ -45,6 +46,7 @@ def test_who_asks_for_a_device_is_told_with_what_can_be_done(page: Page, lab: La
     assert stage.asked == [("jobs/id-of-digits/release", {})]
 
 
+@pytest.mark.slow(24)
 def test_panel_card_and_output_after_a_reload(page: Page, lab: Lab) -> None:
     write_notebook(lab, NAME, "--widget")
     try:

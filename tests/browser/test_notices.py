@@ -46,6 +46,7 @@ def turn(stage: Stage, **status: object) -> None:
     stage.page.clock.run_for(READS)
 
 
+@pytest.mark.slow(18)
 def test_who_asks_for_a_device_is_told_with_what_can_be_done(stage: Stage) -> None:
     turn(stage, claims=[mine("bob")])
     expect(notices(stage)).to_contain_text("bob asks for GPU 0, which letters holds.")
@@ -61,6 +62,7 @@ def test_who_asks_for_a_device_is_told_with_what_can_be_done(stage: Stage) -> No
     assert stage.asked == [("jobs/id-of-letters/release", {})]
 
 
+@pytest.mark.slow(15)
 def test_what_one_looks_at_is_not_told_and_what_went_well_not_for_long(stage: Stage) -> None:
     digits, letters = stage.status["jobs"]
     words = a_job("words")  # with one that goes on, readings come often

@@ -74,6 +74,7 @@ print("the end")
 """
 
 
+@pytest.mark.slow(18)
 def test_bars_and_prints_are_left_as_by_the_ordinary_kernel(page: Page, lab: Lab) -> None:
     shown = shown_as_ever(page, lab, NAME, SHOWS)
 
@@ -108,6 +109,7 @@ def seen(cell: Locator) -> list[tuple[str, str]]:
 DRAWN = "outputs => outputs.map(one => [one.dataset.mimeType, one.innerText])"
 
 
+@pytest.mark.slow(48)
 @pytest.mark.parametrize(
     ("trainer", "cell"),
     [

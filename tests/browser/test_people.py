@@ -79,6 +79,7 @@ def his_job(page: Page, lab: Lab) -> Iterator[str]:
         end(lab, HIS)
 
 
+@pytest.mark.slow(38)
 def test_each_sees_the_others_claim_and_can_only_ask(
     page: Page, lab: Lab, her_page: Page, her_lab: Lab, her_claim: None, his_job: str
 ) -> None:

@@ -18,6 +18,7 @@ from .worlds import a_lab, a_log, a_notebook
 PICTURE = ViewportSize(width=1180, height=990)
 
 
+@pytest.mark.slow(22)
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.soak)])  # test_axe.py has both
 def test_looks_well(page: Page, lab: Lab, theme: str) -> None:
     (lab.home / "finetune.ipynb").write_text(json.dumps(a_notebook()))

@@ -73,6 +73,7 @@ def desk(opened: Desk, request: pytest.FixtureRequest) -> Iterator[Desk]:
     keep_picture(opened.page, request)
 
 
+@pytest.mark.slow(53)
 def test_a_reload_brings_back_the_log_and_a_live_card(desk: Desk) -> None:
     reload(desk)
     runs(desk.page, NAME)
@@ -82,6 +83,7 @@ def test_a_reload_brings_back_the_log_and_a_live_card(desk: Desk) -> None:
     expect(desk.log).to_contain_text("step 50")
 
 
+@pytest.mark.slow(25)
 def test_a_reload_brings_back_the_card_of_a_cell_that_blocks(desk: Desk) -> None:
     tab(desk.page, f"{NAME}.ipynb").click()
     run_cells(desk.page, 2)
@@ -90,6 +92,7 @@ def test_a_reload_brings_back_the_card_of_a_cell_that_blocks(desk: Desk) -> None
     expect_live(desk, 2)
 
 
+@pytest.mark.slow(20)
 def test_a_page_that_hears_too_late_of_widgets_has_the_card_of_a_cell_that_blocks(desk: Desk) -> None:
     desk.page.add_init_script(NO_PATIENCE)
     reload(desk)
@@ -101,6 +104,7 @@ NO_PATIENCE = """const wait = window.setTimeout;
 window.setTimeout = (act, ms, ...rest) => wait(act, ms === 4000 ? 0 : ms, ...rest);"""
 
 
+@pytest.mark.slow(15)
 def test_a_cut_network_is_told_and_no_press_acts_twice(desk: Desk) -> None:
     desk.network.cut()
     desk.press("Release")

@@ -55,6 +55,7 @@ def moves(bar: Locator) -> None:
     expect(bar).not_to_have_attribute("style", bar.get_attribute("style") or "")
 
 
+@pytest.mark.slow(38)
 def test_they_work_in_the_page(page: Page, lab: Lab, training: str) -> None:
     cell = output(page)
     expect(cell.locator(".widget-vbox").locator(".widget-output")).to_contain_text("inside")

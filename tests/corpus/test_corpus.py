@@ -23,6 +23,7 @@ def _marks(program: Program) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow(25)] if program.name in EVERY_TIME else [pytest.mark.slow, pytest.mark.soak]
 
 
+@pytest.mark.slow(21)
 @pytest.mark.parametrize(
     "program", [pytest.param(program, marks=_marks(program), id=program.name) for program in PROGRAMS]
 )

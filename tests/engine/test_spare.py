@@ -70,6 +70,7 @@ def test_there_is_one_where_the_notebook_uses_torch_and_memory_is_free(monkeypat
     assert forking(spare) is None
 
 
+@pytest.mark.slow(13)
 def test_it_forks_workers_and_tells_how_each_ended() -> None:
     spare = Spare("auto", free=lambda: MUCH)
     spare.offer()

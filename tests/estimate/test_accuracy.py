@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow(8)
 QUICK = [row for row in ROWS if row.quick]
 
 
+@pytest.mark.slow(14)
 @pytest.mark.parametrize("row", QUICK, ids=lambda row: row.name)
 def test_a_published_measurement_is_met(row: Row) -> None:
     assert abs(error(row)) <= WORST, f"{error(row):+.1f} %"

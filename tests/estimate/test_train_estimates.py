@@ -58,6 +58,7 @@ def lessons(home: Path) -> list[dict[str, object]]:
     return [json.loads(line) for path in found for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow(17)
 def test_claims_the_estimate_and_learns_from_the_run(kernel: Kernel, home: Path) -> None:
     kernel.check(DEFINE)
 
@@ -125,7 +126,7 @@ for step in range(400):
 """
 
 
-@pytest.mark.slow(30)
+@pytest.mark.slow(22)
 def test_a_cell_that_outgrows_its_estimate_gets_more_by_itself_and_a_whole_device_next_time(
     kernel: Kernel, home: Path
 ) -> None:

@@ -30,6 +30,7 @@ def held(hold: Path) -> str:
     return CELL.format(rows=5 << 14, more=more)
 
 
+@pytest.mark.slow(23)
 def test_a_plan_is_left_where_there_is_room_and_taken_up_again_where_there_is_not(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_plan_is_left_where_there_is_room_and_taken_up_again_where_there_is_no
     as_one_cell(notebook, cell)
 
 
+@pytest.mark.slow(11)
 def test_one_that_fitted_goes_on_by_a_plan_on_a_smaller_device(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:

@@ -217,7 +217,7 @@ def lengths(steps: int) -> dict[str, tuple[int, int]]:
     return {"first": (peaks[2], taken[2]), "last": (peaks[-1], taken[-1])}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_fifty_steps_with_batches_of_random_length() -> None:
     lengths(50)
 

@@ -45,6 +45,7 @@ def asked(ask: Ask) -> TraceAnswer:
     return TraceAnswer.decode(look(CELL, dict, Ask.decode(ask.encode())).encode())
 
 
+@pytest.mark.slow(12)
 def test_the_fewest_blocks_that_fit_are_recomputed_and_all_of_it_is_told() -> None:
     answer = asked(ASK)
 
@@ -62,6 +63,7 @@ def test_the_fewest_blocks_that_fit_are_recomputed_and_all_of_it_is_told() -> No
     assert " ms a step (" in ladder(answer.climbed)
 
 
+@pytest.mark.slow(10)
 def test_where_recomputing_is_not_enough_the_batch_is_cut_for_those_who_allow_it() -> None:
     found = asked(replace(ASK, limits=FitLimits(70 * MiB, 70 * MiB), fit="any")).climbed
 
@@ -118,6 +120,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow(21)
 def test_a_model_that_is_larger_than_the_device_has_its_states_on_the_host_or_is_spilled() -> None:
     def climbs(mib: int) -> Climbed:
         answer = look(LARGE, dict, replace(ASK, limits=FitLimits(mib * MiB, mib * MiB)))
@@ -191,6 +194,7 @@ def test_memory_that_grows_in_one_piece_where_segments_of_fixed_sizes_lie_idle()
     assert shared.steps[1].why == "the cell shares its tensors with other processes"
 
 
+@pytest.mark.slow(10)
 def test_a_small_last_batch_does_not_hide_what_blocks_hand_on() -> None:
     """Else each of their operations looked like a block of its own that keeps much and hands on little."""
     batches = 'for rows in (16384, 64, 16384):\n    loss = model(torch.randn(rows, 64, device="cuda"))'

@@ -84,6 +84,7 @@ for number, state in opt.state_dict()['state'].items():
 """)
 
 
+@pytest.mark.slow(10)
 def test_it_trains_by_recomputing_and_goes_on_so_from_a_checkpoint(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_it_trains_by_recomputing_and_goes_on_so_from_a_checkpoint(
     as_one_cell(notebook, cell)
 
 
+@pytest.mark.slow(25)
 def test_one_that_runs_out_goes_on_by_recomputing_and_begins_so_the_next_time(
     notebook: Kernel, env: dict[str, str]
 ) -> None:
@@ -161,6 +163,7 @@ def test_one_that_runs_out_goes_on_from_its_checkpoint_by_recomputing(
     as_one_cell(notebook, cell)
 
 
+@pytest.mark.slow(18)
 def test_a_model_larger_than_the_device_is_spilled_and_goes_on_so_after_a_kill(
     notebook: Kernel, env: dict[str, str], home: Path
 ) -> None:

@@ -65,6 +65,7 @@ def furthest(plain: Trace) -> Iterator[Plan]:
             yield Plan().under(rung, notches[0 if rung.STEEP else -1])
 
 
+@pytest.mark.slow(13)
 @pytest.mark.parametrize("model", ["Dense", "Pictures", pytest.param("Words", marks=pytest.mark.soak)])
 def test_the_peak_of_each_rung_is_foreseen(model: str) -> None:
     cell = CELL.format(model=model)

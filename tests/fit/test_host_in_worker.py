@@ -67,6 +67,7 @@ def test_two_share_the_host_and_one_that_finds_too_little_is_told_the_figures_an
     eventually(lambda: jobs(env)["one"]["state"] == "done")
 
 
+@pytest.mark.slow(13)
 def test_what_the_host_has_no_room_for_is_said_before_the_cell_begins(notebook: Kernel, env: dict[str, str]) -> None:
     notebook.check("import os; os.environ['GPUFIT_FIT_HOST'] = '8MiB'\n" + LARGE_SET_UP)
     ran = notebook.run("%%gpufit train --name none\n" + LARGE_CELL.format(more="pass"))

@@ -72,6 +72,7 @@ def taken(home: Path, env: dict[str, str]) -> Iterator[Published]:
     holder.drop()
 
 
+@pytest.mark.slow(12)
 def test_now_by_a_plan_where_that_is_done_first(kernel: Kernel, taken: Published) -> None:
     kernel.check(SET_UP)
     cell = CELL.format(rows=5 << 14, more="pass")
@@ -86,6 +87,7 @@ def test_now_by_a_plan_where_that_is_done_first(kernel: Kernel, taken: Published
     as_one_cell(kernel, cell)
 
 
+@pytest.mark.slow(10)
 @pytest.mark.parametrize(
     ("fit", "loop", "said"),
     [

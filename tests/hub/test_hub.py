@@ -110,6 +110,7 @@ def test_the_lab_is_proved(machine: House) -> None:
     assert "would be" not in machine.run(GPUFIT, "lab", "init", "--hub", "--dry-run"), "all is done"
 
 
+@pytest.mark.slow(52)
 def test_two_users_and_an_administrator(machine: House, hub: RunningHub) -> None:
     train(machine)
     _empties_the_lab(machine)

@@ -182,6 +182,7 @@ def test_a_claim_survives_exec(lab: Lab, players: list[Player]) -> None:
     other.hear("holds cpu:0")
 
 
+@pytest.mark.slow(10)
 @pytest.mark.parametrize("kills", [50, pytest.param(300, marks=pytest.mark.soak)])
 def test_kills_at_any_moment(kills: int, lab: Lab, players: list[Player], tmp_path: Path) -> None:
     """Six at a time take turns on two devices and die somewhere on the way; what they saw granted never overlaps."""

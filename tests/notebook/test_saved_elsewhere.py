@@ -51,7 +51,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return v4.reads((home / "saved.ipynb").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_what_stands_there_for_widgets_can_be_read_anywhere(saved: Any) -> None:
     nbformat.validate(saved)
     outputs = saved.cells[1].outputs

@@ -28,6 +28,7 @@ seen = wandb.run.id, wandb.run is run, wandb.config["lr"]
 """
 
 
+@pytest.mark.slow(10)
 @pytest.mark.parametrize(
     ("mode", "options"),
     [
@@ -75,6 +76,7 @@ def test_a_training_that_was_released_goes_on_with_it(
     assert rows(kernel, home) == ([{"loss": [*range(6)], "other": [*range(6)]}] if mode == "offline" else [])
 
 
+@pytest.mark.slow(26)
 def test_a_run_of_mlflow_has_what_the_training_logs_and_goes_on(kernel: Kernel, home: Path) -> None:
     need("mlflow")
     kernel.check(f"""

@@ -66,7 +66,7 @@ def last_activity(server: Server) -> float:
     return datetime.fromisoformat(answer.body["last_activity"]).timestamp()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 def test_the_server_says_so(server: Server, home: Path) -> None:
     settings = Settings(data=str(home / ".local" / "share" / "gpufit"))
     paths = create_job_files(settings, Job(id="active", name="bert", source="", created=time.time(), cwd="/"))

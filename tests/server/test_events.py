@@ -54,6 +54,7 @@ def has_text(words: str) -> Any:
     return lambda event: event["kind"] == "text" and words in event["text"]
 
 
+@pytest.mark.slow(10)
 def test_a_status_comes_at_once_and_whenever_something_changes(client: Client, kernel: Kernel, tmp_path: Path) -> None:
     assert client.status()["problem"] == ""
     train(kernel, client, "changing", tmp_path / "go")
@@ -179,6 +180,7 @@ def test_a_page_of_another_site_is_refused(server: Server) -> None:
         assert refused.value.status_code == 403
 
 
+@pytest.mark.slow(10)
 def test_a_client_that_takes_nothing_is_disconnected_and_costs_no_memory(tmp_path: Path) -> None:
     env = environment(tmp_path)
     settings = Settings(data=f"{tmp_path}/.local/share/gpufit")

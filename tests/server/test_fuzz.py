@@ -24,7 +24,7 @@ parameters = { id = "known" }
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(16)
 @pytest.mark.parametrize("examples", [8, pytest.param(100, marks=pytest.mark.soak)])  # for each route
 def test_it_answers_as_it_says(examples: int, server: Server, home: Path, tmp_path: Path) -> None:
     settings = Settings(data=f"{home}/.local/share/gpufit")

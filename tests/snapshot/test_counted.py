@@ -37,7 +37,7 @@ for number, piece in enumerate(pd.read_csv("TABLE", chunksize=2)):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(13)
 def test_they_go_on_where_they_were(trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (table := tmp_path / "table.csv").write_text("size\n" + "\n".join(map(str, range(7))))
     rows = ROWS.replace("TABLE", str(table))

@@ -43,7 +43,7 @@ def test_it_is_killed_again_and_again(name: str, matrix: Matrix) -> None:
     assert matrix.chain(name, [6 + number % 5 for number in range(40)]) > 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(16)
 @pytest.mark.parametrize(
     ("name", "points"),
     [

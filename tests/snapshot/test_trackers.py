@@ -63,7 +63,7 @@ run = outer = inner = client = runs = None
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 def test_runs_of_wandb_go_on_at_their_steps(trainings: Trainings, tmp_path: Path) -> None:
     need("wandb")
     (tmp_path / "whole").mkdir()
@@ -78,7 +78,7 @@ def test_runs_of_wandb_go_on_at_their_steps(trainings: Trainings, tmp_path: Path
     assert last == {"loss": [3, 4, 5, 6, 7], "other": [30, 40, 50, 60, 70]}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_runs_of_mlflow_go_on_and_have_twice_what_was_lost(trainings: Trainings, tmp_path: Path) -> None:
     need("mlflow")
 

@@ -25,6 +25,7 @@ def packages(home: Path, kernel: Kernel) -> None:
     kernel.check(f"import sys; sys.path.insert(0, {str(home / 'lib')!r})")
 
 
+@pytest.mark.slow(18)
 def test_arguments_that_an_earlier_cell_set_are_what_the_cell_parses(kernel: Kernel) -> None:
     kernel.check("import argparse\nsys.argv = ['train.py', '--steps', '7']")
     kernel.check(

@@ -32,6 +32,7 @@ ARGUMENTS = (
 )
 
 
+@pytest.mark.slow(19)
 def test_a_trainer_of_an_earlier_cell_trains(kernel: Kernel) -> None:
     need("transformers", "accelerate")
     kernel.check(REGRESSION + ARGUMENTS + "trainer = Trainer(model, args, train_dataset=Data())\n")
@@ -71,6 +72,7 @@ def test_an_accelerator_of_an_earlier_cell_prepares_and_trains(kernel: Kernel) -
     kernel.check("for batch in loader: accelerator.backward(model(**batch)['loss'])")
 
 
+@pytest.mark.slow(11)
 def test_a_lightning_trainer_of_an_earlier_cell_trains_and_goes_on(kernel: Kernel) -> None:
     need("lightning")
     kernel.check(
@@ -89,6 +91,7 @@ def test_a_lightning_trainer_of_an_earlier_cell_trains_and_goes_on(kernel: Kerne
     kernel.check("trainer.fit_loop.max_epochs = 2; trainer.fit(module, loader); assert trainer.global_step == 8")
 
 
+@pytest.mark.slow(18)
 def test_an_environment_that_an_earlier_cell_registered(kernel: Kernel) -> None:
     need("gymnasium")
     kernel.check(

@@ -97,6 +97,7 @@ def released(kernel: Kernel, env: dict[str, str], name: str, sent: str) -> dict[
     return job
 
 
+@pytest.mark.slow(10)
 def test_the_same_process_goes_on_on_the_other_slot_to_the_same_result(
     kernel: Kernel, env: dict[str, str], home: Path, plain: str, hold: Path, driver: StandIn
 ) -> None:
@@ -139,6 +140,7 @@ def test_the_same_process_goes_on_on_the_other_slot_to_the_same_result(
     kernel.check("assert also is net")
 
 
+@pytest.mark.slow(10)
 def test_where_the_driver_fails_or_the_process_is_gone_the_disk_has_the_job(
     kernel: Kernel, env: dict[str, str], plain: str, hold: Path, driver: StandIn
 ) -> None:

@@ -45,6 +45,7 @@ def _as_one_cell(kernel: Kernel) -> None:
     kernel.check("assert held == 8 and seen == losses and [p.tolist() for p in net.parameters()] == trained")
 
 
+@pytest.mark.slow(10)
 def test_from_its_start_where_it_has_no_checkpoint(notebook: Kernel, env: dict[str, str]) -> None:
     notebook.check(SET_UP)
 
@@ -58,6 +59,7 @@ def test_from_its_start_where_it_has_no_checkpoint(notebook: Kernel, env: dict[s
     _as_one_cell(notebook)
 
 
+@pytest.mark.slow(10)
 def test_from_its_checkpoint(notebook: Kernel, env: dict[str, str], home: Path) -> None:
     hold = home / "go-on"
     notebook.check(SET_UP)

@@ -106,6 +106,7 @@ for step in range(4):
 """
 
 
+@pytest.mark.slow(17)
 def test_what_is_shown_is_of_its_kind_after_a_resume_and_after_a_move(
     env: dict[str, str], kernel: Kernel, second_kernel: Kernel, tmp_path: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_lightning() -> None:
     assert peak_by_kind(trace)["parameter"] == 4 * 64 * 64
 
 
+@pytest.mark.slow(10)
 def test_lora() -> None:
     need("transformers", "peft")
 

@@ -53,7 +53,7 @@ def test_models_of_all_kinds_learn_the_same() -> None:
     same({name: steps_of(make) for name, make in MODELS.items()}, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_trainings_of_all_kinds_come_to_the_same() -> None:
     same(CELLS, 4)
 
@@ -72,7 +72,7 @@ def test_it_is_rounding_alone_that_differs() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(12)
 def test_programs_of_one_device_come_to_the_same() -> None:
     same(dict(programs()), 2)
 

@@ -71,7 +71,7 @@ for _ in range(100):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_an_estimate_for_each_of_several_is_what_a_formula_says() -> None:
     parameters = 4 * (256 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 256 + 256)
     told = {k: estimated(SETUP, CELL, sharing=Sharing(k)).estimate for k in (1, 2, 4)}

@@ -241,6 +241,7 @@ def test_what_a_library_starts_is_no_matter_of_the_cells(fresh: Kernel, tmp_path
     assert (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow(19)
 def test_what_another_library_holds_of_a_gpu_already_is_said(fake_nvml: FakeNvml, tmp_path: Path) -> None:
     driver = tmp_path / "libcuda.so.1"
     subprocess.run(["cc", "-shared", "-x", "c", "-o", driver, "-"], input=b"int cuInit;", check=True)

@@ -156,7 +156,7 @@ def _run(source: str, space: dict[str, Any]) -> Exception | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 @settings(max_examples=300, deadline=None)
 @given(source=CELLS, defined=st.sets(NAMES))
 def test_misses_nothing_that_a_cell_does(source: str, defined: set[str]) -> None:
@@ -176,7 +176,7 @@ def test_misses_nothing_that_a_cell_does(source: str, defined: set[str]) -> None
     assert set(names.certain) <= set(names.needs) <= set(names.reads)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 @settings(max_examples=300, deadline=None)
 @given(source=CELLS, defined=st.sets(NAMES))
 def test_refuses_only_what_would_have_failed(source: str, defined: set[str]) -> None:

@@ -79,6 +79,7 @@ for step in range(400):
 """
 
 
+@pytest.mark.slow(13)
 def test_on_one_where_its_model_cannot_be_computed_in_parts(kernel: Kernel, env: dict[str, str], home: Path) -> None:
     hold = home / "seen"
     kernel.check(SET_UP + MIXES)
@@ -95,6 +96,7 @@ def test_on_one_where_its_model_cannot_be_computed_in_parts(kernel: Kernel, env:
     nothing_is_held(env)
 
 
+@pytest.mark.slow(65)
 def test_on_more_when_they_become_free_and_on_fewer_when_another_waits(
     kernel: Kernel, env: dict[str, str], home: Path
 ) -> None:

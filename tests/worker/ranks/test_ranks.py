@@ -129,6 +129,7 @@ def test_two_devices_come_to_what_one_does_and_say_it_once(
     kernel.check("assert was is net and open('out/log').read().split() == [str(step) for step in range(30)]")
 
 
+@pytest.mark.slow(18)
 def test_saved_on_two_gone_on_with_on_one_and_moved_to_four(
     kernel: Kernel, env: dict[str, str], plain: list[float], hold: Path
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_rank_that_hangs_is_waited_for_so_long_and_no_longer(kernel: Kernel, e
     assert not psutil.pid_exists(other)
 
 
+@pytest.mark.slow(18)
 def test_a_lost_rank_costs_what_was_done_since_the_checkpoint(
     kernel: Kernel, env: dict[str, str], plain: list[float], hold: Path
 ) -> None:

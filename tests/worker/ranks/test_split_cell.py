@@ -45,6 +45,7 @@ def kernel(home: Path, env: dict[str, str]) -> Iterator[Kernel]:
         yield kernel
 
 
+@pytest.mark.slow(14)
 def test_saved_by_one_and_gone_on_with_on_two(kernel: Kernel, env: dict[str, str], home: Path) -> None:
     words = "data parallel with its optimizer's state split over cpu:0 and cpu:1"
     own, states = killed_and_resumed(kernel, env, home, "split", SET_UP, CELL, WHOLE, words)

@@ -64,6 +64,7 @@ def kernel(home: Path) -> Iterator[Kernel]:
         yield kernel
 
 
+@pytest.mark.slow(24)
 @pytest.mark.parametrize(
     ("library", "setup", "cell"),
     [
