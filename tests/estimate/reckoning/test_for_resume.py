@@ -18,7 +18,11 @@ SLOT = fake_device("cpu:0", total=10 * GiB, kind="slot")
     ("so_far", "memory", "reason"),
     [
         (SoFar(None, 2 * GiB, STEPS), 2.2, "needs 2.2 GiB: 2.0 GiB measured so far, and a reserve"),
-        (SoFar(None, 2 * GiB, STEPS - 1), None, "needs a whole device, as before: nobody can tell yet what it takes"),
+        (
+            SoFar(None, 2 * GiB, STEPS - 1),
+            None,
+            "needs a whole device, as before: 2.0 GiB measured so far, which tells too little before step 100",
+        ),
         (SoFar(None), None, "needs a whole device, as before: nobody can tell yet what it takes"),
         (SoFar(4 * GiB), 4, "needs 4.0 GiB: as before"),
         (SoFar(4 * GiB, 2 * GiB, STEPS), 4, "needs 4.0 GiB: as before, 2.0 GiB measured so far"),
