@@ -8,10 +8,11 @@ import pytest
 
 from jupyter_gpufit.errors import CannotTravel
 from jupyter_gpufit.graph import ship
+from jupyter_gpufit.graph.kinds import frame_readers
 
 from .crossing import cross_here, notebook
 
-pytest.importorskip("pandas")
+pandas = pytest.importorskip("pandas")
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 TABLE = """
 import gzip, io, os, pandas as pd
@@ -61,8 +62,19 @@ def test_one_that_is_closed_or_at_its_end_stays_so() -> None:
 
     assert namespace["seen"] == [4, 4, 2] and namespace["there"] == ([], 4)
     assert [*namespace["done"]] == [*namespace["left"]] == []
-    with pytest.raises(ValueError, match="closed"):  # as pandas has it
-        next(namespace["closed"])
+    if int(pandas.__version__.partition(".")[0]) >= 3:
+        with pytest.raises(ValueError, match="closed"):  # as pandas has it
+            next(namespace["closed"])
+
+
+def test_one_that_is_closed_is_not_read_where_that_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does before pandas 3, with the whole kernel."""
+    monkeypatch.setattr(frame_readers, "_READ_ONCE_CLOSED_ENDS_ALL", True)
+    namespace = notebook(TABLE, "closed = pd.read_csv('a.csv', chunksize=4); closed.close(); read = []")
+    namespace["closed"].get_chunk = namespace["read"].append
+
+    assert frame_readers.state_of(namespace["closed"]) == ("at its end", 0)
+    assert namespace["read"] == []
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed
         return Needed(measured, f"needs {format_bytes(measured)}: {_so_far(peak)}, and a reserve")
     if claimed is None:
         early = f"{_so_far(peak)}, which tells too little before step {STEPS}"
-        return Needed(None, f"needs a whole device, as before: {early if peak else 'nobody can tell yet what it takes'}")
+        return Needed(
+            None, f"needs a whole device, as before: {early if peak else 'nobody can tell yet what it takes'}"
+        )
     took = f", {_so_far(peak)}" if peak else ""
     return Needed(claimed, f"needs {format_bytes(claimed)}: as before{took}")
 

@@ -43,7 +43,6 @@ from . import (
     loading,
     on_host,
     processes,
-    recurrent,
     sparse,
     sparse_gradients,
     subclasses,
@@ -65,6 +64,7 @@ from .modules import Moves
 from .paths import Paths
 from .quiet import Ipython, silence
 from .read import Reads
+from .shapes_told import kernels
 from .so_far import keep_so_far
 from .steps import Steps
 from .unshared import unshare
@@ -123,7 +123,7 @@ class Child:
 
     @contextlib.contextmanager
     def _on_stand_in(self) -> Iterator[None]:
-        shim = CudaShim(self.card, recurrent.KERNELS)
+        shim = CudaShim(self.card, kernels(self.books))
         with torch.autograd.set_multithreading_enabled(False), shim, self.books:
             yield
 

@@ -28,8 +28,9 @@ from typing import Any
 import torch
 
 from ...cuda.stand_in.shim import CudaShim
-from . import recurrent, serving
+from . import serving
 from .books import Books
+from .shapes_told import kernels
 
 _PATIENCE = 1.0  # seconds in which a thread of this process may still put something into a queue
 _RECURSIVE = 0  # a kind of SemLock: an RLock; the other is a semaphore
@@ -72,7 +73,7 @@ def _run_in_place(books: Books) -> None:
 
     def in_a_thread(process: Any) -> None:
         try:
-            with CudaShim(books.card, recurrent.KERNELS), books:
+            with CudaShim(books.card, kernels(books)), books:
                 run(process)
         except Exception as error:  # whoever waits for it finds its pipe closed
             books.notes[f"another process failed: {type(error).__name__}"] += 1

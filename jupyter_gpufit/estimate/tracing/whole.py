@@ -10,8 +10,8 @@ import torch
 
 from ...cuda.stand_in.shim import CudaShim
 from ...devices.card import Card
-from . import recurrent
 from .books import Books
+from .shapes_told import kernels
 
 aten = torch.ops.aten
 _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
@@ -59,6 +59,7 @@ def _answer(*args: Any) -> bool:
 def _see_backward(books: Books) -> None:
     real: Callable[..., Any] = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
     card: Card = books.card
+    replaced = kernels(books)
 
     def backward(*args: Any, **kwargs: Any) -> Any:
         was, first = books.phase, len(books.entries)
@@ -66,7 +67,7 @@ def _see_backward(books: Books) -> None:
             books.backward_begins()
         books.phase = "backward"
         try:
-            with CudaShim(card, recurrent.KERNELS):  # popped before the engine starts, and recomputation needs it
+            with CudaShim(card, replaced):  # popped before the engine starts, and recomputation needs it
                 return real(*args, **kwargs)
         finally:
             books.phase = was

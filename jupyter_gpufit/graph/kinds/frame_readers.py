@@ -11,6 +11,7 @@ import os
 from collections import deque
 from typing import Any
 
+import pandas
 from pandas.io.parsers.readers import TextFileReader, read_csv
 
 from ...errors import CannotArrive
@@ -19,6 +20,8 @@ from ..refusals import INSIDE
 from .opened_files import CannotOpenAgain, path_behind
 
 _AT_ONCE = 1 << 16  # rows, where it was not said how many are wanted
+_AT_ITS_END = "at its end"
+_READ_ONCE_CLOSED_ENDS_ALL = int(pandas.__version__.partition(".")[0]) < 3
 
 State = tuple[str, int]  # whether it is closed, and how; and how many rows it has given
 
@@ -54,13 +57,18 @@ def state_of(reader: Any) -> State:
 
 
 def _how_closed(reader: Any) -> str:
-    """One that is at its end has closed itself, and goes on having nothing; one that was closed before is an error."""
+    """One that is at its end has closed itself, and goes on having nothing; one that was closed before is an error.
+
+    Before pandas 3 that error ends the process, in compiled code. No program needs it there, and none is told apart.
+    """
     if reader.handles is None or not getattr(reader.handles.handle, "closed", False):
         return ""
+    if _READ_ONCE_CLOSED_ENDS_ALL and reader.engine == "c":
+        return _AT_ITS_END
     try:
         reader.get_chunk(1)
     except StopIteration:
-        return "at its end"
+        return _AT_ITS_END
     except ValueError:
         pass
     return "before"
@@ -78,7 +86,7 @@ def open_again(path: str, size: int, engine: Any, options: dict[str, Any]) -> An
 
 def make_closed(engine: str, options: dict[str, Any], closed: str) -> Any:
     made: Any = read_csv(io.StringIO("a\n0"), chunksize=options.get("chunksize") or 1)
-    if closed == "at its end":
+    if closed == _AT_ITS_END:
         deque(made, 0)
     made.close()
     made.handles.handle.close()
@@ -90,7 +98,7 @@ def read_on(reader: Any, state: State) -> None:
     closed, rows = state
     while reader._currow < rows and not _how_closed(reader):
         reader.get_chunk(min(rows - reader._currow, reader.chunksize or _AT_ONCE))
-    if closed == "at its end":
+    if closed == _AT_ITS_END:
         deque(reader, 0)  # which sees that nothing is left
     if closed:
         reader.close()

@@ -88,6 +88,41 @@ def test_what_is_written_to_on_the_device_is_known_no_more() -> None:
     assert trace.notes["upper bound: mask"]
 
 
+CROPPED = """
+import torch
+net = torch.nn.Linear(3 * 8 * 8, 10).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+images = torch.randn(64, 3, 12, 12, requires_grad=True).cuda()
+for step in range(2):
+    left, top = torch.randint(0, 5, (2, 64, 1), device="cuda")
+    at = torch.arange(12, device="cuda")
+    columns, rows = (at >= left) & (at < left + 8), (at >= top) & (at < top + 8)
+    masks = (rows[:, :, None] & columns[:, None, :]).unsqueeze(1).expand_as(images)
+    crops = torch.masked_select(images, masks).{shaped}
+    assert crops.shape == (64, 3, 8, 8), crops.shape
+    net(crops.flatten(1)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "shaped", ["view(64, 3, 8, 8)", "reshape((64, 3, 8, 8))", "view(size=(64, 3, 8, 8))", "view(-1, 3, 8, 8)[:64]"]
+)
+def test_a_shape_that_is_asked_for_tells_how_many_a_mask_takes(shaped: str) -> None:
+    """As hlb-CIFAR10 crops its images."""
+    trace = traced(CROPPED.format(shaped=shaped))
+
+    assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
+    assert trace.notes["upper bound: mask"]
+
+
+def test_a_shape_that_no_values_make_is_an_error_there_too() -> None:
+    trace = traced(CROPPED.format(shaped="view(64, 3, 80, 80)"))
+    assert trace.status == "failed" and "invalid for input of size" in trace.error, trace
+    known = traced("import torch\nx = torch.zeros(10, device='cuda').view(3, 3)")
+    assert known.status == "failed" and "invalid for input of size 10" in known.error, known
+
+
 METRIC = """
 import torch
 net = torch.nn.Linear(8, 10).cuda()
