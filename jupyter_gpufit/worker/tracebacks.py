@@ -41,7 +41,7 @@ def make_ready() -> None:
     try:
         raise KeyboardInterrupt
     except KeyboardInterrupt as error:
-        formatter: Any = ultratb.AutoFormattedTB(mode="Context", theme_name="neutral")
+        formatter: Any = ultratb.AutoFormattedTB(mode="Context")
         formatter.structured_traceback(KeyboardInterrupt, error, error.__traceback__)
 
 
