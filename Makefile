@@ -8,6 +8,15 @@ VENV := .venv
 else
 VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 endif
+
+# OLDEST=yes: with the oldest versions that pyproject.toml admits, torch's apart, in .venv-oldest. Together with
+# LIBRARIES=no, for the newest of those know no others.
+ifeq ($(OLDEST),yes)
+VENV := .venv-oldest
+CONSTRAINTS := $(VENV)/constraints.txt
+else
+CONSTRAINTS := constraints.txt
+endif
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -19,9 +28,10 @@ export PIP_NO_COMPILE := 1
 $(VENV)/installed: pyproject.toml constraints.txt labextension/package.json $(wildcard labextension/src/*.* labextension/src/*/* labextension/schema/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
+	if [ $(CONSTRAINTS) != constraints.txt ]; then $(BIN)/python tests/oldest.py $(CONSTRAINTS); fi
 	# torch first and by itself: anything that asks for it later finds it there, instead of dragging in gigabytes.
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
 	touch $@
 
 # What the demo uses, and nothing that only tests use; where these are installed, they are enough. The panel is built
@@ -31,9 +41,9 @@ $(VENV)/demo: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(VENV)/panel . & panel=$$!; \
-	  $(BIN)/python -m pip install --quiet --constraint constraints.txt torch && wait $$panel
+	  $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch && wait $$panel
 	@HATCH_BUILD_NO_HOOKS=true \
-	  $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo]"
+	  $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[demo]"
 	@touch $@
 
 # A gigabyte of other people's libraries, with whose loops, models and trackers tests train; a missing one then fails.
@@ -69,7 +79,7 @@ tests: $(READY)
 	$(WITH) IN_TURNS=1 $(PYTEST) -m "not soak" -n $(SIDE_BY_SIDE) --dist loadfile
 
 $(VENV)/libraries: $(VENV)/installed constraints-libraries.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --constraint constraints-libraries.txt \
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --constraint constraints-libraries.txt \
 	  --editable ".[libraries]"
 	touch $@
 
