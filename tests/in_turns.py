@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,20 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.hookimpl(tryfirst=True)  # before those are left out that `-m` does not name
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    dear = sorted((item for item in items if seconds_of(item) >= DEAR), key=lambda item: item.nodeid)
+    dear = [item for item in items if seconds_of(item) >= DEAR and item.get_closest_marker("soak") is None]
     for item in dear:
         item.add_marker("dear")
     if not os.environ.get("IN_TURNS"):
         return
-    now = turn()
-    others = {item for number, item in enumerate(dear) if number % TURNS != now}
+    chosen = of_turn([item.nodeid for item in dear], turn())
+    others = {item for item in dear if item.nodeid not in chosen}
     config.hook.pytest_deselected(items=[*others])
     items[:] = [item for item in items if item not in others]
+
+
+def of_turn(names: Sequence[str], now: int) -> set[str]:
+    """The names of those that run now."""
+    return {name for number, name in enumerate(sorted(names)) if number % TURNS == now}
 
 
 def turn() -> int:

@@ -222,7 +222,8 @@ class Forks:
         from anyio.abc import UNIXSocketStream
 
         serves = read_at_import(processes.of_a_worker(os.environ))
-        if module not in self.channels or serves != self.serves or stderr is None:
+        warm = module in self.channels and serves == self.serves and stderr is not None
+        if not warm or not hasattr(UNIXSocketStream, "from_socket"):  # as in anyio 4.7
             return await self.cold_asking(module, descriptors=descriptors, stderr=stderr)
         ours, theirs = socket.socketpair()
         with theirs:

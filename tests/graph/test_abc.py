@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import collections.abc
-import sys
 from abc import ABCMeta
 from typing import Any
 
 from jupyter_gpufit.graph.travel.ship import ship
+from tests.work import calls_of
 
 from .crossing import Worker, cross_here, notebook
 
@@ -30,17 +30,7 @@ def test_it_is_that_of_the_class() -> None:
 def test_the_classes_of_a_process_are_looked_through_once_for_all_notes() -> None:
     """There are some ten thousand, and what modules hold may have notes of hundreds: pyro's distributions."""
     notes = [vars(cls)["_abc_impl"] for cls in vars(collections.abc).values() if isinstance(cls, ABCMeta)]
-    asked = 0
-
-    def count(frame: object, event: str, called: object) -> None:
-        nonlocal asked
-        asked += event == "c_call" and getattr(called, "__name__", "") == "__subclasses__"
-
-    sys.setprofile(count)
-    try:
-        ship(["notes"], {"notes": notes})
-    finally:
-        sys.setprofile(None)
+    asked = calls_of(lambda: ship(["notes"], {"notes": notes}), named="__subclasses__")
 
     assert len(notes) > 10
     assert asked < 2 * len(_all_classes())

@@ -261,6 +261,7 @@ def no_free_descriptor() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.skipif(not hasattr(UNIXSocketStream, "from_socket"), reason="NOT TESTED: giving up, with this old anyio")
 @pytest.mark.parametrize("waits", ["a front", "a worker"])
 def test_giving_up_in_the_moment_in_which_an_answer_comes_breaks_nothing(waits: str) -> None:
     """As a cell does whose job has just been released."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -202,11 +201,9 @@ def test_whatever_goes_wrong_the_output_goes_on(paths: JobPaths, monkeypatch: py
     assert len(shown) == 2 and "stands still" in made._said.value
 
 
-def test_a_whole_journal_is_replayed_at_once(paths: JobPaths) -> None:
+def test_of_a_whole_journal_a_card_keeps_some_points(paths: JobPaths) -> None:
     record(paths, "running")
-    start = time.monotonic()
     made = card(paths, *(Metrics(step, {"loss": 1.0 / step}) for step in range(1, 5000)))
-    assert time.monotonic() - start < 5.0
     assert len(made._curves.metrics["loss"].points()) <= LATEST + OLDER
 
 

@@ -19,6 +19,7 @@ RESERVE = 0.1  # of what was measured on a GPU
 RESERVE_ON_SLOT = 0.25  # whose peak is only looked at now and then
 SLOT_LEAST = 512 * MiB  # imports, lists that grow, what malloc keeps: beside small tensors, Python's own is not small
 STEPS = 100  # after fewer, what it took so far tells too little of what it will take
+_NOT_YET = "nobody can tell yet what it takes"
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,8 @@ def _known(options: Options, so_far: SoFar, devices: Sequence[Device]) -> Needed
     if measured > (claimed or 0) and (claimed is not None or so_far.steps >= STEPS):
         return Needed(measured, f"needs {format_bytes(measured)}: {_so_far(peak)}, and a reserve")
     if claimed is None:
-        early = f"{_so_far(peak)}, which tells too little before step {STEPS}"
-        return Needed(
-            None, f"needs a whole device, as before: {early if peak else 'nobody can tell yet what it takes'}"
-        )
+        early = f"{_so_far(peak)}, which tells too little before step {STEPS}" if peak else _NOT_YET
+        return Needed(None, f"needs a whole device, as before: {early}")
     took = f", {_so_far(peak)}" if peak else ""
     return Needed(claimed, f"needs {format_bytes(claimed)}: as before{took}")
 
