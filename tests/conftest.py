@@ -58,6 +58,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """The loop that we use; old versions of anyio's plugin would try trio's, too."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _frozen_again() -> None:
     """The rewriting of programs has it thawed where it asks who holds an object."""

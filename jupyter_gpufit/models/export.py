@@ -20,7 +20,7 @@ import torch
 from ..errors import ExportFailed
 from ..system.unheard import unheard
 from ..units import format_duration
-from .packages import check_packages
+from .packages import check_packages, too_old
 
 LARGEST_BATCH = 1 << 20
 TOLERANCE = 1e-2  # of the largest value; beyond, the export computes something else
@@ -155,6 +155,8 @@ def _write(module: torch.nn.Module, arguments: Arguments, path: Path, name: str,
             assert program is not None
             program.save(path)
     except Exception as error:  # torch's own, of many kinds
+        if any(isinstance(one, ImportError) and "onnxscript" in (one.name or "") for one in _chain(error)):
+            raise too_old("onnxscript") from error
         raise ExportFailed(name, _why(error, lambda: torch.export.export(module, given, by_name))) from error
 
 

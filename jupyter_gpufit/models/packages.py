@@ -38,6 +38,16 @@ def check_packages(*, gpu: bool = False, exports: bool = False) -> None:
             raise NoRuntime(f"{does} with the package {package}, which is not installed: {_install(extra)}")
 
 
+def too_old(package: str) -> NoRuntime:
+    """What the torch that is here asks of a package is not in it."""
+    import torch
+
+    return NoRuntime(
+        f"torch {torch.__version__} exports with a newer {package} than {metadata.version(package)}, the installed one:"
+        f" {PIP} install --upgrade {package}"
+    )
+
+
 def _install(extra: str) -> str:
     return f"{PIP} install 'jupyter_gpufit[{extra}]'"
 

@@ -23,11 +23,6 @@ from jupyter_gpufit.system.identity import ProcessId
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def holder(lock: int) -> subprocess.Popen[bytes]:
     """A process that alone has the lock."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])

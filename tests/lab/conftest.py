@@ -17,11 +17,6 @@ from jupyter_gpufit.settings import Settings
 from tests.lab.players import Player
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _loaded() -> None:
     """Load what anyio loads late: a player who became another user may not be able to read it."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from importlib import util
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import pytest
+import torch
 
 from jupyter_gpufit.errors import NoRuntime
 from jupyter_gpufit.models import packages
+from jupyter_gpufit.models.export import export
 
 
 def here(monkeypatch: pytest.MonkeyPatch, *installed: str) -> None:
@@ -47,3 +51,12 @@ def test_what_is_installed_decides(
         return
     with pytest.raises(NoRuntime, match=why):
         packages.check_packages(gpu=gpu, exports=exports)
+
+
+def test_one_too_old_for_the_torch_that_is_here_is_said_with_what_brings_a_newer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript._framework_apis.torch_2_11", None)  # as if 0.5 were installed
+    monkeypatch.setitem(sys.modules, "onnxscript._framework_apis.torch_2_9", None)
+    with pytest.raises(NoRuntime, match=r"a newer onnxscript than [\d.]+, .* install --upgrade onnxscript$"):
+        export(torch.nn.Linear(2, 1), torch.ones(1, 2), tmp_path / "m.onnx", "m")

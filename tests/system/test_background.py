@@ -14,11 +14,6 @@ from jupyter_gpufit.system.background import aside
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_one_after_the_other_in_one_thread_which_ends_when_there_is_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

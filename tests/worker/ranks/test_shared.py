@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
+import psutil
 import pytest
 import torch
 import xxhash
@@ -135,13 +137,17 @@ def test_who_is_alone_needs_nobody() -> None:
     assert crew(2, does)[0] == [0.0, 1.0, 2.0]
 
 
-def test_nothing_listens() -> None:
-    from psutil import Process
+def _listening() -> set[Any]:
+    here = psutil.Process()
+    connections = getattr(here, "net_connections", None) or here.connections  # psutil before 6
+    return {one for one in connections("all") if one.status == "LISTEN"}
 
-    before = {one for one in Process().net_connections("all") if one.status == "LISTEN"}
+
+def test_nothing_listens() -> None:
+    before = _listening()
     links = linked(3)
     try:
-        assert {one for one in Process().net_connections("all") if one.status == "LISTEN"} == before
+        assert _listening() == before
     finally:
         for one in links:
             one.close()
