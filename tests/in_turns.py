@@ -15,7 +15,7 @@ import pytest
 from tests.side_by_side import seconds_of
 
 DEAR = 9.0  # seconds
-TURNS = 4
+TURNS = 6
 ROOT = Path(__file__).resolve().parents[1]
 
 
