@@ -111,6 +111,12 @@ class Kernel:
                     return True
         return False
 
+    def new_subshell(self) -> str:
+        """A thread of the kernel in which it answers beside a cell, by the protocol's 5.5."""
+        self.client.control_channel.send(self.client.session.msg("create_subshell_request"))
+        made: str = self.client.get_control_msg(timeout=TIMEOUT)["content"]["subshell_id"]
+        return made
+
     def interrupt(self) -> None:
         self.manager.interrupt_kernel()
 
