@@ -92,12 +92,15 @@ def test_each_optimizer(optimizer: str) -> None:
 
 
 @pytest.mark.slow(1)
-def test_on_top_of_recomputing() -> None:
-    blocks = [path for path, one in Encoder().named_modules() if path and next(one.children(), None) is not None]
-    with recompute.around({looks_of(Encoder()): blocks}):
-        recomputed = trained(Encoder, pager())
+@pytest.mark.parametrize("name", MODELS)
+def test_on_top_of_recomputing(name: str) -> None:
+    make = MODELS[name]
+    inner = [path for path, one in make().named_modules() if path and next(one.children(), None) is not None]
+    blocks = inner or [path for path, _ in make().named_modules() if path]
+    with recompute.around({looks_of(make()): blocks}):
+        recomputed = trained(make, pager(), steps=2)
 
-    assert differ(trained(Encoder, None), recomputed) == []
+    assert differ(trained(make, None, steps=2), recomputed) == []
 
 
 def test_the_kernels_for_all_parameters_at_once() -> None:
