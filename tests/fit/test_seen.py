@@ -45,6 +45,7 @@ ODD = {
     "its forward sets count": "global count\n        count += 1\n        return x * 1",
     "its forward prints": "print('here')\n        return x * 1",
     "it has hooks": "return x * 1",
+    "it is compiled by torch.compile": "return x * 1",
     "its forward changes log": "log.append(1)\n        return x * 1",
     "its forward changes told": "tell()\n        return x * 1",
     "its forward changes rng": "return x * rng.random()",
@@ -75,11 +76,12 @@ def test_each_is_refused_for_what_it_does_and_the_others_are_not() -> None:
         f"        self.register_buffer('seen', torch.zeros(1))\n    def forward(self, x):\n        {body}"
         for number, body in enumerate(bodies)
     )
-    hooked = list(ODD).index("it has hooks")
+    hooked, compiled = list(ODD).index("it has hooks"), list(ODD).index("it is compiled by torch.compile")
     of_all = ", ".join(f"Odd{number}()" for number in range(len(bodies)))
     modules = (
         f"{odd}\nclass Odd(nn.Sequential):\n    def __init__(self):\n        super().__init__({of_all})\n"
         f"        self[{hooked}].register_forward_hook(lambda *_: None)\n"
+        f"        self[{compiled}].compile(backend='eager')\n"
     )
 
     trace = traced(CELL.format(modules=modules))

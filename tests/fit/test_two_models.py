@@ -28,7 +28,7 @@ class Generator(nn.Module):
         self.grow = nn.Sequential(nn.Linear(8, WIDE), nn.BatchNorm1d(WIDE), nn.ReLU())
         self.draw = nn.Sequential(nn.Linear(WIDE, WIDE), nn.Tanh())
 
-    def forward(self, noise: torch.Tensor) -> torch.Tensor:
+    def forward(self, noise: torch.Tensor) -> Any:
         return self.draw(self.grow(noise))
 
 
@@ -38,7 +38,7 @@ class Critic(nn.Module):
         self.look = nn.Sequential(nn.Linear(WIDE, WIDE), nn.LeakyReLU(0.2), nn.Dropout(0.3))
         self.judge = nn.Linear(WIDE, 1)
 
-    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+    def forward(self, picture: torch.Tensor) -> Any:
         return self.judge(self.look(picture))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
@@ -33,10 +34,16 @@ def begin(note: Callable[[str], None]) -> None:
         if isinstance(model, FunctionType):  # libraries compile some of theirs at their import, and may call none
             return _noted(model, note)
         note(COMPILED)
+        if isinstance(model, torch.nn.Module):
+            _mark(model)
         return model
 
+    def compile_itself(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        note(COMPILED)
+        _mark(self)
+
     torch.compile = compile
-    torch.nn.Module.compile = lambda self, *args, **kwargs: None  # type: ignore[method-assign]
+    torch.nn.Module.compile = compile_itself  # type: ignore[method-assign]
 
     # TorchScript neither compiles what a trace puts in place of torch's own functions, nor traces tensors without
     # values. Trackers trace each model that they draw.
@@ -52,6 +59,25 @@ def begin(note: Callable[[str], None]) -> None:
         sys.modules[_NAME] = torch._dynamo = _NoDynamo(_NAME)
         sys.modules[_SOURCE] = _NoSources(_SOURCE)
         sys.meta_path.insert(0, _RealParts())
+
+
+def _mark(model: torch.nn.Module) -> None:
+    """So that it looks as compiled as it will be, with all that is compiled into it."""
+    for module in model.modules():
+        if module._compiled_call_impl is None:
+            module._compiled_call_impl = _AsWritten(module)
+
+
+class _AsWritten:
+    """The call of a module, where torch looks for its compiled one."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = weakref.ref(module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module = self._module()
+        assert module is not None  # it is being called
+        return module._call_impl(*args, **kwargs)
 
 
 def _noted(fn: Callable[..., Any], note: Callable[[str], None]) -> Callable[..., Any]:
