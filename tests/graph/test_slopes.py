@@ -69,3 +69,50 @@ def test_what_is_used_up_has_no_way_back() -> None:
     for t in (leaf.exp(), sloped(leaf.exp().detach(), *first)):
         t.sum().backward()
         assert slopes_of(t) is None
+
+
+MANY = {
+    "as they are": lambda x: x.clone().unsqueeze(1),
+    "in another order": lambda x: x.flip(0).view(-1, 100).t(),
+    "times a number, some of them": lambda x: (x * 0.3)[50:],
+    "each by its own": lambda x: (x * 2).sin(),
+    "of float64": lambda x: x.double().neg(),
+}
+
+
+@pytest.mark.parametrize("how", MANY)
+def test_of_many_elements_each_finds_the_one_that_it_was_made_of(how: str) -> None:
+    leaf = torch.randn(10_000, requires_grad=True)
+    made = MANY[how](leaf)
+    found = slopes_of(made)
+    assert found is not None
+    grad = torch.randn(made.size(), dtype=made.dtype)
+    (plain,) = torch.autograd.grad(made, leaf, grad, retain_graph=True)
+    (ours,) = torch.autograd.grad(sloped(made.detach(), *found), leaf, grad)
+    assert torch.equal(plain, ours) and int((plain != 0).sum()) > 9_000
+
+
+@pytest.mark.parametrize("compute", [lambda x: x.cumsum(0), lambda x: x.mean() * x, lambda x: x.view(-1, 2).sum(1)])
+def test_of_many_elements_that_are_made_of_several_it_is_not_so(compute: object) -> None:
+    made = compute(torch.randn(10_000, requires_grad=True))  # type: ignore[operator]
+    assert (slopes_of(made) is None) == (made.numel() == 10_000)
+
+
+def test_points_of_which_an_equation_has_the_slope_travel() -> None:
+    setup = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Linear(1, 1)
+places = torch.linspace(0, 1, 300, requires_grad=True)
+X = places.clone().unsqueeze(1)
+"""
+    learns = """
+for _ in range(3):
+    slope, = torch.autograd.grad(net(X).sin(), X, torch.ones(300, 1), create_graph=True)
+    (slope - torch.cos(X.detach())).square().mean().backward()
+    (X.sum() * 0.5).backward()
+result = net.weight.grad.tolist(), places.grad.tolist()
+"""
+    namespace, plain = notebook(setup), notebook(setup, learns)
+    cross_here(namespace, learns)
+    assert namespace["result"] == plain["result"]

@@ -1,8 +1,9 @@
-"""A small tensor that was computed of leaves, by what a gradient becomes on its way back to them.
+"""A tensor that was computed of leaves in a step or two, by what a gradient becomes on its way back to them.
 
-`self.alpha = self.log_alpha.exp()`: its graph cannot be copied. But where each element of a leaf has a part in one
-element of the tensor at the most, the way back is one factor for each, whatever was computed. They are found by asking
-autograd, and tried: only if they give the very bits that the graph gives does the tensor go along with them.
+`self.alpha = self.log_alpha.exp()`, `X = points.clone().unsqueeze(1)`: its graph cannot be copied. But where each
+element of a leaf has a part in one element of the tensor at the most, the way back is one factor for each, whatever was
+computed. They are found by asking autograd, and tried: only if they give the very bits that the graph gives does the
+tensor go along with them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import torch
 
 from .flowing import saves
 
-MOST = 64  # elements of the tensor: autograd is asked for each
-MOST_OF_LEAVES = 1 << 16  # elements
+MOST = 1 << 20  # elements of the tensor, and of its leaves
+FEW = 64  # elements: autograd is asked for each
+DIGIT = 4096  # of the number of an element's place: so small that no factor rounds one to the next
 MOST_NODES = 4  # one or two operations: of a loss and its model nobody asks
-TRIES = 32  # of two roundings where the graph has one, or the other way round, each finds out every second time
+TRIES = 32  # of two roundings where the graph has one, or the other way round, each finds out every second time ...
+TRIES_OF_MANY = 2  # ... for one element
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,12 @@ class Slope:
     """What comes to a leaf of a gradient: `factors * gradient.flatten()[at]`."""
 
     leaf: torch.Tensor
-    at: tuple[int, ...]
-    factors: tuple[float, ...]
+    at: tuple[int, ...] | torch.Tensor  # tensors of many
+    factors: tuple[float, ...] | torch.Tensor
 
     def of(self, grad: torch.Tensor) -> torch.Tensor:
-        factors = torch.tensor(self.factors, dtype=grad.dtype, device=grad.device)
-        at = torch.tensor(self.at, dtype=torch.int64, device=grad.device)
+        factors = torch.as_tensor(self.factors, dtype=grad.dtype, device=grad.device)
+        at = torch.as_tensor(self.at, dtype=torch.int64, device=grad.device)
         return (factors * grad.flatten()[at]).to(self.leaf.dtype).view(self.leaf.size())
 
 
@@ -40,10 +43,12 @@ def slopes_of(t: torch.Tensor) -> tuple[list[Slope], bool] | None:
         return None
     try:
         leaves, once = _leaves(t)  # fails where a node on the way is used up
-        if not leaves or sum(leaf.numel() for leaf in leaves) > MOST_OF_LEAVES:
+        if not leaves or sum(leaf.numel() for leaf in leaves) > MOST:
             return None
-        found = _asked(t, leaves)
-        return (found, once) if found is not None and all(_is_so(t, found) for _ in range(TRIES)) else None
+        few = t.numel() <= FEW
+        found = _asked_for_each(t, leaves) if few else _asked_by_digits(t, leaves)
+        tries = TRIES if few else TRIES_OF_MANY
+        return (found, once) if found is not None and all(_is_so(t, found) for _ in range(tries)) else None
     except (RuntimeError, NotImplementedError):
         return None
 
@@ -93,7 +98,7 @@ def _leaves(t: torch.Tensor) -> tuple[list[torch.Tensor], bool]:
     return found, once
 
 
-def _asked(t: torch.Tensor, leaves: list[torch.Tensor]) -> list[Slope] | None:
+def _asked_for_each(t: torch.Tensor, leaves: list[torch.Tensor]) -> list[Slope] | None:
     rows = []
     for place in range(t.numel()):
         only = torch.zeros_like(t)
@@ -108,6 +113,23 @@ def _asked(t: torch.Tensor, leaves: list[torch.Tensor]) -> list[Slope] | None:
         factors = table.gather(0, at[None])[0]
         found.append(Slope(leaf, tuple(at.tolist()), tuple(factors.tolist())))
     return found
+
+
+def _asked_by_digits(t: torch.Tensor, leaves: list[torch.Tensor]) -> list[Slope] | None:
+    """A gradient that is the number of its place says of each element of a leaf where its own comes from."""
+    if t.dtype not in (torch.float32, torch.float64):  # the others round even a digit
+        return None
+    factors = [one.flatten() for one in _through(t, leaves, torch.ones_like(t))]
+    places = [torch.zeros(leaf.numel(), dtype=torch.int64, device=leaf.device) for leaf in leaves]
+    number, unit = torch.arange(t.numel(), dtype=torch.int64, device=t.device).view(t.size()), 1
+    while unit < t.numel():
+        digits = (number // unit % DIGIT).to(t.dtype)
+        for place, factor, said in zip(places, factors, _through(t, leaves, digits), strict=True):
+            place += torch.where(factor == 0, 0, said.flatten() / factor).round().to(torch.int64) * unit
+        unit *= DIGIT
+    if not all(bool(((place >= 0) & (place < t.numel())).all()) for place in places):
+        return None
+    return [Slope(*one) for one in zip(leaves, places, factors, strict=True)]
 
 
 def _is_so(t: torch.Tensor, slopes: list[Slope]) -> bool:
