@@ -40,10 +40,8 @@ def check_packages(*, gpu: bool = False, exports: bool = False) -> None:
 
 def too_old(package: str) -> NoRuntime:
     """What the torch that is here asks of a package is not in it."""
-    import torch
-
     return NoRuntime(
-        f"torch {torch.__version__} exports with a newer {package} than {metadata.version(package)}, the installed one:"
+        f"torch {metadata.version('torch')} exports with a newer {package} than {metadata.version(package)}, the installed one:"
         f" {PIP} install --upgrade {package}"
     )
 
