@@ -41,8 +41,8 @@ def check_packages(*, gpu: bool = False, exports: bool = False) -> None:
 def too_old(package: str) -> NoRuntime:
     """What the torch that is here asks of a package is not in it."""
     return NoRuntime(
-        f"torch {metadata.version('torch')} exports with a newer {package} than {metadata.version(package)}, the installed one:"
-        f" {PIP} install --upgrade {package}"
+        f"torch {metadata.version('torch')} exports with a newer {package} than {metadata.version(package)}, the"
+        f" installed one: {PIP} install --upgrade {package}"
     )
 
 
