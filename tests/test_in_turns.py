@@ -22,7 +22,7 @@ def test_after_as_many_commits_as_there_are_turns_each_has_run_once() -> None:
 def test_all_run_where_pytest_is_called_by_hand(tmp_path: Path) -> None:
     tests = tmp_path / "test_long.py"
     tests.write_text(
-        "import pytest\n@pytest.mark.slow(10)\n@pytest.mark.parametrize('n', range(8))\ndef test(n): ...\n"
+        f"import pytest\n@pytest.mark.slow(10)\n@pytest.mark.parametrize('n', range({2 * TURNS}))\ndef test(n): ...\n"
     )
     root = Path(__file__).resolve().parents[1]
     command = [
@@ -41,8 +41,8 @@ def test_all_run_where_pytest_is_called_by_hand(tmp_path: Path) -> None:
         ran = subprocess.run(command, cwd=root, env={**_without_turns(), **env}, capture_output=True, text=True)
         return ran.stdout.strip().splitlines()[-1]
 
-    assert passed().startswith("8 passed")
-    assert passed(IN_TURNS="1").startswith("2 passed, 6 deselected")
+    assert passed().startswith(f"{2 * TURNS} passed")
+    assert passed(IN_TURNS="1").startswith(f"2 passed, {2 * TURNS - 2} deselected")
 
 
 def _without_turns() -> dict[str, str]:
