@@ -70,8 +70,7 @@ demo: $(DEMO_READY)  ## train the example notebook on two CPU slots and show wha
 test: $(READY)  ## everything, also what CI runs; all three at once, for mypy needs one processor
 	$(MAKE) --no-print-directory --jobs=3 lint panel tests
 
-# Half of the time of a test is waiting for processes that begin and end, so that more than twice as many use all
-# processors.
+# A test waits for processes that begin and end, so that more than one for each processor is needed to use them all.
 # Each takes up to 1.5 GiB with the kernel and the worker that it starts.
 SIDE_BY_SIDE ?= $(shell awk -v most=$$((5 * $$(nproc) / 2)) '/^MemAvailable/ { fit = int($$2 / 1572864) } \
   END { print fit < 1 ? 1 : fit < most ? fit : most }' /proc/meminfo)
