@@ -62,7 +62,7 @@ class FakeMachine:
     log: list[str] = field(default_factory=list)
     _taken: Granted | None = None  # by a move, before it leaves
 
-    async def estimate(self, job: Job) -> Needed:
+    async def estimate(self, job: Job, report: Report) -> Needed:
         self.log.append("estimated")
         return self.needed
 

@@ -71,8 +71,8 @@ Outcome: TypeAlias = Finished | Released | Moved | Outgrown | Requeued
 class Machine(Protocol):
     """The world of a job, as far as its steps touch it."""
 
-    async def estimate(self, job: Job) -> Needed:
-        """Say what the cell will need, without touching a device."""
+    async def estimate(self, job: Job, report: Report) -> Needed:
+        """Say what the cell will need, without touching a device; report what takes long."""
 
     def claim(self, job: Job, needed: Needed, report: Report) -> AbstractAsyncContextManager[Granted]:
         """Wait in the queue for a device where it fits, and hold it; after a move, hold what was taken before it."""
@@ -93,7 +93,7 @@ async def train(job: Job, machine: Machine, report: Report) -> Finished | Releas
     One that turns out to need more than was guessed queues again, for more; and so does one whose turn is over.
     """
     report(StateChange("estimating"))
-    needed = await machine.estimate(job)
+    needed = await machine.estimate(job, report)
     report(StateChange("queued", needed.reason))
     while True:
         async with machine.claim(job, needed, report) as granted:

@@ -187,7 +187,7 @@ def _as_it_was(phase: Phase, *happens: str) -> Mapping[str, Phase]:
 # By what happens, the phase that follows. What does not stand here changes nothing: asked for, it is refused.
 TABLE: Mapping[Phase, Mapping[str, Phase]] = {
     "begun": {"estimating": "estimating", **_as_it_was("begun", "release", "interrupt")},
-    "estimating": {**_QUEUES, **_as_it_was("estimating", "release", "interrupt")},
+    "estimating": {**_QUEUES, **_as_it_was("estimating", "estimating", "release", "interrupt")},
     "queued": {**_QUEUES, **_as_it_was("queued", "release", "interrupt")},
     "starting": {"running": "entering", **_as_it_was("starting", "release", "interrupt")},
     "arriving": {"running": "entering", **_as_it_was("arriving", "interrupt")},

@@ -71,7 +71,7 @@ class WorkerMachine:
         self._left: HeldClaim | None = None  # by a training that goes on elsewhere
         training.shell.on_rewritten = self._preflight
 
-    async def estimate(self, job: Job) -> Needed:
+    async def estimate(self, job: Job, report: Report) -> Needed:
         training = self.training
         if training.handover.why:
             return Needed(training.handover.needed, training.handover.why)
@@ -87,8 +87,13 @@ class WorkerMachine:
         check_trusted(training.paths.graph)
         cell = for_job.Cell(self.cell.text(job), training.paths.graph.read_bytes(), training.memory)
         # In the main thread: the child that is forked there ends with the thread that forked it.
+        loop = asyncio.get_running_loop()
+
+        def tell(words: str) -> None:
+            loop.call_soon_threadsafe(report, StateChange("estimating", words))
+
         found = self._estimated = await for_job.estimate_in(
-            self.main.call, cell, devices, self._settings(job), self._gpus(job)
+            self.main.call, cell, devices, self._settings(job), self._gpus(job), tell
         )
         needed = for_job.needed_of(found, devices, names_device=bool(job.options.gpu))
         if needed.memory == 0 and self._gpus(job)[0] > 1:

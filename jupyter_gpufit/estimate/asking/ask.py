@@ -11,11 +11,13 @@ from ...devices.card import Card
 from ...devices.cards import Context
 from ...devices.device import Kind as DeviceKind
 from ...devices.speeds import TYPICAL, DeviceSpeed
-from ...fit.plan import MOST_TRIALS, Climbed, FitLimits, Plan
+from ...fit.plan import Climbed, FitLimits, Plan
 from ...fit.sharing import Sharing
 from ..reckoning.record import Read
 from ..reckoning.report import Estimate
 from ..reckoning.timeline import Timeline
+
+FOR_A_PLAN = 5  # times an estimate's limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +62,14 @@ class Ask:
     sharing: Sharing = Sharing()  # what is wanted is what each of its devices needs
 
     @property
+    def search(self) -> float:
+        """Seconds in which a plan is looked for where none is found sooner."""
+        return self.limit * FOR_A_PLAN
+
+    @property
     def patience(self) -> float:
-        """Seconds that it may take: one trial run, and with a ladder the first of each rung and those of as long."""
-        return self.limit * (MOST_TRIALS + 1 if self.limits else 1)
+        """Seconds that it may take: a trial run; with a ladder a longer one, too, and the last of its search."""
+        return self.limit + (2 * self.search + self.limit if self.limits else 0.0)
 
     def seconds_of(self, plan: str, estimate: Estimate) -> float:
         """What a step under it takes: as measured before, or else as predicted by all that is known; 0: unknown."""

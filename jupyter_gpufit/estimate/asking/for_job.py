@@ -35,7 +35,7 @@ from ..reckoning.verdict import usable_alone
 from ..showing.text import band
 from . import before
 from .ask import Ask, TraceAnswer
-from .climb import RAN_OUT
+from .climb import RAN_OUT, Tell, untold
 from .fit import Fit, fit_of, limits_of
 from .look import look, main_module, opened_privately
 from .several import each_of
@@ -61,6 +61,14 @@ class Estimated:
     on: tuple[Device, ...] = ()  # of all devices those that it is for: elsewhere its turn would come later
     each: str = ""  # what each of several devices needs, in words
     best: int = 0  # of several, the number on which it is predicted to end first; 0: nobody looked
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who waits for an estimate."""
+
+    stop: int | None = None  # descriptor: once it can be read, nobody does any more
+    tell: Tell = untold  # what takes long
 
 
 @dataclass(frozen=True)
@@ -100,13 +108,14 @@ async def estimate_in(
     devices: Sequence[Device],
     settings: Settings,
     gpus: tuple[int, int] = ONE,
+    tell: Tell = untold,
 ) -> Found:
-    """Estimate in the thread that `call` leads to; cancelled, it ends there at once."""
+    """Estimate in the thread that `call` leads to, which `tell` is called in; cancelled, it ends there at once."""
     ours, theirs = socket.socketpair()
 
     def estimate() -> Found:
         with theirs:
-            return estimate_job(cell, devices, settings, theirs.fileno(), gpus)
+            return estimate_job(cell, devices, settings, Asker(theirs.fileno(), tell), gpus)
 
     with ours:
         try:
@@ -118,9 +127,13 @@ async def estimate_in(
 
 
 def estimate_job(
-    cell: Cell, devices: Sequence[Device], settings: Settings, stop: int | None = None, gpus: tuple[int, int] = ONE
+    cell: Cell,
+    devices: Sequence[Device],
+    settings: Settings,
+    asker: Asker = Asker(),
+    gpus: tuple[int, int] = ONE,
 ) -> Found:
-    """Trace the cell for the device it will probably get, or for each of so many. Forks; `stop`: see trace_cell."""
+    """Trace the cell for the device it will probably get, or for each of so many. Forks."""
     try:
         device = largest_of(devices)
         if device.kind == "slot":
@@ -128,10 +141,10 @@ def estimate_job(
         target = target_of(settings, device)
         if cell.may_train:
             if gpus[1] > 1:
-                return _of_several(cell, target, settings, gpus, devices, stop)
+                return _of_several(cell, target, settings, gpus, devices, asker)
             limits = limits_of(devices) if settings.fit != "no" else None
-            found = _estimate(cell, target, settings, limits, stop)
-            sooner = _sooner(cell, found, target, devices, settings, stop) if limits is not None else None
+            found = _estimate(cell, target, settings, limits, asker)
+            sooner = _sooner(cell, found, target, devices, settings, asker) if limits is not None else None
             return sooner or found
         none = target.kind == "slot" or may_start_programs(cell.source) or names_a_gpu(cell.source, {})
         return None if none else _nothing(target)
@@ -154,21 +167,21 @@ def allowed_for(job: Job, devices: Sequence[Device]) -> Sequence[Device]:
 
 
 def _estimate(
-    cell: Cell, target: EstimateTarget, settings: Settings, limits: FitLimits | None, stop: int | None
+    cell: Cell, target: EstimateTarget, settings: Settings, limits: FitLimits | None, asker: Asker
 ) -> Estimated:
     """As the cell is, or under the plan by which it fits."""
     ask = target.ask(settings.estimate_limit, limits=limits, fit=settings.fit)
-    answer, again = _answer(cell, ask, settings, stop)
+    answer, again = _answer(cell, ask, settings, asker)
     if limits is not None and (ran_out := ran_out_under(settings, answer.key, target.kind, limits.usable)):
-        answer, again = _answer(cell, ask := replace(ask, ran_out=ran_out), settings, stop)
+        answer, again = _answer(cell, ask := replace(ask, ran_out=ran_out), settings, asker)
     known = lessons_of(settings, answer.key, target.kind)
     for better_by in (known_to_fit, known_better):
         if (better := better_by(answer, ask, known)) is not None:
-            answer, again = _answer(cell, ask := better, settings, stop)
+            answer, again = _answer(cell, ask := better, settings, asker)
     fit = fit_of(answer)
     spare = host_ahead(settings) if fit.plan.host else 0
     if limits is not None and fit.plan.host > spare:  # what is free now is no part of the question
-        answer, again = look(cell.source, cell.opened, replace(ask, limits=replace(limits, host=spare)), stop), False
+        answer, again = _look(cell, replace(ask, limits=replace(limits, host=spare)), asker), False
         fit = fit_of(answer)
     plain = on_slot(answer.estimate) if target.kind == "slot" else answer.estimate
     estimate = plain if answer.planned is None else answer.planned
@@ -186,12 +199,12 @@ def _of_several(
     settings: Settings,
     gpus: tuple[int, int],
     devices: Sequence[Device],
-    stop: int | None,
+    asker: Asker,
 ) -> Estimated:
     """What runs on one device took tells nothing of it."""
     limits = limits_of(devices) if settings.fit != "no" else None
     ask = target.ask(settings.estimate_limit, fit="no")
-    each = each_of(ask, gpus, len(devices), limits, settings, lambda one: _answer(cell, one, settings, stop))
+    each = each_of(ask, gpus, len(devices), limits, settings, lambda one: _answer(cell, one, settings, asker))
     fit = replace(fit_of(each.answer), devices=each.sharing.devices, split=each.sharing.split)
     return Estimated(each.estimate, target.kind, each.answer.key, fit, each.again, each=each.words, best=each.best)
 
@@ -202,7 +215,7 @@ def _sooner(
     target: EstimateTarget,
     devices: Sequence[Device],
     settings: Settings,
-    stop: int | None,
+    asker: Asker,
 ) -> Estimated | None:
     """By a plan on what is free now, where it fits as it is, but only later, and would be done later."""
     needed = needed_of(found, devices).memory
@@ -221,7 +234,7 @@ def _sooner(
         return None
     device = ahead.free.device
     alone = usable_alone(ahead.free.space) if not ahead.free.taken else ahead.free.free
-    by_plan = _estimate(cell, target_of(settings, device), settings, FitLimits(ahead.free.free, alone), stop)
+    by_plan = _estimate(cell, target_of(settings, device), settings, FitLimits(ahead.free.free, alone), asker)
     plain = times_of(known).get(AS_IT_IS, found.estimate.seconds_per_step * factor_of(known))
     ways = TwoWays(steps, plain, by_plan.fit.plan, time.time(), ahead.later.latest, device.label, ahead.where)
     if not by_plan.fit.plan.parts:
@@ -231,15 +244,19 @@ def _sooner(
     return replace(by_plan, fit=replace(by_plan.fit, why=ways.words), on=(device,))
 
 
-def _answer(cell: Cell, ask: Ask, settings: Settings, stop: int | None) -> tuple[TraceAnswer, bool]:
+def _answer(cell: Cell, ask: Ask, settings: Settings, asker: Asker) -> tuple[TraceAnswer, bool]:
     """What a look finds, and whether it was found for an earlier run of the same cell."""
     given = before.key_of(cell.source, cell.graph, ask)
     known = before.find(settings, given)
     if known is not None:
         return known, True
-    answer = look(cell.source, cell.opened, ask, stop)
+    answer = _look(cell, ask, asker)
     before.keep(settings, given, answer)
     return answer, False
+
+
+def _look(cell: Cell, ask: Ask, asker: Asker) -> TraceAnswer:
+    return look(cell.source, cell.opened, ask, asker.stop, tell=asker.tell)
 
 
 def _nothing(target: EstimateTarget) -> Estimated:

@@ -31,7 +31,7 @@ from ..tracing.closed import CountedBytes, count, estimate_without_trace
 from ..tracing.swept import put
 from ..tracing.trace import trace_cell
 from .ask import Ask, TraceAnswer
-from .climb import PlanTrial, climbed
+from .climb import PlanTrial, Tell, climbed, untold
 from .sweep import with_values
 
 Namespace = dict[str, object]
@@ -44,22 +44,23 @@ def look(
     ask: Ask,
     stop: int | None = None,
     was: Mapping[str, int] = MappingProxyType({}),
+    tell: Tell = untold,
 ) -> TraceAnswer:
     """Estimate a cell; whatever goes wrong with it is in the answer. `stop`: see trace_cell; `was`: see Program.
 
-    Where it does not fit within the limits that are asked for, also how it would.
+    Where it does not fit within the limits that are asked for, also how it would; `tell` is told what is tried.
     """
     source = with_values(source, ask.values, was) if ask.values else source
 
-    def trial(plan: Plan) -> PlanTrial:
+    def trial(plan: Plan, limit: float) -> PlanTrial:
         counting = _Counting(open_namespace, source, ask.values, was)
-        how = {"steps": ask.steps, "limit": ask.limit, "stop": stop, "plan": plan, "speed": ask.speed}
+        how = {"steps": ask.steps, "limit": limit, "stop": stop, "plan": plan, "speed": ask.speed}
         trace = trace_cell(source, counting, ask.card, sharing=ask.sharing, **how)  # type: ignore[arg-type]
         answered = _answered(ask, trace, counting, environment(plan, os.environ))
         facts = replace(facts_of(trace), idle=_idle(ask, answered), shares=_shares(source, trace))
-        return PlanTrial(answered, facts, _why_useless(trace))
+        return PlanTrial(answered, facts, _why_useless(trace), late=trace.status == "timeout")
 
-    return climbed(ask, trial)
+    return climbed(ask, trial, tell)
 
 
 def _answered(ask: Ask, trace: Trace, counting: _Counting, env: Mapping[str, str]) -> TraceAnswer:
