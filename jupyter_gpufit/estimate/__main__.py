@@ -16,6 +16,7 @@ from pathlib import Path
 from ..system.collecting import for_good
 from ..system.processes import die_with_parent
 from .asking.ask import Ask, EstimatedProgram
+from .tracing.quiet import have_shell
 from .tracing.trace import import_what_traces
 
 
@@ -27,6 +28,9 @@ def main() -> None:
     _take_place(program)
     with for_good():
         from .asking.look import look  # imports torch, in the user's environment
+
+        if not program.script:
+            have_shell()
 
         with suppress(ImportError, AttributeError, TypeError):  # the first trace says what is wrong with this torch
             import_what_traces()

@@ -58,6 +58,21 @@ def test_one_whose_model_processes_share_is_estimated_too(kernel: Kernel) -> Non
     assert (told["how"], told["steps"]) == ("trace", 2)
 
 
+def test_what_a_notebook_has_from_its_start_is_there_in_an_earlier_cells_function(kernel: Kernel) -> None:
+    kernel.check("%load_ext jupyter_gpufit\n" + DEFINE)
+    kernel.check(
+        "def shown_step(model, x):\n"
+        "    handle = display('at first', display_id=True)\n"
+        "    handle.update(f'with {get_ipython().__class__.__name__}')\n"
+        "    return step(model, x)\n"
+    )
+
+    asked = CELL.replace("step(model, t", "shown_step(model, t")
+    told = json.loads(kernel.check(f'%%gpufit estimate --on "NVIDIA L4" --json{asked}').shown)
+
+    assert asked != CELL and (told["how"], told["steps"]) == ("trace", 2)
+
+
 def test_shows_a_line_a_table_and_a_figure(kernel: Kernel) -> None:
     kernel.check("%load_ext jupyter_gpufit\n" + DEFINE)
 

@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ...surroundings import magics
@@ -18,6 +19,18 @@ _YES_OR_NO = re.compile(r"\by(es)?\b\W*(or\W*)?\bn(o)?\b|\?", re.IGNORECASE)
 _RUN_THEIR_CODE = ("time", "timeit", "prun", "capture")
 _WITH_A_VALUE = {"timeit": "nrp", "prun": "lsTD"}  # the letters of their options that have one
 _ASSIGNED = re.compile(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*\S)")  # %env NAME=value, or with a space between
+
+
+def have_shell() -> None:
+    """What is in a notebook from its start, `display` and what displays are shown by, where no kernel has put it."""
+    with suppress(ImportError):  # no notebook, then
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
+
+        config = Config()
+        config.HistoryManager.enabled = False
+        config.IPKernelApp = Config()  # by which libraries know that displays are shown
+        InteractiveShell.instance(config=config)
 
 
 def silence(notes: Counter[str]) -> None:
