@@ -32,6 +32,7 @@ class ModelPart:
     kept: int = 0  # bytes that it keeps for backward
     hands_on: int = 0  # bytes of what it returns
     why_not: str = ""  # why it must not run twice; empty: it may
+    alone: bool = False  # that is so of itself, and not of what it is in
     batch: int = 0  # samples that it was given first
     by_batch: bool = False  # what it makes of one sample depends on the others: BatchNorm
 
@@ -39,6 +40,10 @@ class ModelPart:
         """Whether the other is in it, or is it."""
         inside = not self.path or other.path == self.path or other.path.startswith(f"{self.path}.")
         return other.model == self.model and inside
+
+    def bars(self, other: ModelPart) -> bool:
+        """Whether the other must not run twice because of this one."""
+        return bool(self.why_not) and other.holds(self) and not (self.alone and other.path != self.path)
 
 
 @dataclass(frozen=True)

@@ -44,15 +44,17 @@ class Seen:
     barred: str = ""  # why it must not run twice, by what it is
     hands_on: int = 0  # bytes
     changes: str = ""  # the same, by what its last call did
+    alone: bool = False  # that is so of itself, and not of what it is in
     calls: int = 0
     batch: int = 0  # samples of its first call
 
     @property
-    def row(self) -> tuple[str, str, int, int, str, int, bool]:
+    def row(self) -> tuple[str, str, int, int, str, int, bool, bool]:
         """As it is told; see record.py: RanModule."""
         by_batch = isinstance(self.module, _BatchNorm)
         why_not = self.barred or self.changes
-        return self.model, self.path, self.order, self.hands_on, why_not, self.batch, by_batch
+        alone = self.alone and not self.barred
+        return self.model, self.path, self.order, self.hands_on, why_not, self.batch, by_batch, alone
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Modules:
             return
         with _unheard():
             before.seen.hands_on = max(before.seen.hands_on, _bytes_of(output))  # the last batch may be a small one
-            before.seen.changes = _changed(module, before)
+            before.seen.changes, before.seen.alone = _changed(module, before)
 
 
 def _buffers(module: nn.Module) -> dict[str, tuple[torch.Tensor, int]]:
@@ -157,16 +159,21 @@ def _forward(module: nn.Module) -> FunctionType | None:
     return None
 
 
-def _changed(module: nn.Module, before: _Before) -> str:
+def _changed(module: nn.Module, before: _Before) -> tuple[str, bool]:
+    """What bars a second run of it, and whether that is so of itself alone.
+
+    What it is given may have been made in what it is in, as by a convolution before an activation in place; whether
+    that one changes what it is given itself is seen there. Only what gradients go through was surely made by a forward.
+    """
     if names := [name for name, (buffer, version) in before.buffers.items() if buffer._version != version]:
-        return f"its forward changes buffer {names[0]}"
+        return f"its forward changes buffer {names[0]}", False
     if names := [name for name, value in _globals(module) if before.globals.get(name, value) != value]:
-        return f"its forward changes {names[0]}"
-    if any(t._version != version for t, version in before.versions):
-        return "its forward changes in place what it has or is given"
+        return f"its forward changes {names[0]}", False
+    if changed := [t for t, version in before.versions if t._version != version]:
+        return "its forward changes in place what it has or is given", all(t.grad_fn is not None for t in changed)
     if not before.belongings.is_whole:
-        return "it has or is given too many objects to look at"
-    return "" if before.belongings.ran() else "its forward changes an object that cannot be put back"
+        return "it has or is given too many objects to look at", False
+    return ("", False) if before.belongings.ran() else ("its forward changes an object that cannot be put back", False)
 
 
 def _by_its_looks(module: nn.Module) -> str:

@@ -47,9 +47,10 @@ class Residual(nn.Module):
         super().__init__()
         self.c1, self.c2 = nn.Conv2d(wide, wide, 3, padding=1), nn.Conv2d(wide, wide, 3, padding=1)
         self.b1, self.b2 = nn.BatchNorm2d(wide), nn.BatchNorm2d(wide, momentum=None)
+        self.act = nn.ReLU(inplace=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.relu(x + self.b2(self.c2(F.relu(self.b1(self.c1(x))))))
+        return self.act(x + self.b2(self.c2(self.act(self.b1(self.c1(x))))))  # type: ignore[no-any-return]
 
 
 class Pictures(nn.Module):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from jupyter_gpufit.estimate.reckoning.parts import facts_of
+from jupyter_gpufit.fit.rungs import micro_batches
+from jupyter_gpufit.fit.rungs.blocks import blocks_of
 from tests.estimate.traced import traced
 
 CELL = """
@@ -139,3 +144,42 @@ def test_a_cache_that_is_filled_in_place_bars_the_layer_and_not_the_model() -> N
     why = {one.name: one.why_not for one in trace.modules}
     assert why["model.layers.0"] == why["model.layers.1"] == "its forward changes in place what it has or is given"
     assert why["model"] == why["model.layers.0.mix"] == ""
+
+
+IN_PLACE = """
+import torch
+from torch import nn
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix, self.act = nn.Linear(64, 64), nn.ReLU(inplace=True)
+    def forward(self, x):
+        return {forward}
+model = nn.Sequential(nn.Linear(64, 64), *(Block() for _ in range(3))).cuda()
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    loss = model(torch.randn(512, 64, device="cuda")).square().mean()
+    opt.zero_grad(); loss.backward(); opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "again"),
+    [
+        ("self.act(self.mix(x)).tanh()", ["1", "2", "3"]),  # as in most networks for pictures
+        ("self.mix(self.act(x)).tanh()", []),  # what the block itself is given is changed
+        ("self.mix(self.act(x.view(512, 8, 8)).view(512, 64)).tanh()", []),  # and so it is by another view of it
+    ],
+)
+def test_what_is_changed_in_place_bars_the_module_that_is_given_it_and_not_those_in_which_it_is_made(
+    forward: str, again: list[str]
+) -> None:
+    facts = facts_of(traced(IN_PLACE.format(forward=forward)))
+
+    assert [part.path for part in facts.parts if part.why_not and part.path.endswith("act")] == [
+        "1.act",
+        "2.act",
+        "3.act",
+    ]
+    assert [block.path for block in blocks_of(facts.parts) if "." not in block.path] == again
+    assert [notch.part["parts"] for notch in micro_batches.notches(facts)] == [2, 4, 8, 16]

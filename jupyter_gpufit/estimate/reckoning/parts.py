@@ -23,6 +23,7 @@ def facts_of(trace: Trace) -> Facts:
             kept=kept[seen.name],
             hands_on=seen.hands_on,
             why_not=seen.why_not,
+            alone=seen.alone,
             batch=seen.batch,
             by_batch=seen.by_batch,
         )
@@ -63,6 +64,7 @@ def _together(one: ModelPart, other: ModelPart) -> ModelPart:
         kept=one.kept + other.kept,
         hands_on=one.hands_on + other.hands_on,
         why_not=one.why_not or other.why_not,
+        alone=all(each.alone for each in (one, other) if each.why_not),
         batch=min(one.batch, other.batch),
     )
 

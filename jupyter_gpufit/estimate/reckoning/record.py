@@ -53,6 +53,7 @@ class RanModule:
     why_not: str  # why it must not run twice
     batch: int = 0  # samples that it was given first
     by_batch: bool = False  # what it makes of one sample depends on the others
+    alone: bool = False  # that it must not run twice is so of itself, and not of what it is in
 
 
 @dataclass(frozen=True)

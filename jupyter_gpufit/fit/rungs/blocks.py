@@ -39,11 +39,11 @@ def _sizes(parts: Sequence[ModelPart]) -> list[int]:
 
 def _cut(parts: Sequence[ModelPart], size: int, every: int) -> Iterator[ModelPart]:
     """The outermost modules that keep so much at the most and may run twice, with all that is in them."""
-    barred = [part for part in parts if part.why_not]
+    bars = [part for part in parts if part.why_not]
     taken: list[ModelPart] = []
     for part in sorted(parts, key=lambda part: (part.model, part.path.count("."), part.path)):
         fits = part.path and part.kept <= size and _gain(part) > _LEAST_GAIN * every
-        if not fits or any(part.holds(other) for other in barred) or any(block.holds(part) for block in taken):
+        if not fits or any(other.bars(part) for other in bars) or any(block.holds(part) for block in taken):
             continue
         taken.append(part)
         yield part

@@ -48,17 +48,16 @@ def notches(facts: Facts) -> list[Notch]:
 def why_not(facts: Facts) -> str:
     """Why there is no notch."""
     roots = [part for part in facts.parts if not part.path and part.kept]
-    barred = [part for part in facts.parts if part.why_not and any(root.holds(part) for root in roots)]
-    if barred:
-        return f"{barred[0].name} cannot run twice: {barred[0].why_not}"
+    bars = [part for part in facts.parts if any(part.bars(root) for root in roots)]
+    if bars:
+        return f"{bars[0].name} cannot run twice: {bars[0].why_not}"
     return "the batch is not given to a model as a tensor" if roots else "no model was seen to train"
 
 
 def _models(facts: Facts) -> list[ModelPart]:
     """Those that the cell calls with more than one sample, and that may run twice."""
-    barred = [part for part in facts.parts if part.why_not]
     roots = [part for part in facts.parts if not part.path and part.kept and part.batch > 1]
-    return [root for root in roots if not any(root.holds(part) for part in barred)]
+    return [root for root in roots if not any(part.bars(root) for part in facts.parts)]
 
 
 @contextmanager
