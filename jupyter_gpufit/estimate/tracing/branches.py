@@ -44,10 +44,18 @@ def wanted(rounds: Rounds, step: int) -> bool | None:
             if found.returns is not None:
                 inside.append(found)
             elif found is not _RETURNED:
-                ends = found.goes_round and not _is_torchs(frame) and rounds.are_enough(place, step)
+                ends = found.goes_round and not _is_optimizers(frame) and rounds.are_enough(place, step)
                 return _asked_inside(found.answer if found.answer is None else found.answer is not ends, inside)
         frame = frame.f_back
     return _asked_inside(None, inside)
+
+
+def only_draws() -> bool:
+    """Whether one of torch's initialisers asks, which draws again what lies out of bounds: no size hangs on it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not_the_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__") == "torch.nn.init"
 
 
 def _asked_inside(answer: bool | None, inside: Sequence[_Wanted]) -> bool | None:
@@ -58,9 +66,9 @@ def _asked_inside(answer: bool | None, inside: Sequence[_Wanted]) -> bool | None
     return answer
 
 
-def _is_torchs(frame: FrameType) -> bool:
-    """A step of its LBFGS may be a whole training."""
-    return str(frame.f_globals.get("__name__")).startswith("torch.")
+def _is_optimizers(frame: FrameType) -> bool:
+    """A step of torch's LBFGS may be a whole training."""
+    return str(frame.f_globals.get("__name__")).startswith("torch.optim.")
 
 
 def tried(rounds: Rounds, step: int) -> float | None:

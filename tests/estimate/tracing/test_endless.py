@@ -78,6 +78,7 @@ def drawn(x):
         "all_good(x)",
         "sinkhorn(x.exp())",
         "returns(x)",
+        "torch.distributions.VonMises(x, x.exp()).sample()",
     ],
 )
 def test_what_is_tried_until_it_is_well(made: str) -> None:
@@ -102,3 +103,13 @@ def test_nor_is_one_whose_end_stands_in_its_first_line_left_out() -> None:
     trace = traced(TRAINING + begin + "    loss = trained(torch.randn(4, 8, device='cuda'))\n")
 
     assert trace.steps >= 2
+
+
+@pytest.mark.parametrize("bounds", ["", ", a=0.01, b=0.03"])  # those that torch rejects by, and those of few numbers
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_torch_initialiser_that_draws_again_what_is_out_of_bounds(device: str, bounds: str) -> None:
+    made = f"drawn = nn.Linear(8, 8, device='{device}')\nnn.init.trunc_normal_(drawn.weight, std=0.02{bounds})\n"
+
+    trace = traced(TRAINING + made + "drawn.cuda()\nfor i in range(3):\n    trained(drawn(torch.randn(4, 8).cuda()))\n")
+
+    assert trace.steps >= 2 and not trace.notes
