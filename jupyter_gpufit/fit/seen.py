@@ -109,7 +109,7 @@ class Modules:
             if id(module) not in self._where:  # made in this very call
                 return None
             seen = self.found[id(module)] = Seen(module, *self._where[id(module)], len(self.found))
-            seen.barred, seen.batch = _by_its_looks(module), _batch_of(args)
+            seen.barred, seen.batch = _by_its_looks(module), _batch_of((args, kwargs))
         seen.calls += 1
         if torch._C._are_functorch_transforms_active():
             seen.barred = seen.barred or _IN_A_TRANSFORM
@@ -200,8 +200,8 @@ def _by_its_code(code: CodeType) -> str:
     return ""
 
 
-def _batch_of(args: Any) -> int:
-    return next((t.shape[0] for t in tree_leaves(args) if isinstance(t, torch.Tensor) and t.dim()), 0)
+def _batch_of(given: Any) -> int:
+    return next((t.shape[0] for t in tree_leaves(given) if isinstance(t, torch.Tensor) and t.dim()), 0)
 
 
 def _bytes_of(output: Any) -> int:

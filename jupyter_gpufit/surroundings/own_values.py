@@ -56,6 +56,12 @@ def used_by(packages: Container[str]) -> set[str]:
     return {*_with_used(_own(), packages, {})}
 
 
+def modules_used_by(packages: Container[str]) -> dict[str, ModuleType]:
+    """These themselves."""
+    own = _own()
+    return {name: own[name] for name in _with_used(own, packages, {})}
+
+
 def packages() -> set[str]:
     """Of all modules of the user's, also of those that were imported before anybody looked."""
     return {root(name) for name in _own()}

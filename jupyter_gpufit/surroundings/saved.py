@@ -18,6 +18,7 @@ from . import added_names, magics, own_generators, own_values, twins
 from .changes import Change, put, put_object, values_of, without
 from .holders import Place, at, root
 from .imports import import_causes, import_quietly
+from .own_imports import libraries_of
 from .travel import Came, put_taken, watch
 
 _LONGEST = 2.0  # seconds to look whether one holder's changes can be saved
@@ -26,13 +27,14 @@ _TOO_LARGE: set[str] = set()  # packages of which one took longer: a library tha
 
 def saved(came: Came, can_be_saved: Callable[..., bool], say: Callable[[str], None]) -> dict[str, Any]:
     """What a checkpoint holds of them: what has changed in the packages of which something came."""
+    packages = came.packages | libraries_of(came.packages)  # the cell may have imported them since
     changed: list[tuple[Any, ...]] = []
     for number, difference in watch.differences().items():
         holder = watch.holder(number)
         if holder is None or difference is None:
             continue
         package = root(holder.place[0])
-        if package not in came.packages or package in _TOO_LARGE:
+        if package not in packages or package in _TOO_LARGE:
             continue
         until = time.monotonic() + _LONGEST
         try:
@@ -49,13 +51,13 @@ def saved(came: Came, can_be_saved: Callable[..., bool], say: Callable[[str], No
                 f"What has changed inside of {package} since it was imported is in no checkpoint: to look through it"
                 f" takes too long. After a resume, {package} is as it is imported."
             )
-    changed += _of_own_modules(came.packages, changed, can_be_saved)
+    changed += _of_own_modules(packages, changed, can_be_saved)
     changed += _as_set(came.assigned, can_be_saved)
     return {
         "assigned": came.assigned,
         "argv": list(sys.argv),
         "process": came.process,
-        "packages": sorted(came.packages),
+        "packages": sorted(packages),
         "causes": came.causes,
         "drew": sorted(watch.drew | watch.drew_before),
         "reached": came.reached,
@@ -63,7 +65,7 @@ def saved(came: Came, can_be_saved: Callable[..., bool], say: Callable[[str], No
         "taken": came.taken,
         "settings": twins.now(came.settings),
         "changed": [*changed, *watch.added.changes(can_be_saved)],
-        "drawn from": own_generators.states(watch, came.packages),
+        "drawn from": own_generators.states(watch, packages),
     }
 
 

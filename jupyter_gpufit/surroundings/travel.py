@@ -28,6 +28,7 @@ from .changes import Change, Difference, beyond, put, same, values_of, without
 from .holders import Place, at, here_or_new, in_words, keeps_more, root
 from .imports import Watch, import_causes, import_quietly, is_of_torch, reached_by
 from .magics import Told
+from .own_imports import libraries_of
 from .trials import Trial
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class SurroundingsOut:
         mentioned = self._mentions(pickler)
         needed = watch.packages(mentioned) | {name for name in own_values.packages() if mentioned(name)}
         needed |= {root(name) for name in own_values.used_by(needed)}
+        needed |= libraries_of(needed)
         self.found["packages"] = sorted(needed)
         yield from self._of_own_modules(needed, pickler)
         candidates: list[tuple[Change, bool]] = []

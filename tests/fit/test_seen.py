@@ -183,3 +183,12 @@ def test_what_is_changed_in_place_bars_the_module_that_is_given_it_and_not_those
     ]
     assert [block.path for block in blocks_of(facts.parts) if "." not in block.path] == again
     assert [notch.part["parts"] for notch in micro_batches.notches(facts)] == [2, 4, 8, 16]
+
+
+def test_the_batch_of_a_model_that_is_given_it_by_keyword() -> None:
+    called = IN_PLACE.format(forward="self.act(self.mix(x))").replace("model(torch", "model(input=torch")
+
+    facts = facts_of(traced(called))
+
+    assert next(part.batch for part in facts.parts if not part.path) == 512
+    assert micro_batches.notches(facts)

@@ -229,6 +229,18 @@ def _where(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     return books.compute(func, (mask, *rest), kwargs)
 
 
+def _grouped(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
+    """A mixture's experts at once: torch knows its shape only for bfloat16, and computes it for the others, too."""
+    a, b = args[:2]
+    offs = args[2] if len(args) > 2 else kwargs.get("offs")
+    if a.dtype == b.dtype == torch.bfloat16:
+        return books.compute(func, args, kwargs)
+    if a.dim() == b.dim():
+        groups = a.shape[0] if a.dim() == 3 else offs.shape[0]
+        return books.new(a, (groups, a.shape[-2], b.shape[-1]), a.dtype, "grouped_mm")
+    return books.new(a, (a.shape[-2], b.shape[-1]), a.dtype, "grouped_mm")
+
+
 ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
     aten._local_scalar_dense.default: _item,
     aten.equal.default: _equal,
@@ -252,3 +264,5 @@ ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.index.Tensor: _index,
 }
+if hasattr(aten, "_grouped_mm"):  # since torch 2.8
+    ANSWERS[aten._grouped_mm.default] = _grouped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.estimate.cells import IMPORTS
 from tests.estimate.traced import peak_by_kind, traced
@@ -323,3 +324,23 @@ def test_a_mask_of_bytes_chooses_as_it_does_in_torch() -> None:
     trace = traced(cell)
 
     assert (trace.status, trace.error) == ("completed", "") and trace.steps == 2
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.functional, "grouped_mm"), reason="torch has it since 2.10")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_experts_of_a_mixture_at_once(dtype: str) -> None:
+    """As transformers computes them; torch itself knows the shape for bfloat16 alone."""
+    trace = traced(
+        "import torch, torch.nn.functional as F\n"
+        f"experts = torch.nn.Parameter(torch.randn(4, 64, 256, device='cuda', dtype=torch.{dtype}))\n"
+        "opt = torch.optim.SGD([experts], 0.1)\n"
+        "ends = torch.tensor([8, 16, 24, 32], dtype=torch.int32, device='cuda')\n"
+        "for _ in range(3):\n"
+        f"    x = torch.randn(32, 64, device='cuda', dtype=torch.{dtype}, requires_grad=True)\n"
+        "    made = F.grouped_mm(x, experts, offs=ends)\n"
+        "    assert made.shape == (32, 256)\n"
+        "    opt.zero_grad(); made.float().square().mean().backward(); opt.step()\n"
+        "    assert x.grad.shape == x.shape and experts.grad.shape == experts.shape\n"
+    )
+
+    assert (trace.status, trace.error) == ("completed", "") and trace.steps >= 2
