@@ -8,13 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 from ...devices.here import read_devices
 from ...devices.nvml import close_nvml
 from ...errors import GpufitError
 from ...settings import Settings
 from ...units import format_bytes
+from .compiled import hint
 from .hook import AfterImport
 from .others import no_gpus_for_others
 
@@ -55,6 +56,7 @@ class KernelCuda:
         self._hook.end()
         if self._mode is not None:
             self._shell.events.unregister("pre_run_cell", self._stand_in_this_thread)
+            self._shell.events.unregister("post_run_cell", self._explain)
             self._mode = None
         self._entered.close()
 
@@ -106,12 +108,19 @@ class KernelCuda:
         self._entered.enter_context(noted())
         self._mode = mode
         self._shell.events.register("pre_run_cell", self._stand_in_this_thread)
+        self._shell.events.register("post_run_cell", self._explain)
 
     def _has_computed(self) -> None:
         device = self._expected.device if self._expected is not None else None
         there = "a CPU slot" if device is not None and device.kind == "slot" else "a GPU"
         where = "This cell computed on the CPU, in the notebook's own process."
         self._say(f"{where} To use {there}, put %%gpufit train on top of it.")
+
+    def _explain(self, result: ExecutionResult) -> None:
+        """Of an error that a library's compiled code makes of the stand-in."""
+        on_it = self._expected.used() if self._expected is not None else 0
+        if on_it and result.error_in_exec is not None and (said := hint(result.error_in_exec)):
+            self._say(said)
 
     def _stand_in_this_thread(self, info: object) -> None:
         """Modes belong to a thread: torch may have been imported in another one than cells run in."""
