@@ -163,10 +163,12 @@ class Steps:
             self.stop()
 
     def _by_hand(self, first: int) -> None:
-        """A backward where no optimizer is: the cell takes its step itself."""
+        """A backward where no optimizer of torch's is: the cell takes its step itself, or its library does (fastai)."""
         if not self.on_device():
             self.books.label_born_since(first, "gradient")
             self._mark(_BY_HAND, lambda: 0)
+            if self._enough():
+                self.stop()
 
     def _count(self, optimizer: Optimizer) -> None:
         groups = optimizer.param_groups

@@ -154,6 +154,32 @@ def test_trains_by_hand() -> None:
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)  # a backward is taken for its step
 
 
+def test_a_librarys_own_loop_and_optimizer_are_left_after_some_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "fastest.py").write_text(
+        "import torch\n"
+        "class Optimizer:\n"  # none of torch's
+        "    def __init__(self, model): self.parameters, self.kept = [*model.parameters()], {}\n"
+        "    @torch.no_grad()\n"
+        "    def step(self):\n"
+        "        for p in self.parameters:\n"
+        "            self.kept[p] = self.kept.get(p, 0) * 0.9 + p.grad\n"
+        "            p -= 0.1 * self.kept[p]; p.grad = None\n"
+        "def fit(model, many):\n"
+        "    optimizer = Optimizer(model)\n"
+        "    for n in range(many):\n"
+        "        model(torch.randn(8, 64, device='cuda')).sum().backward(); optimizer.step()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+
+    trace = traced("import torch, fastest\nfastest.fit(torch.nn.Linear(64, 64).cuda(), 10**9)\n", limit=60)
+
+    assert trace.status == "stopped" and 2 <= trace.steps <= 10
+    assert peak_by_kind(trace)["parameter"] == 4 * 65 * 64
+
+
 def test_model_and_optimizer_of_an_earlier_cell() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 4))
