@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 
 from jupyter_gpufit.estimate.asking.fit import trains_by
 from jupyter_gpufit.fit.plan import Climbed, Facts, FitLimits, ModelPart, Notch, Plan, Rung, TriedPlan, climb, lower
+from jupyter_gpufit.fit.rungs import recompute
 from jupyter_gpufit.fit.rungs.blocks import blocks_of
 
 FACTS = Facts()
@@ -184,6 +185,25 @@ def test_one_that_must_not_run_twice_bars_all_around_it_and_nothing_beside_it() 
     ]
 
     assert [block.path for block in blocks_of(parts)] == ["blocks.0", "blocks.2"]
+
+
+def test_what_bars_itself_alone_bars_nothing_around_it() -> None:
+    in_place = replace(part("blocks.1.act", 11, 1, why_not="its forward changes in place what it is given"), alone=True)
+    parts = [part("", 0, 200), *(part(f"blocks.{i}", 10 * i, 50, 10) for i in range(3)), in_place]
+
+    assert [block.path for block in blocks_of(parts)] == ["blocks.0", "blocks.1", "blocks.2"]
+    assert in_place.bars(in_place) and not in_place.bars(parts[2]) and not parts[2].bars(parts[2])
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [(50, "blocks.0.act cannot run twice: it prints"), (10, "no part of the model keeps much more than it hands on")],
+)
+def test_it_is_named_where_it_alone_stands_in_the_way(kept: int, why: str) -> None:
+    blocks = [part(f"blocks.{i}", 10 * i, kept, 10) for i in range(3)]
+    bars = [part(f"{block.path}.act", block.order + 1, 1, why_not="it prints") for block in blocks]
+
+    assert recompute.why_not(Facts((part("", 0, 200), *blocks, *bars))) == why
 
 
 def test_a_rung_takes_back_those_whose_work_it_does() -> None:

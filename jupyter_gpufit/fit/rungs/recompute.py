@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ def why_not(facts: Facts) -> str:
     if not facts.parts:
         return "no model was seen to run"
     refused = [part for part in facts.parts if part.why_not]
-    if refused:
+    if refused and blocks_of([replace(part, why_not="") for part in facts.parts]):  # else it would be of no use
         worst = max(refused, key=lambda part: part.kept)
         return f"{worst.name} cannot run twice: {worst.why_not}"
     return "no part of the model keeps much more than it hands on"
