@@ -33,7 +33,8 @@ def _item(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
     books.notes["value guessed for .item()"] += 1
     wanted = branches.wanted(books.rounds, books.step)
     if dtype == torch.bool:
-        return bool(wanted)
+        # What a `while` waits for may come of the other answer: `if accepted.any(): done = done | accepted`.
+        return wanted if wanted is not None else branches.tried(books.rounds, books.step) is not None
     if dtype.is_floating_point and (tried := branches.tried(books.rounds, books.step)) is not None:
         return tried
     guess = 0 if wanted is False else 1

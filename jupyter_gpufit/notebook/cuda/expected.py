@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ...cuda.surface.asker import asker
 from ...devices import sides
@@ -90,7 +91,9 @@ class Expected:
         """Bytes on the stand-in. Nothing counts them while they come and go: that would cost every operation."""
         found: dict[int, int] = {}
         for one in but_tuples():
-            if issubclass(type(one), torch.Tensor) and one.layout is torch.strided and not one.is_meta:
+            if not issubclass(type(one), torch.Tensor) or is_lazy(one):
+                continue
+            if one.layout is torch.strided and not one.is_meta:
                 storage = one.untyped_storage()
                 if sides.on_device(storage):
                     found[storage.data_ptr()] = storage.nbytes()

@@ -118,8 +118,8 @@ class KernelCuda:
 
     def _explain(self, result: ExecutionResult) -> None:
         """Of an error that a library's compiled code makes of the stand-in."""
-        on_it = self._expected.used() if self._expected is not None else 0
-        if on_it and result.error_in_exec is not None and (said := hint(result.error_in_exec)):
+        said = hint(result.error_in_exec) if result.error_in_exec is not None else ""
+        if said and self._expected is not None and self._expected.used():  # which looks at all objects
             self._say(said)
 
     def _stand_in_this_thread(self, info: object) -> None:

@@ -46,9 +46,10 @@ def test_it_answers_as_the_largest_gpu(notebook: list[str]) -> None:
     assert torch.cuda.is_bf16_supported(including_emulation=False) and properties.multi_processor_count == 108
     assert torch.cuda.mem_get_info() == (30 * GiB, 40 * GiB)
     kept = torch.zeros(1 << 20, device="cuda")
+    without_a_shape = torch.nn.LazyLinear(3)  # has no bytes either, and says so by an error
     assert torch.cuda.mem_get_info()[0] == 30 * GiB - kept.nbytes
     assert torch.cuda.memory_allocated() == torch.cuda.max_memory_allocated() == kept.nbytes
-    assert notebook == []
+    assert notebook == [] and without_a_shape.has_uninitialized_params()
 
 
 def test_seeds_of_cuda_are_kept_for_the_training_and_leave_the_cpus_alone(notebook: list[str]) -> None:
