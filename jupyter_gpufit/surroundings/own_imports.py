@@ -19,7 +19,7 @@ from .imports import NOT_PACKAGES
 
 def libraries_of(packages: Container[str]) -> set[str]:
     """Of the user's modules in these packages, and of those that they use."""
-    own = own_values.modules_used_by(packages)
+    own = own_values.used_by(packages)
     found = {root(name) for module in own.values() for name in _named_in(module) if name in sys.modules}
     return found - {root(name) for name in own} - NOT_PACKAGES
 

@@ -51,13 +51,8 @@ def of_modules(packages: Container[str]) -> Iterator[Value]:
         yield from held[name]
 
 
-def used_by(packages: Container[str]) -> set[str]:
+def used_by(packages: Container[str]) -> dict[str, ModuleType]:
     """The user's modules that those in these packages use: no import leads from one to what was there before it."""
-    return {*_with_used(_own(), packages, {})}
-
-
-def modules_used_by(packages: Container[str]) -> dict[str, ModuleType]:
-    """These themselves."""
     own = _own()
     return {name: own[name] for name in _with_used(own, packages, {})}
 

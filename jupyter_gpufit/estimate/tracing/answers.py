@@ -265,5 +265,5 @@ ANSWERS: dict[Any, Callable[[Books, Any, Any, Any], Any]] = {
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.index.Tensor: _index,
 }
-if hasattr(aten, "_grouped_mm"):  # since torch 2.8
+if hasattr(aten, "_grouped_mm"):  # older versions of torch have none
     ANSWERS[aten._grouped_mm.default] = _grouped
