@@ -39,11 +39,12 @@ def climbed(ask: Ask, trial: Callable[[Plan, float], PlanTrial], tell: Tell = un
     rather waits for a plan: until one is found the search may take longer than an estimate, and tells what it tries.
     """
     plain, rungs = trial(Plan(), ask.limit), allowed(ask.fit)
-    if ask.limits is not None and plain.late and plain.answer.estimate.low > ask.limits.alone:
-        tell(f"{_needs(ask, plain.answer.estimate.low)}: its trial run takes longer")
+    if ask.limits is not None and plain.late and (why := _why_longer(ask, plain.answer.estimate.low)):
+        tell(f"{why}: its trial run takes longer")
         plain = trial(Plan(), ask.search)
     if ask.limits is None or plain.why_useless or plain.answer.estimate.how != "trace":
-        return plain.answer
+        untried = lower(plain.facts, Plan(), rungs)[-1:] if ask.limits is not None and plain.late else ()
+        return replace(plain.answer, lower=untried)
     as_it_is = _tried(ask, plain, Plan(), plain)
     if ask.limits.may_fit(as_it_is) and not ask.most:
         return replace(plain.answer, lower=lower(plain.facts, Plan(), rungs))
@@ -77,6 +78,13 @@ def climbed(ask: Ask, trial: Callable[[Plan, float], PlanTrial], tell: Tell = un
     left = lower(plain.facts, result.plan, rungs)
     drawn = planned.timeline
     return replace(plain.answer, climbed=result, planned=planned.estimate, planned_timeline=drawn, lower=left)
+
+
+def _why_longer(ask: Ask, low: int) -> str:
+    """Why it is known by now that the cell as it is does not fit; empty: it is not."""
+    if ask.limits is not None and low > ask.limits.alone:
+        return _needs(ask, low)
+    return RAN_OUT if AS_IT_IS in ask.ran_out else ""
 
 
 def _needs(ask: Ask, needed: int) -> str:

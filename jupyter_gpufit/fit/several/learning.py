@@ -195,10 +195,20 @@ def _affordable(runs: Runs, given: BatchGiven, guess: dict[int, int], before: Lo
     while True:
         whole = None
         try:
-            whole = _whole_run(runs, tested, before)
+            whole = _whole_run(runs, tested, before, is_cells=tested is given)
         except torch.OutOfMemoryError:
             if batch_of(tested, guess) < 2 * size:
                 raise
+        except (CannotPart, Unlike):
+            raise
+        except Exception as error:
+            if tested is given:
+                raise
+            if isinstance(runs.group, ShapesOnly):
+                tested = given  # it takes batches of one size
+                continue
+            if batch_of(tested, guess) < 2 * size:
+                raise CannotPart(runs.name, f"fewer samples cannot be compared: {error}") from None
         if not _somewhere(runs.group, whole is None):
             assert whole is not None
             return tested, whole
@@ -214,7 +224,7 @@ def _somewhere(group: Group, here: bool) -> bool:
     return bool(found.item())
 
 
-def _whole_run(runs: Runs, given: BatchGiven, before: LookedAt) -> _Whole:
+def _whole_run(runs: Runs, given: BatchGiven, before: LookedAt, *, is_cells: bool) -> _Whole:
     """Where the cell's own error comes up, it comes up from a run as it is, with what that prints."""
     try:
         try:
@@ -228,7 +238,8 @@ def _whole_run(runs: Runs, given: BatchGiven, before: LookedAt) -> _Whole:
     except (torch.OutOfMemoryError, CannotPart, Unlike):
         raise
     except Exception:
-        runs.plain(given)
+        if is_cells:
+            runs.plain(given)
         raise
 
 

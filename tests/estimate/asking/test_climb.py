@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from jupyter_gpufit.devices.cards import Context
 from jupyter_gpufit.estimate.asking.ask import FOR_A_PLAN, Ask, TraceAnswer
-from jupyter_gpufit.estimate.asking.climb import NO_TIME, PlanTrial, climbed
+from jupyter_gpufit.estimate.asking.climb import NO_TIME, RAN_OUT, PlanTrial, climbed
 from jupyter_gpufit.estimate.reckoning.record import Read
 from jupyter_gpufit.estimate.reckoning.report import Estimate
-from jupyter_gpufit.fit.plan import Facts, FitLimits, ModelPart, Plan
+from jupyter_gpufit.fit.plan import AS_IT_IS, Facts, FitLimits, ModelPart, Plan
 from jupyter_gpufit.units import MiB
 from tests.estimate.traced import A100
 
@@ -129,6 +129,23 @@ def test_a_trial_run_that_is_late_goes_on_where_it_has_shown_that_the_cell_does_
     assert (found.climbed is not None and found.climbed.plan is not None) == goes_on
     assert trials.limits[:2] == ([LIMIT, FOR_A_PLAN * LIMIT] if goes_on else [LIMIT])
     assert ("needs 150.0 MiB" in trials.told[0]) if goes_on else not trials.told
+
+
+def test_what_was_cut_off_and_runs_out_has_a_rung_left_and_takes_its_time_the_next_time(clock: list[Trials]) -> None:
+    def trials() -> Trials:
+        made = Trials(takes=1.0, needs={"recomputing 4 of 4": 60}, late=(50, 2 * LIMIT))
+        clock[:] = [made]
+        return made
+
+    found = trials().search()
+
+    assert found.climbed is None and [[*plan.parts] for plan in found.lower] == [["recompute", "spill"]]
+
+    again = trials()
+    found = again.search(replace(ASK, ran_out=(AS_IT_IS,)))
+
+    assert again.limits[:2] == [LIMIT, FOR_A_PLAN * LIMIT] and again.told[0].startswith(RAN_OUT)
+    assert found.climbed is not None and found.climbed.plan is not None
 
 
 def test_no_search_takes_longer_than_it_is_waited_for(clock: list[Trials]) -> None:

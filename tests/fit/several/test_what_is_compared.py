@@ -187,3 +187,29 @@ def test_a_model_that_the_cell_forgets_is_forgotten() -> None:
         gc.collect()
 
         assert [one() for one in gone] == [None, None]
+
+
+class OfOneSize(Mixes):
+    """Takes batches of one size, whole or in parts."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.mix(x)
+        return made + torch.zeros(8, 3).clone()
+
+
+class TooLarge(OfOneSize):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 8:
+            raise torch.OutOfMemoryError
+        return super().forward(x)
+
+
+def test_a_model_for_batches_of_one_size_is_tried_with_one_where_there_is_room_for_fewer_samples() -> None:
+    given = torch.ones(8, 3)
+    with around(ShapesOnly(2)):
+        for _ in range(2):
+            made = OfOneSize()(given)
+            assert made.shape == (8, 3)
+
+    with pytest.raises(CannotPart, match=r"fewer samples cannot be compared: The size of tensor a"):
+        run_on(2, lambda: TooLarge()(given))
