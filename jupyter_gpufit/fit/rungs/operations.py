@@ -76,6 +76,8 @@ def can_leave(storage: torch.UntypedStorage) -> bool:
 def does(func: Any) -> tuple[bool, tuple[tuple[int, str], ...] | None]:
     """Whether an operation looks at what it is given, and which of it it may change, by place and name; None: any."""
     arguments = [(at, argument.name, argument.alias_info) for at, argument in enumerate(func._schema.arguments)]
+    if func.namespace == "prim":  # where a stand-in is
+        return False, ()
     if func.namespace != "aten" or "batch_norm" in func._opname:
         return True, None  # norms change running statistics of which their schema says nothing, and who knows others
     writes = tuple((at, name) for at, name, alias in arguments if alias is not None and alias.is_write)

@@ -33,6 +33,7 @@ from .alike import StepsAlike, same_call
 from .beside import with_state
 from .forward import WithRows
 from .given import BatchGiven, batch_of, fits, given_to, guesses, shapes_beside
+from .gradients import gradients_in
 from .group import Group
 from .learning import Runs, learned
 from .optimizers import states_split
@@ -134,6 +135,7 @@ class _Models:
         same_call(self._group, type(module).__name__, given.names, [t for _, t in given.tensors])
         if self._shards is not None:
             self._shards.begin_forward(module.parameters())
+            gradients_in(self._shards).begin_forward(module.parameters())
         if module not in self._whole:
             try:
                 self._refuse(module)

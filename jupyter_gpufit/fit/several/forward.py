@@ -36,10 +36,11 @@ from .functions import (
 from .group import Group, ShapesOnly
 from .norms import batch_norm
 from .parts import BatchShare, Rows, mark, rows_of
-from .passages import add, buckets, cut, join, meet
+from .passages import add, buckets, cut, grads_needed, join, meet
+from .pieces import IN_PIECES, is_large, weight_of
 from .samples import ARITHMETIC, whole_number
 from .script import Along, Cuts, Script, ScriptLine, Way
-from .sight import grads_needed, with_whole
+from .sight import with_whole
 
 _FAILS = object()
 _GOES_ON, _ENDED, _FAILED = range(3)  # what ranks say to each other that learn together
@@ -84,7 +85,8 @@ class WithRows:
         self._failed = False  # on another rank: there is nobody any more to agree with
         self._drawing = OfRows(script.draws, share, group, at=at[1], learns=learns) if script.draws.made else None
         self._met: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by the whole one's id, with it
-        self._buckets = {id(p): one for one in buckets([p for p in parameters if p.requires_grad]) for p in one}
+        trained = [p for p in parameters if p.requires_grad and not is_large(p)]
+        self._buckets = {id(p): one for one in buckets(trained) for p in one}
 
     def knows(self, tensors: Iterable[torch.Tensor]) -> None:
         """Of these it is known whether they are whole."""
@@ -186,8 +188,12 @@ class WithRows:
     def _with_met(self, name: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         if name in UNMET:
             return args, kwargs
-        kept = 1 if is_in_place(name) else 0
-        return (*args[:kept], *with_tensors(self._meets, args[kept:])), with_tensors(self._meets, kwargs)
+        kept, matrix = 1 if is_in_place(name) else 0, weight_of(name, args, kwargs) if name in IN_PIECES else None
+
+        def meets(t: torch.Tensor) -> torch.Tensor:
+            return t if t is matrix else self._meets(t)
+
+        return (*args[:kept], *with_tensors(meets, args[kept:])), with_tensors(meets, kwargs)
 
     def _meets(self, t: torch.Tensor) -> torch.Tensor:
         if not grads_needed(t) or rows_of(t) is not None:

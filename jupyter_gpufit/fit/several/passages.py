@@ -40,16 +40,20 @@ def add(group: Group, tensor: torch.Tensor) -> torch.Tensor:
 
 def cut(group: Group, tensor: torch.Tensor, dim: int, sizes: Sequence[int]) -> torch.Tensor:
     """This rank's rows."""
-    if not tensor.requires_grad or not torch.is_grad_enabled():
+    if not grads_needed(tensor):
         return _rows(group, tensor, dim, sizes)
     return _Cut.apply(group, tensor, dim, tuple(sizes))  # type: ignore[no-untyped-call, no-any-return]
 
 
 def join(group: Group, tensor: torch.Tensor, dim: int, sizes: Sequence[int]) -> torch.Tensor:
     """The rows of all ranks, of which each has so many."""
-    if not tensor.requires_grad or not torch.is_grad_enabled():
+    if not grads_needed(tensor):
         return _joined(group, tensor, dim, sizes)
     return _Join.apply(group, tensor, dim, tuple(sizes))  # type: ignore[no-untyped-call, no-any-return]
+
+
+def grads_needed(t: torch.Tensor) -> bool:
+    return t.requires_grad and torch.is_grad_enabled()
 
 
 def _looks(t: torch.Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:

@@ -12,11 +12,14 @@ from ..rungs.operations import can_leave
 from .group import Group
 
 LEAST = 4096  # numbers: of a smaller one each rank keeps all
+_ROWS = 64  # for each rank: else one row more would be no equal part
 
 
-def part_of(numel: int, group: Group) -> tuple[slice, int]:
-    """This rank's numbers of so many, and how many a part has; the last one may have fewer."""
-    each = -(-numel // group.size)
+def part_of(t: torch.Tensor, group: Group) -> tuple[slice, int]:
+    """This rank's numbers of it, and how many a part has; the last one may have fewer. Rows of a matrix stay whole."""
+    row = t.shape[-1] if t.dim() == 2 and t.shape[0] >= _ROWS * group.size else 1
+    numel = t.numel()
+    each = -(-numel // (row * group.size)) * row
     first = min(group.rank * each, numel)
     return slice(first, min(first + each, numel)), each
 

@@ -33,6 +33,7 @@ from ..rungs.reach import Reach, handed_out
 from ..rungs.residency import watchers
 from ..rungs.sliced import in_slices, takes_lists
 from ..rungs.threads import in_threads
+from .by_parts import changes, of_parts, taken, to_part
 from .elsewhere import CellsThread, OfOtherThreads
 from .group import Group, ShapesOnly
 from .passages import summed
@@ -59,7 +60,7 @@ class Shards(TorchDispatchMode):
         self._cells, self._busy, self._is_alone = CellsThread(), threading.local(), False
 
     @contextmanager
-    def _by_itself(self) -> Iterator[None]:
+    def by_itself(self) -> Iterator[None]:
         """What is done here is no part of what the cell does, also where it does not come from an operation."""
         before, self._busy.now = self._is_busy, True  # of this thread alone: another may read for a checkpoint
         try:
@@ -101,32 +102,50 @@ class Shards(TorchDispatchMode):
 
     def _adopt(self, t: torch.Tensor, gradient_of: torch.Tensor | None = None) -> None:
         """Keep a part of it alone, if all ranks can."""
-        with self._by_itself():
+        with self.by_itself():
             storage = storage_of(t)
             if storage is None or not can_part(t, storage):
                 return
-            own, each = part_of(t.numel(), self.group)
+            own, each = part_of(t, self.group)
             mine = t.detach().view(-1)[own].clone()
             if sides.on_device(storage):
                 sides.note(mine)
-            number, dead = next(self._numbers), self._dead
+            self._drop(self.enter(storage, t.numel(), each, own, mine, gradient_of))
 
-            def gone(_: Any) -> None:
-                dead.append(shard)
+    def enter(
+        self,
+        storage: torch.UntypedStorage,
+        numel: int,
+        each: int,
+        own: slice,
+        mine: torch.Tensor,
+        gradient_of: torch.Tensor | None,
+    ) -> Shard:
+        """Know this rank's part of what has no memory on the device, or is about to give it back."""
+        dead = self._dead
 
-            shard = Shard(watch(storage, gone), number, storage._cdata, t.numel(), each, own, mine)
-            shard.gradient_of = None if gradient_of is None else ref(gradient_of)
-            self._known[shard.address] = self._offered[number] = shard
-            self._drop(shard)
+        def gone(_: Any) -> None:
+            dead.append(shard)
+
+        shard = Shard(watch(storage, gone), next(self._numbers), storage._cdata, numel, each, own, mine)
+        shard.gradient_of = None if gradient_of is None else ref(gradient_of)
+        shard.here = False
+        setattr(storage, sides.AWAY, partial(self._on_host, shard))
+        self._known[shard.address] = self._offered[shard.number] = shard
+        return shard
+
+    def leave_out(self, shard: Shard) -> None:
+        """Nobody has it any more."""
+        self._offered.pop(shard.number, None)
+        if self._known.get(shard.address) is shard:
+            del self._known[shard.address]
+        if shard in self._here:
+            self._here.remove(shard)
+        shard.mine, shard.copy = shard.mine.new_empty(0), None  # it is in a circle with who hears of its end
 
     def _forget(self, dead: Sequence[Shard]) -> None:
         for _ in dead:
-            shard = self._dead.popleft()
-            self._offered.pop(shard.number, None)
-            if self._known.get(shard.address) is shard:
-                del self._known[shard.address]
-            if shard in self._here:
-                self._here.remove(shard)
+            self.leave_out(self._dead.popleft())
 
     # Operations
 
@@ -146,18 +165,42 @@ class Shards(TorchDispatchMode):
         if not reads:
             return func(*args, **kwargs)
         self._cells.refuse_others()
+        if len(given) == 1 and not self._is_alone and self._suffices(given[0], taken(func, args, kwargs)):
+            return self._by_parts(given[0], func, args, kwargs)
         changed = self._given(written(writes, args, kwargs))
         if changed:
-            self._meet()
+            self.meet()
         self._bring(given)
         try:
             return func(*args, **kwargs)
         finally:
             if changed:
                 self._cut(changed)
-                self._meet()
+                self.meet()
             for shard in given[:-1]:
                 self._drop(shard)
+
+    def _suffices(self, shard: Shard, t: torch.Tensor | None) -> bool:
+        """Whether that is all of it, and each rank has its part."""
+        if t is None or shard.is_hosts:
+            return False
+        with _unheard():
+            return t.numel() == shard.numel and t.is_contiguous()
+
+    def _by_parts(self, shard: Shard, func: Any, args: Any, kwargs: Any) -> Any:
+        if not changes(func):
+            return of_parts(self.group, func, args, kwargs, shard.mine)
+        self.meet()
+        to_part(func, args, kwargs, shard.mine)
+        self.changed(shard)
+        self.meet()
+        return None if isinstance(args[0], (list, tuple)) else args[0]
+
+    def changed(self, shard: Shard) -> None:
+        """What else there is of it is of before."""
+        shard.copy = None
+        if shard.here:
+            self._drop(shard)
 
     def _given(self, found: Any) -> list[Shard]:
         with _unheard():
@@ -166,11 +209,11 @@ class Shards(TorchDispatchMode):
         # Not as they are given: of one sample torch multiplies and then adds what it does at once of several.
         return sorted((shard for shard in shards if not shard.stays), key=lambda shard: shard.number)
 
-    def _meet(self) -> None:
+    def meet(self) -> None:
         """What any of them has changed, is; and nobody is still reading what was before."""
         dead = [*self._dead]
         if not self._is_alone:
-            with self._by_itself():
+            with self.by_itself():
                 self.group.all_reduce(torch.zeros(1))
         self._forget(dead)
 
@@ -197,7 +240,7 @@ class Shards(TorchDispatchMode):
         for p in list(self._trained.keys()):
             self._take_gradient(p)
         self.drop_all()
-        self._meet()
+        self.meet()
 
     def _take_gradient(self, p: torch.Tensor) -> bool:
         """Whether it is there."""
@@ -208,6 +251,13 @@ class Shards(TorchDispatchMode):
         if not grad.requires_grad and grad.shape == p.shape and self.of(grad) is None:
             self._adopt(grad, p)
         return True
+
+    def in_parts_now(self, p: torch.Tensor) -> Shard | None:
+        """It, if all ranks have their parts of it, and this is the thread that may call them."""
+        shard = self.of(p)
+        if shard is None or shard.stays or shard.is_hosts or self._is_alone or not self._cells.is_here():
+            return None
+        return shard
 
     # There and back
 
@@ -227,13 +277,13 @@ class Shards(TorchDispatchMode):
     def _gather(self, shard: Shard) -> None:
         storage, dead = shard.storage, [*self._dead]
         if not is_fake(storage):
-            with self._by_itself():
+            with self.by_itself():
                 room_for(storage, shard.nbytes)
                 self._fill(shard, flat_on(storage, shard))
         shard.here = True  # not sooner: an interrupt may strike meanwhile
         self._here.append(shard)
         delattr(storage, sides.AWAY)
-        _tell(storage, True)
+        tell(storage, True)
         self._forget(dead)
 
     def _fill(self, shard: Shard, whole: torch.Tensor) -> None:
@@ -255,7 +305,7 @@ class Shards(TorchDispatchMode):
         if (storage := shard.ref()) is not None:
             setattr(storage, sides.AWAY, partial(self._on_host, shard))
             drop(storage, shard.nbytes)
-            _tell(storage, False)
+            tell(storage, False)
 
     def drop_all(self) -> None:
         for shard in [*self._here]:
@@ -267,7 +317,7 @@ class Shards(TorchDispatchMode):
             storage = shard.ref()
             if storage is None or not shard.here or is_fake(storage):
                 continue
-            with self._by_itself():
+            with self.by_itself():
                 if shard.is_hosts:
                     assert shard.copy is not None
                     save(storage, shard.copy, shard.nbytes)
@@ -282,7 +332,7 @@ class Shards(TorchDispatchMode):
         shard = self.of(t)
         if shard is None or shard.is_hosts or shard.stays:
             return None
-        with self._by_itself():
+        with self.by_itself():
             return shard.mine.detach()
 
     def stepped(self, parameters: Iterable[torch.Tensor], *, alone: bool) -> None:
@@ -293,7 +343,7 @@ class Shards(TorchDispatchMode):
         for p in parameters:
             torch.autograd.graph.increment_version(p)
         if not alone:
-            self._meet()
+            self.meet()
 
     # Whoever looks past all operations: see Reach
 
@@ -324,7 +374,7 @@ class Shards(TorchDispatchMode):
         """Where its bytes are; read from the others, and no call that all make."""
         if shard.copy is None:
             copy = HostCopy(shard.nbytes, real=True)
-            with self._by_itself():
+            with self.by_itself():
                 whole = copy.whole[: shard.nbytes].view(shard.mine.dtype)
                 whole[shard.own].copy_(shard.mine)
                 for rank in range(-(-shard.numel // shard.each)):  # also of those who have left the group
@@ -393,6 +443,6 @@ def lies_here(t: torch.Tensor) -> torch.Tensor:
     return t if found is None else found
 
 
-def _tell(storage: torch.UntypedStorage, back: bool) -> None:
+def tell(storage: torch.UntypedStorage, back: bool) -> None:
     for told in watchers:
         told(storage, back)

@@ -18,6 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from .functions import is_setting, tensors_in, with_tensors
 from .group import Group
 from .parts import rows_of, whole_of
+from .pieces import in_pieces
 
 
 class Hears(Protocol):
@@ -37,6 +38,7 @@ class Sight(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        func = in_pieces(func, args, kwargs)
         if self.forward is not None:
             # An OpOverload was passed on by a dispatch mode, of something that is no call, as from_numpy(). A setting,
             # as of torch.no_grad(), is taken back at the end of its block, whatever has happened there.
@@ -72,7 +74,3 @@ class AsItIs:
 
     def call(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
-
-
-def grads_needed(t: torch.Tensor) -> bool:
-    return t.requires_grad and torch.is_grad_enabled()

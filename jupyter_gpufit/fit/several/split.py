@@ -187,7 +187,7 @@ class SplitOptimizer:
     def _part(self, p: torch.Tensor, own: dict[torch.Tensor, StatePart]) -> StatePart:
         if p in own:
             return own[p]
-        own_part, each = part_of(p.numel(), self.group)
+        own_part, each = part_of(p, self.group)
         part = StatePart(next(self.numbers), p, own_part, each, {})
         self.parts[part.number] = part
         return part

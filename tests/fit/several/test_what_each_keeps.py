@@ -89,3 +89,39 @@ def test_an_estimate_for_each_of_several_is_what_a_formula_says() -> None:
     text = several(told[1], [(Sharing(k), told[k], "") for k in (2, 4)])
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["1", "2", "4"]
     assert f"{format_bytes(told[4].need or 0)}" in text.splitlines()[-1]
+
+
+OF_ONE_MATRIX = """
+import torch
+from torch import nn
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(65536, 64), nn.Linear(64, 65536)
+    def forward(self, x):
+        return self.head(self.words(x).mean(1))
+model = Reader()
+optimizer = torch.optim.AdamW(model.parameters())
+"""
+READS = """
+model.to("cuda")
+for _ in range(100):
+    x = torch.randint(0, 65536, (4, 8), device="cuda")
+    loss = nn.functional.cross_entropy(model(x), x[:, 0])
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow(10)
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_model_that_is_all_large_matrices_needs_no_more_than_its_parts(size: int) -> None:
+    parameters = 4 * (2 * 65536 * 64 + 65536)
+
+    told = estimated(OF_ONE_MATRIX, READS, sharing=Sharing(size, split=PARAMETERS)).estimate
+
+    assert told.closed_form / parameters == pytest.approx(4 / size, rel=0.03)
+    step = 1 / size  # what AdamW's step makes beside its parts
+    assert told.peak_allocated - told.by_kind["workspaces"] <= 1.03 * parameters * (4 / size + step)
