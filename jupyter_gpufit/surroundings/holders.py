@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from enum import EnumType
 from importlib import import_module
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from ..graph.refusals import why_not
 from ..system.objects import module_of
+from ..system.packages import is_of_the_user
 
 Step = tuple[str, Any]  # ".", and an attribute's name; or "[]", and a key or an index
 Place = tuple[str, tuple[Step, ...]]  # a module's name, and the steps from there
@@ -47,6 +48,8 @@ def holders(module: ModuleType, seen: Callable[[Any], bool]) -> Iterator[tuple[t
     """The module and what in it holds state, each with the steps to it, less those that are `seen` already."""
     todo: deque[tuple[tuple[Step, ...], Any]] = deque([((), module)])
     met: set[int] = set()
+    file = module.__dict__.get("__file__")
+    is_own = isinstance(file, str) and is_of_the_user(file)
     while todo and len(met) < _MOST:
         steps, holder = todo.popleft()
         if id(holder) in met or seen(holder):
@@ -56,10 +59,10 @@ def holders(module: ModuleType, seen: Callable[[Any], bool]) -> Iterator[tuple[t
         if (own := beside(holder)) is not None:
             yield (*steps, OWN), own
         if len(steps) < _DEEPEST:
-            todo.extend((*step, value) for *step, value in _inside(steps, holder, module.__name__))
+            todo.extend((*step, value) for *step, value in _inside(steps, holder, module.__name__, is_own))
 
 
-def _inside(steps: tuple[Step, ...], holder: Any, module: str) -> Iterator[tuple[Any, ...]]:
+def _inside(steps: tuple[Step, ...], holder: Any, module: str, is_own: bool) -> Iterator[tuple[Any, ...]]:
     if isinstance(holder, dict) and len(holder) <= _WIDE:
         found = [(("[]", key), value) for key, value in dict.items(holder) if type(key) in _KEYS]
     elif isinstance(holder, list) and len(holder) <= _WIDE:
@@ -69,7 +72,7 @@ def _inside(steps: tuple[Step, ...], holder: Any, module: str) -> Iterator[tuple
     attributes = beside(holder) if isinstance(holder, _CONTAINERS) else own_names(holder)
     found += [((".", name), value) for name, value in list((attributes or {}).items())]
     for step, value in found:
-        if not is_of_python(step[1]) and _can_hold(value, module):
+        if not is_of_python(step[1]) and (_can_hold(value, module) or (is_own and _is_plain(value))):
             yield (*steps, step), value
 
 
@@ -113,6 +116,22 @@ def _can_hold(value: Any, module: str) -> bool:
     if not cls.__flags__ & _MADE_BY_PYTHON or cls.__basicsize__ > _PLAIN:
         return False  # a compiled function has attributes, too
     return root(module_of(cls)) not in _STANDARD and own_names(value) is not None
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether it is an object of Python's own library that keeps values and nothing else, as what argparse returns."""
+    cls: Any = type(value)
+    if cls is not SimpleNamespace:  # which is compiled, and says how it is pickled
+        is_written = cls.__flags__ & _MADE_BY_PYTHON and cls.__reduce__ is object.__reduce__
+        if not is_written or issubclass(cls, (type, *_CONTAINERS, *_CODE, BaseException)) or cls.__basicsize__ > _PLAIN:
+            return False
+    held = own_names(value)
+    if held is None or root(module_of(cls)) not in _STANDARD or why_not(cls) is not None:
+        return False
+    return depth < _DEEPEST and all(
+        own_names(one) is None or root(module_of(type(one))) not in _STANDARD - {"builtins"} or _is_plain(one, depth + 1)
+        for one in held.values()
+    )
 
 
 def own_names(holder: Any) -> dict[str, Any] | None:

@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 PACKAGES = {
+    "options_of.py": (
+        "import argparse, pathlib, types\n"
+        "args = argparse.Namespace(rate=1, out=None, where=pathlib.Path('runs'), inner=argparse.Namespace(n=0))\n"
+        "beside = types.SimpleNamespace(last=None)\n"
+    ),
+    "loop_of.py": (
+        "import os, time\n"
+        "from options_of import args, beside\n"
+        "args.seed = 3\n"
+        "def main(hold):\n"
+        "    for step in range(3):\n"
+        "        args.out = args.where / f'{args.rate} {step}'; args.inner.n += 1; beside.last = step\n"
+        "        print('step', step)\n"
+        "        while step == 1 and not os.path.exists(hold): time.sleep(0.01)\n"
+    ),
     "borg/__init__.py": "from .state import State\n",
     "borg/state.py": (
         "class State:\n"

@@ -201,6 +201,22 @@ def test_a_container_with_attributes_of_its_own_goes_with_both(
     kernel.check("assert type(config.made) is both_of.Both and config['made'] is config.made")
 
 
+def test_options_that_a_module_of_the_users_parsed_are_what_the_training_makes_of_them(
+    kernel: Kernel, env: dict[str, str], hold: Path, no_worker_outlives_its_test: None
+) -> None:
+    """`from options import args` in every file, and a `main()` that writes into them."""
+    kernel.check("import loop_of, options_of\nfrom options_of import args\nfrom loop_of import main\nargs.rate = 5\n")
+    sent = kernel.send(f"%%gpufit train --name options\nmain({str(hold)!r})\n")
+    kernel.until(sent, "step 1")
+    assert gpufit(env, "release", "options").returncode == 0
+    kernel.finish(sent)
+    hold.touch()
+    kernel.check("%gpufit resume options")
+    kernel.check("assert options_of.args is args is loop_of.args and options_of.beside is loop_of.beside")
+    kernel.check("assert (str(args.out), args.inner.n, args.seed) == ('runs/5 2', 3, 3), vars(args)")
+    kernel.check("assert options_of.beside.last == 2, options_of.beside")
+
+
 def test_no_half_of_an_objects_state_goes(kernel: Kernel) -> None:
     """As plum's functions, and so fastai's transforms: registered in a table that nobody sees when they are called."""
     kernel.check("import table_of\nassert table_of.numbers() == [1]")
