@@ -129,7 +129,9 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     if held is None or root(module_of(cls)) not in _STANDARD or why_not(cls) is not None:
         return False
     return depth < _DEEPEST and all(
-        own_names(one) is None or root(module_of(type(one))) not in _STANDARD - {"builtins"} or _is_plain(one, depth + 1)
+        own_names(one) is None
+        or root(module_of(type(one))) not in _STANDARD - {"builtins"}
+        or _is_plain(one, depth + 1)
         for one in held.values()
     )
 
