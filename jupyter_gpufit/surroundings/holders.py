@@ -118,6 +118,11 @@ def _can_hold(value: Any, module: str) -> bool:
     return root(module_of(cls)) not in _STANDARD and own_names(value) is not None
 
 
+def is_state(value: Any) -> bool:
+    """Whether it is a container, or an object of attributes."""
+    return not issubclass(type(value), type) and (_can_hold(value, "") or _is_plain(value))
+
+
 def _is_plain(value: Any, depth: int = 0) -> bool:
     """Whether it is an object of Python's own library that keeps values and nothing else, as what argparse returns."""
     cls: Any = type(value)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..graph.refusals import why_not
 from ..system.objects import module_of
 from ..system.packages import is_of_the_user
 from .changes import kept_by
-from .holders import Place, is_of_python, root
+from .holders import Place, is_of_python, is_state, root
 from .imports import NOT_PACKAGES
 
 _MOST = 20_000  # objects that are looked through in one value
@@ -42,11 +42,7 @@ def of_modules(packages: Container[str]) -> Iterator[Value]:
     search = _Search()
     own = _own() if search.arrays else {}
     held = {name: list(_in_module(name, module, search)) for name, module in own.items()}
-    homes: dict[int, list[str]] = {}  # modules, by the id of a value
-    for name, values in held.items():
-        for _, _, value in values:
-            homes.setdefault(id(value), []).append(name)
-    sharing = {name: {other for one in values for other in homes[id(one[2])]} for name, values in held.items()}
+    sharing = _sharing({name: [value for _, _, value in values] for name, values in held.items()})
     for name in _with_used(own, packages, sharing):
         yield from held[name]
 
@@ -54,7 +50,20 @@ def of_modules(packages: Container[str]) -> Iterator[Value]:
 def used_by(packages: Container[str]) -> dict[str, ModuleType]:
     """The user's modules that those in these packages use: no import leads from one to what was there before it."""
     own = _own()
-    return {name: own[name] for name in _with_used(own, packages, {})}
+    held: dict[str, list[Any]] = {name: [] for name in own}
+    for (name, _), value in shared_names().items():
+        held[name].append(value)
+    return {name: own[name] for name in _with_used(own, packages, _sharing(held))}
+
+
+def shared_names() -> dict[tuple[str, str], Any]:
+    """What the user's modules have under their names that others may have, too."""
+    return {
+        (name, key): value
+        for name, module in _own().items()
+        for key, value in list(vars(module).items())
+        if key.isidentifier() and not is_of_python(key) and _is_shared(value) and not _is_its_librarys(key, value)
+    }
 
 
 def packages() -> set[str]:
@@ -66,6 +75,11 @@ def named(ids: Container[int]) -> Iterator[Value]:
     """The names that the user's modules have for these objects."""
     for name, module in _own().items():
         yield from (((name, ()), key, value) for key, value in list(vars(module).items()) if id(value) in ids)
+
+
+def arrays_in() -> Callable[[Any], bool]:
+    """Whether a value holds any."""
+    return _Search().reaches
 
 
 def is_in_one(module: str) -> bool:
@@ -89,6 +103,26 @@ def _with_used(
         more = sorted((own.keys() & used.union(sharing.get(name, ()))) - met)
         met.update(more)
         todo += more
+
+
+def _sharing(held: Mapping[str, Iterable[Any]]) -> dict[str, set[str]]:
+    """Which modules have an object in common, as after `from options import args`."""
+    homes: dict[int, list[str]] = {}
+    for name, values in held.items():
+        for value in values:
+            homes.setdefault(id(value), []).append(name)
+    return {name: {other for value in values for other in homes[id(value)]} for name, values in held.items()}
+
+
+def _is_shared(value: Any) -> bool:
+    """Whether modules that have it share what it becomes; many have the same number, or function of a library."""
+    return not issubclass(type(value), (*_CODE, *_OF_A_CLASS, *_HUBS)) and is_state(value)
+
+
+def _is_its_librarys(key: str, value: Any) -> bool:
+    """As `annotations`, which `from __future__ import annotations` leaves in a module."""
+    home = sys.modules.get(module_of(type(value)))
+    return home is not None and vars(home).get(key) is value and not is_in_one(home.__name__)
 
 
 def _home(value: Any) -> str:

@@ -115,7 +115,10 @@ def restored(found: dict[str, Any]) -> Came:
     signals = found.get("signals", {})
     assigned_before = tuple(found.get("assigned", ()))
     came = Came(found["process"], {}, packages, found["causes"], said, reached, told, taken, assigned_before, settings)
-    return replace(came, signals=signals, methods=tuple(value for _, _, value in added_names.methods()))
+    methods = tuple(value for _, _, value in added_names.methods())
+    arrays = own_values.arrays_in()
+    plain = {name: value for name, value in own_values.shared_names().items() if not arrays(value)}
+    return replace(came, signals=signals, methods=methods, restored=plain)
 
 
 def _held(entries: list[tuple[Any, ...]]) -> set[int]:

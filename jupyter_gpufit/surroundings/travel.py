@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..graph.kind import TookTooLong
 from ..graph.kinds.generic import is_own
-from . import added_names, magics, own_generators, own_values, process, start, tracked, twins
+from . import added_names, magics, own_generators, own_values, process, same_objects, start, tracked, twins
 from .assignments import assigned, taken_over, with_bodies
 from .changes import Change, Difference, beyond, put, same, values_of, without
 from .holders import Place, at, here_or_new, in_words, keeps_more, root
@@ -92,6 +92,7 @@ class SurroundingsOut:
         self.found["taken"] = list(self._taken_over(pickler)) if self.whole else []
         self.found["changes"] = list(self._changes(pickler)) if self.whole else []
         self.found["drawn from"] = own_generators.states(watch, self.found.get("packages", ()))
+        self.found["still"] = same_objects.still(self.came.restored) if self.came is not None else []
 
     def leave(self) -> None:
         """Without what has changed: it proved to be more than can travel."""
@@ -283,6 +284,7 @@ class Came:
     settings: tuple[twins.Twin, ...] = ()
     signals: dict[int, Any] = field(default_factory=dict)  # their handlers
     methods: tuple[Any, ...] = ()  # that libraries have put into other libraries' classes
+    restored: dict[tuple[str, str], Any] = field(default_factory=dict)  # of the user's modules, from a checkpoint
 
 
 @contextmanager
@@ -329,6 +331,8 @@ def arrived(namespace: dict[str, Any], *, in_kernel: bool = False) -> Came:
     if causes:
         import_causes(causes, remarks)
         watch.on_imported = lambda: import_causes(causes, [])
+    if in_kernel:
+        same_objects.put_back(found.get("changes", ()), found.get("still", ()))
     for change in found.get("changes", ()):
         remarks += filter(None, [put(change, load=not in_kernel)])
     own_generators.put(found.get("drawn from", ()), load=not in_kernel)

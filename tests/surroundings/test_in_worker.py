@@ -201,20 +201,22 @@ def test_a_container_with_attributes_of_its_own_goes_with_both(
     kernel.check("assert type(config.made) is both_of.Both and config['made'] is config.made")
 
 
+@pytest.mark.parametrize("rate", [None, 5])
 def test_options_that_a_module_of_the_users_parsed_are_what_the_training_makes_of_them(
-    kernel: Kernel, env: dict[str, str], hold: Path, no_worker_outlives_its_test: None
+    kernel: Kernel, env: dict[str, str], hold: Path, no_worker_outlives_its_test: None, rate: int | None
 ) -> None:
     """`from options import args` in every file, and a `main()` that writes into them."""
-    kernel.check("import loop_of, options_of\nfrom options_of import args\nfrom loop_of import main\nargs.rate = 5\n")
-    sent = kernel.send(f"%%gpufit train --name options\nmain({str(hold)!r})\n")
+    kernel.check("for name in 'loop_of', 'options_of': sys.modules.pop(name, None)")
+    kernel.check("from options_of import args\nfrom loop_of import main\n" + (f"args.rate = {rate}" if rate else ""))
+    sent = kernel.send(f"%%gpufit train --name options{rate}\nmain({str(hold)!r})\n")
     kernel.until(sent, "step 1")
-    assert gpufit(env, "release", "options").returncode == 0
+    assert gpufit(env, "release", f"options{rate}").returncode == 0
     kernel.finish(sent)
     hold.touch()
-    kernel.check("%gpufit resume options")
-    kernel.check("assert options_of.args is args is loop_of.args and options_of.beside is loop_of.beside")
-    kernel.check("assert (str(args.out), args.inner.n, args.seed) == ('runs/5 2', 3, 3), vars(args)")
-    kernel.check("assert options_of.beside.last == 2, options_of.beside")
+    kernel.check(f"%gpufit resume options{rate}")
+    kernel.check("import loop_of, options_of; assert options_of.args is args is loop_of.args")
+    kernel.check(f"assert (str(args.out), args.inner.n, args.seed) == ('runs/{rate or 1} 2', 3, 3), vars(args)")
+    kernel.check("assert options_of.beside is loop_of.beside and options_of.beside.last == 2, options_of.beside")
 
 
 def test_no_half_of_an_objects_state_goes(kernel: Kernel) -> None:
