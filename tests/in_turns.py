@@ -14,7 +14,7 @@ import pytest
 
 from tests.side_by_side import seconds_of
 
-DEAR = 9.0  # seconds
+DEAR = 6.0  # seconds
 TURNS = 6
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -78,7 +78,7 @@ def test_ones_own_job_is_asked_to_end(town: Town) -> None:
     assert claims(town) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow(14)
 def test_a_command_is_among_ones_jobs_and_is_stopped_by_its_name(town: Town) -> None:
     job = town.holds("night")
     waiter = town.types("run", "--name", "later", "--gpus", "2", "--", "true")

@@ -131,6 +131,7 @@ def test_what_changes_is_drawn_and_nothing_else(full: Page, gpus: FakeNvml, jobs
     assert sum(tasks) < READINGS * 200, tasks  # ms; a calm machine has none
 
 
+@pytest.mark.slow(15)
 def test_a_gpu_that_vanishes_is_told_and_comes_back(full: Page, gpus: FakeNvml) -> None:
     panel = panel_of(full)
     fifth = panel.get_by_role("meter", name="Memory of GPU 5")

@@ -101,6 +101,7 @@ for step in range(100_000):
 RESTART = "jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 
 
+@pytest.mark.slow(14)
 def test_an_earlier_cells_go_on_in_a_kernel_that_was_restarted(page: Page, lab: Lab) -> None:
     write_cells(lab, OWN, SET_UP, USES, f"%gpufit attach {OWN}")
     try:

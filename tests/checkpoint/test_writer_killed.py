@@ -21,6 +21,7 @@ from tests.people import PATIENCE
 SIZE = 2 * MiB  # bytes
 
 
+@pytest.mark.slow(9)
 @pytest.mark.parametrize(
     "kills", [pytest.param(25, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.soak)]
 )

@@ -17,5 +17,6 @@ def test_a_published_measurement_is_met(row: Row) -> None:
     assert abs(error(row)) <= WORST, f"{error(row):+.1f} %"
 
 
+@pytest.mark.slow(60)
 def test_the_median_is_met_and_nothing_is_too_low() -> None:
     assert misses(QUICK) == [], table(QUICK)

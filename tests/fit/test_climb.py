@@ -83,6 +83,7 @@ def test_what_ran_out_before_is_not_tried_again() -> None:
     assert fit_of(answer).why.startswith(RAN_OUT)
 
 
+@pytest.mark.slow(13)
 def test_where_no_plan_fits_what_needs_least_is_left_for_one_that_runs_out_and_begins_its_next_run() -> None:
     small = replace(ASK, limits=FitLimits(40 * MiB, 40 * MiB), fit="recompute")
     first, again = fit_of(asked(small)), fit_of(asked(replace(small, ran_out=(AS_IT_IS,))))
@@ -178,6 +179,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow(9)
 def test_memory_that_grows_in_one_piece_where_segments_of_fixed_sizes_lie_idle() -> None:
     plain = look(GROWS, dict, ASK).estimate
     between = (plain.low + (plain.need or 0)) // 2
@@ -218,6 +220,7 @@ def test_a_small_last_batch_does_not_hide_what_blocks_hand_on() -> None:
     assert re.fullmatch(r"recomputing \d of 5 blocks", answer.climbed.plan.words), ladder(answer.climbed)
 
 
+@pytest.mark.slow(9)
 @pytest.mark.parametrize("rung", ["recompute", "spill"])
 def test_all_that_one_rung_can_do_is_told_whether_it_is_needed_or_not(rung: str) -> None:
     ask = replace(ASK, limits=FitLimits(500 * MiB, 500 * MiB), fit=rung, most=True)

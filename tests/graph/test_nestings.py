@@ -18,7 +18,7 @@ nested = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(12)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(nested, min_size=1, max_size=4), st.data())
 def test_any_nesting_comes_back_with_the_same_shape_and_the_same_objects(

@@ -124,6 +124,7 @@ print("freed")
 """
 
 
+@pytest.mark.slow(16)
 def test_a_deep_graph_that_was_looked_at_is_freed_as_any_other() -> None:
     """As of a network that is unrolled over a long sequence; each node that Python has seen is freed by a call more."""
     ran = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True)

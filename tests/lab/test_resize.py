@@ -142,7 +142,7 @@ def breathes(lab: Lab) -> Part:
     return part
 
 
-@pytest.mark.slow
+@pytest.mark.slow(11)
 def test_killed_at_any_moment_it_leaves_nothing_and_never_shows_too_little_or_too_much(
     lab: Lab, players: list[Player]
 ) -> None:
@@ -162,7 +162,7 @@ def test_killed_at_any_moment_it_leaves_nothing_and_never_shows_too_little_or_to
     heir.hear("holds cpu:0")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(11)
 def test_two_never_hold_more_than_there_is(lab: Lab, players: list[Player]) -> None:
     both = [start(players, breathes(lab)) for _ in range(2)]
     for _ in range(200):

@@ -41,6 +41,7 @@ class Spectrum(nn.Module):
         return torch.linalg.eigvals(x)  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow(12)
 def test_a_module_in_training_is_exported_as_it_is_used_and_left_as_it_was(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module, path = Recurrent().train(), tmp_path / "net.onnx"

@@ -210,6 +210,7 @@ def test_statuses_are_such_as_browsers_read(client: Client) -> None:
     json.loads(json.dumps(client.status()), parse_constant=refuse)
 
 
+@pytest.mark.slow(12)
 def test_a_server_ends_while_it_reads(tmp_path: Path) -> None:
     """A driver that hangs must not keep it: Python waits at its exit for every thread that is no daemon."""
     changes = (

@@ -139,6 +139,7 @@ SOAKED = (
 )
 
 
+@pytest.mark.slow(16)
 @pytest.mark.parametrize(
     "cell",
     [pytest.param(cell, marks=pytest.mark.soak if name in SOAKED else (), id=name) for name, cell in TRAININGS.items()],

@@ -37,7 +37,7 @@ def test_it_ends_as_if_nothing_had_happened(name: str, matrix: Matrix) -> None:
     assert row.tried and (CELLS[name].puts_off or not row.deferred)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(9)
 @pytest.mark.parametrize("name", ["functions", "nanogpt"])
 def test_it_is_killed_again_and_again(name: str, matrix: Matrix) -> None:
     assert matrix.chain(name, [6 + number % 5 for number in range(40)]) > 1

@@ -23,7 +23,7 @@ UNKNOWN = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(45)
 @pytest.mark.parametrize(
     ("name", "steps", "exact"),
     [

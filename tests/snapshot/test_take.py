@@ -34,6 +34,7 @@ def read_cells() -> Iterator[object]:
 AT_NEXT = "It is tried again at the next iteration."
 
 
+@pytest.mark.slow(7)
 @pytest.mark.parametrize(("cell", "slot"), list(read_cells()))
 def test_ends_as_one_that_was_not_left(cell: str, slot: bool, trainings: Trainings, tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()

@@ -124,6 +124,7 @@ def test_a_learner_of_an_earlier_cell_has_the_methods_that_other_modules_gave_it
     kernel.check("assert not torch.equal(learn.model.weight, before)\nlearn.fit_one_cycle(1)")
 
 
+@pytest.mark.slow(16)
 def test_the_weights_of_a_keras_model_come_back_into_the_notebooks_own(kernel: Kernel) -> None:
     need("keras")
     kernel.check(

@@ -31,6 +31,7 @@ def test_of_a_page_or_table(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert piped(environment(tmp_path), *arguments) == (0, "")
 
 
+@pytest.mark.slow(10)
 def test_of_a_jobs_output(kernel: Kernel, env: dict[str, str]) -> None:
     kernel.check("%%gpufit train --name told\nfor i in range(5): print(i)\n")
 

@@ -76,7 +76,7 @@ def test_what_was_saved_on_a_gpu_loads(slot: Budget, tmp_path: Path, monkeypatch
     assert torch.load(tmp_path / "x.pt", map_location="cpu").device.type == "cpu"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 def test_any_torch_without_a_gpu_loads_it(slot: Budget, tmp_path: Path) -> None:
     torch.save({"x": torch.ones(2, device="cuda")}, tmp_path / "x.pt")
     asks = f"import torch; x = torch.load({str(tmp_path / 'x.pt')!r})['x']; print(x.device, x.tolist())"

@@ -78,7 +78,7 @@ def test_what_is_float32_has_the_bits_that_it_had(slot: Budget) -> None:
     assert all(one is other is None or torch.equal(one, other) for one, other in zip(here, again, strict=True))
 
 
-@pytest.mark.slow  # each imports torch in a process of its own
+@pytest.mark.slow(8)
 @pytest.mark.parametrize(
     ("cell", "quick"),
     [

@@ -27,6 +27,7 @@ for step in range(100):
 """
 
 
+@pytest.mark.slow(22)
 @pytest.mark.parametrize(
     ("config", "more", "half", "allocated"),
     [
@@ -46,6 +47,7 @@ def test_gpt2_small_of_transformers(config: str, more: str, half: bool, allocate
     assert trace.samples_per_step == 8
 
 
+@pytest.mark.slow(18)
 def test_trainer() -> None:
     need("transformers", "accelerate")
 
@@ -66,6 +68,7 @@ def test_trainer() -> None:
     assert trace.samples_per_step == 8
 
 
+@pytest.mark.slow(18)
 def test_lightning() -> None:
     need("lightning")
 
@@ -90,7 +93,7 @@ def test_lightning() -> None:
     assert peak_by_kind(trace)["parameter"] == 4 * 64 * 64
 
 
-@pytest.mark.slow(10)
+@pytest.mark.slow(18)
 def test_lora() -> None:
     need("transformers", "peft")
 

@@ -44,7 +44,7 @@ def kept(make: type[nn.Module], size: int) -> tuple[int, float]:
         return one, held / sum(p.nbytes for p in model.parameters())
 
 
-@pytest.mark.slow
+@pytest.mark.slow(9)
 @pytest.mark.parametrize("make", [GPT, Pictures])
 def test_a_forward_keeps_its_part_and_the_rest_is_four_times_the_parameters(make: type[nn.Module]) -> None:
     alone, at_rest = kept(make, 1)

@@ -57,7 +57,7 @@ computes = lambda: torch.ones(1).device.type == "meta"
 """
 
 
-@pytest.mark.slow(5)
+@pytest.mark.slow(10)
 @pytest.mark.parametrize("before", ["", ELSEWHERE], ids=["", "default device"])
 def test_a_rank_computes_with_many_threads_after_its_parent_has(before: str) -> None:
     """Fork in the thread that has computed, and it waits for ever."""

@@ -226,7 +226,7 @@ class Counts(Own):
         return super().step()
 
 
-@pytest.mark.slow(1)
+@pytest.mark.slow(9)
 def test_which_optimizers_take_each_number_by_itself() -> None:
     parameters = list(net().parameters())
     before, were = torch.get_rng_state(), [p.detach().bfloat16() for p in parameters]
