@@ -9,6 +9,7 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Any
 
+import torch
 from torch.autograd import Function
 from torch.jit import ScriptFunction
 from torch.utils import checkpoint
@@ -30,10 +31,10 @@ def functions_seen(sight: Sight) -> Iterator[None]:
 
     def seen(cls: Any, *args: Any, **kwargs: Any) -> Any:
         made, forward = apply.__get__(None, cls), sight.forward
-        if forward is None or cls.__module__.startswith(__package__):
-            return made(*args, **kwargs)
         if cls is checkpoint.CheckpointFunction:
             return made(_again(sight, args[0], args[2:], {}), *args[1:])
+        if forward is None or cls.__module__.startswith(__package__):
+            return made(*args, **kwargs)
         if cls.__module__ == checkpoint.__name__:
             return made(*args, **kwargs)
         with sight.inside(AsItIs()):
@@ -74,11 +75,23 @@ def _named(made: Callable[..., Any], name: str) -> Callable[..., Any]:
     return func
 
 
+def _seen_again(sight: Sight, function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is seen in a forward is seen in a backward: a large matrix may be used by pieces."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if torch._C._current_graph_task_id() == -1:
+            return function(*args, **kwargs)
+        with sight.entered(), sight.inside(AsItIs()):
+            return function(*args, **kwargs)
+
+    return run
+
+
 def _again(sight: Sight, function: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
     """What will run in backward goes on where it stands in the script, with samples where it has them now."""
     forward = sight.forward
     if not isinstance(forward, WithRows):
-        return function
+        return _seen_again(sight, function)
     at = forward.at
     rows = [rows_of(t) for t in tensors_in((args, kwargs))]
 

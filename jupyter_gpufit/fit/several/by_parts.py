@@ -16,7 +16,7 @@ _NORMS = frozenset(("linalg_vector_norm", "_foreach_norm"))
 def taken(func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
     """The tensor of which parts suffice; None: they do not, or nobody knows."""
     name = func._opname
-    if func.namespace != "aten" or not args or (name != "sum" and name not in _TO_EACH | _NORMS):
+    if func.namespace != "aten" or not args or "out" in kwargs or (name != "sum" and name not in _TO_EACH | _NORMS):
         return None
     of = args[0]
     if isinstance(of, (list, tuple)):
@@ -28,8 +28,8 @@ def taken(func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
         return of if all(one.dim() == 0 for one in others) else None
     if name == "sum":
         return of if len(args) == 1 else None
-    dim, keeps = [*args[2:], None, None][:2] if name == "linalg_vector_norm" else (None, None)
-    return of if _order(args, kwargs) > 0 and dim is None and not keeps else None
+    said = [*args[2:], kwargs.get("dim"), kwargs.get("keepdim")]  # of lists, a dtype
+    return of if _order(args, kwargs) > 0 and not any(one not in (None, False) for one in said) else None
 
 
 def changes(func: Any) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
 
 import torch
 from torch.autograd.graph import get_gradient_edge
@@ -36,12 +35,20 @@ class LargeGradients:
     def begin_forward(self, parameters: Iterable[torch.Tensor]) -> None:
         """Parameters have parted, so that there is room."""
         shards = self._shards
-        for p, shape in self._shapes.items():
-            if p.grad is None and (unused := shards.of(shape)) is not None:
-                shards.leave_out(unused)
+        self.forget_unused()
         for p in parameters:
             if p.requires_grad and p not in self._shapes and self.is_large(p) and shards.in_parts_now(p) is not None:
                 self._shapes[p] = self._shape_of(p)
+
+    def forget_unused(self) -> None:
+        """Gradients that the cell has dropped."""
+        for p in [p for p in self._shapes if p.grad is None]:
+            box = [self._shapes.pop(p)]
+            if _is_others(box):
+                continue  # it dies as any other
+            if (unused := self._shards.of(box[0])) is not None:
+                self._shards.leave_out(unused)
+            self._shapes[p] = box[0]
 
     def is_large(self, p: torch.Tensor) -> bool:
         """Whether what knows pieces uses it by these."""
@@ -69,10 +76,9 @@ class LargeGradients:
         shards = self._shards
         with _unheard():
             begins = p.grad is None
+        shards.meet()  # whoever reads the one of before has done so
         if begins:
             self._begin(p)
-        else:
-            shards.meet()
         with _unheard():
             shard = None if p.grad is None else shards.of(p.grad)
         assert shard is not None
@@ -115,13 +121,12 @@ class LargeGradients:
             return made
 
 
-_known: WeakKeyDictionary[Shards, LargeGradients] = WeakKeyDictionary()
-
-
 def gradients_in(shards: Shards) -> LargeGradients:
-    if shards not in _known:
-        _known[shards] = LargeGradients(shards)
-    return _known[shards]
+    found = shards.beside.get(LargeGradients)
+    if found is None:
+        found = shards.beside[LargeGradients] = LargeGradients(shards)
+    assert isinstance(found, LargeGradients)
+    return found
 
 
 def _is_others(box: list[torch.Tensor]) -> bool:

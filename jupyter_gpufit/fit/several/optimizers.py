@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .elementwise import has_step_hooks, is_elementwise
+from .gradients import gradients_in
 from .group import Group
 from .shards import Shards
 from .split import SplitOptimizer, StatePart
@@ -111,6 +112,8 @@ class SplitStates:
         self._known.clear()
         if lost:
             self._say(LOST.format(lost))
+        if self._shards is not None:
+            gradients_in(self._shards).forget_unused()
         if self._shards is not None and (gone := self._shards.leave()):
             self._say(LOST_GRADIENTS.format(gone))
 

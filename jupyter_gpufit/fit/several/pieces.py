@@ -17,6 +17,7 @@ from torch.autograd import Function
 from torch.nn import functional
 
 from ...devices import sides
+from ..rungs.host import is_fake
 from . import shards as shards_of
 from .gradients import gradients_in
 from .parts import rows_of
@@ -32,12 +33,12 @@ _NOT_BY_PIECES = ("max_norm", "scale_grad_by_freq", "sparse")
 
 def in_pieces(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Callable[..., Any]:
     """What does the same by pieces, where that function is given a large matrix that is in parts; else, itself."""
-    if func is functional.linear and is_large(weight_of(func.__name__, args, kwargs)):
+    if func is functional.linear and _takes(weight_of(func.__name__, args, kwargs)):
         return linear_in_pieces
-    if func is functional.embedding and is_large(weight_of(func.__name__, args, kwargs)):
+    if func is functional.embedding and _takes(weight_of(func.__name__, args, kwargs)):
         given = dict(zip(_AFTER_PADDING, args[3:], strict=False)) | kwargs
         return func if any(given.get(name) for name in _NOT_BY_PIECES) else embedding_in_pieces
-    if func is torch.embedding and is_large(weight_of(_OF_TORCH, args, kwargs)):
+    if func is torch.embedding and _takes(weight_of(_OF_TORCH, args, kwargs)):
         given = dict(zip(_AFTER_PADDING[2:], args[3:], strict=False)) | kwargs
         return func if any(given.get(name) for name in _NOT_BY_PIECES) else torch_embedding_in_pieces
     return func
@@ -55,9 +56,13 @@ def is_large(t: Any) -> bool:
     return shards is not None and isinstance(t, torch.nn.Parameter) and gradients_in(shards).is_large(t)
 
 
+def _takes(t: Any) -> bool:
+    return is_large(t) and torch._C._functorch.peek_interpreter_stack() is None  # torch.func does not know of pieces
+
+
 def linear_in_pieces(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """As torch's."""
-    found = _parted(weight)
+    found = _parted(weight) if input.shape[-1] == weight.shape[1] else None
     if found is None:
         return functional.linear(input, _met(weight, input), bias)
     made = _Linear.apply(*found, weight, input, bias, rows_of(input) is not None)  # type: ignore[no-untyped-call]
@@ -162,6 +167,7 @@ class _Linear(Function):
         of_rows: bool,
     ) -> torch.Tensor:
         ctx.shards, ctx.shard, ctx.of_rows = shards, shard, of_rows
+        ctx.weight = weight  # what is unpacked is another tensor where somebody has hooks on what is saved
         ctx.save_for_backward(weight, x)
         rows, columns = weight.shape
         given, made = x.reshape(-1, columns), None
@@ -175,7 +181,7 @@ class _Linear(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
-        weight, x = ctx.saved_tensors
+        weight, (_, x) = ctx.weight, ctx.saved_tensors
         shards, shard, of_rows = ctx.shards, ctx.shard, ctx.of_rows
         _, _, trains, wants_xs, wants_bias, _ = ctx.needs_input_grad
         rows, columns = weight.shape
@@ -217,17 +223,19 @@ class _Embedding(Function):
         sizes = counts(group, own.numel(), own.device) if of_rows else (own.numel(),)
         wanted = join(group, own, 0, sizes) if of_rows else own
         ctx.shards, ctx.shard, ctx.sizes, ctx.of_rows, ctx.padding = shards, shard, sizes, of_rows, padding
+        ctx.weight = weight
         ctx.save_for_backward(weight, wanted)
+        _check(shard, wanted, weight.shape[0])
         place, is_elsewhere = _places(shard, wanted, columns)
-        made = shard.mine.view(-1, columns)[place].masked_fill_(is_elsewhere, 0)
-        group.all_reduce(made)
-        if of_rows:
-            made = made.narrow(0, sum(sizes[: group.rank]), own.numel()).clone()
-        return made.reshape(*x.shape, columns)
+        found = shard.mine.view(-1, columns)[place].masked_fill_(is_elsewhere, 0)
+        group.all_reduce(found)
+        made = found.new_empty((*x.shape, columns))  # no view: the cell may change it in place
+        made.view(-1, columns).copy_(found.narrow(0, sum(sizes[: group.rank]) if of_rows else 0, own.numel()))
+        return made
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
-        weight, wanted = ctx.saved_tensors
+        weight, (_, wanted) = ctx.weight, ctx.saved_tensors
         shards, shard, columns = ctx.shards, ctx.shard, weight.shape[1]
         of_all = grad.reshape(-1, columns)
         if ctx.of_rows:
@@ -242,6 +250,17 @@ class _Embedding(Function):
             assert mine is not None
             mine.view(-1, columns).index_add_(0, place, of_all.masked_fill(is_elsewhere | is_padding, 0))
         return None, None, None, None, None, None
+
+
+def _check(shard: Shard, wanted: torch.Tensor, rows: int) -> None:
+    """As torch does."""
+    if is_fake(shard.storage) or not wanted.numel():
+        return
+    are_there = ((wanted >= 0) & (wanted < rows)).all()
+    if shard.storage.device.type != "cpu":
+        torch._assert_async(are_there)
+    elif not bool(are_there):
+        raise IndexError("index out of range in self")
 
 
 def _places(shard: Shard, wanted: torch.Tensor, columns: int) -> tuple[torch.Tensor, torch.Tensor]:

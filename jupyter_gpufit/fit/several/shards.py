@@ -57,6 +57,7 @@ class Shards(TorchDispatchMode):
         self._trained = WeakIdKeyDictionary()  # parameters whose gradients are shared out
         self._coming: list[torch.Tensor] = []  # parameters whose gradients have just been summed
         self._backward = -1  # the number of the one that is under way
+        self.beside: dict[type, Any] = {}  # what others keep of it
         self._cells, self._busy, self._is_alone = CellsThread(), threading.local(), False
 
     @contextmanager
@@ -185,7 +186,8 @@ class Shards(TorchDispatchMode):
         if t is None or shard.is_hosts:
             return False
         with _unheard():
-            return t.numel() == shard.numel and t.is_contiguous()
+            is_all = t.numel() == shard.numel and t.dtype == shard.mine.dtype and t.is_contiguous()
+            return is_all and self.of(t) is shard
 
     def _by_parts(self, shard: Shard, func: Any, args: Any, kwargs: Any) -> Any:
         if not changes(func):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from jupyter_gpufit.fit.several import gradients
 from jupyter_gpufit.fit.several.calls import around
@@ -25,6 +25,8 @@ WORDS, LARGE = 301, 4096
 class Reader(nn.Module):
     """Its matrices are large, and one is a word's vectors and the last layer where it is tied."""
 
+    again: dict[str, Any] | None = None  # how a part of it is computed again, if it is
+
     def __init__(self, *, tied: bool = False) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, 32, padding_idx=0)
@@ -35,7 +37,13 @@ class Reader(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = self.words(x)
-        out: torch.Tensor = self.head(h + self.narrow(functional.gelu(self.wide(h))))
+        h *= 1.5
+        more = self.inner(h) if self.again is None else checkpoint(self.inner, h, **self.again)
+        out: torch.Tensor = self.head(h + more)
+        return out
+
+    def inner(self, h: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.narrow(functional.gelu(self.wide(h)))
         return out
 
 
@@ -85,9 +93,42 @@ def hooked(model: nn.Module, x: torch.Tensor) -> None:
         hook.remove()
 
 
-WAYS: dict[str, Callable[[nn.Module, torch.Tensor], None]] = {
-    one.__name__: one for one in (simply, clips, twice, hands_out, gradient_of_gradient, regularised, hooked)
-}
+def computes_again(model: nn.Module, x: torch.Tensor) -> None:
+    """Of all samples, and of one, which no device has a part of."""
+    assert isinstance(model, Reader)
+    for model.again in ({"use_reentrant": False}, {"use_reentrant": True}):
+        simply(model, x)
+        simply(model, x[:1])
+    model.again = None
+
+
+def saves_through_hooks(model: nn.Module, x: torch.Tensor) -> None:
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.view_as(t), lambda t: t):
+        simply(model, x)
+
+
+def over_what_is_left(model: nn.Module, x: torch.Tensor) -> None:
+    """As a loop over losses does."""
+    losses = [loss_of(model, x), model(x).square().mean()]
+    for loss in losses:
+        for p in model.parameters():
+            p.grad = None
+        loss.backward(retain_graph=True)
+
+
+COMES_TO_GRADIENTS = (
+    simply,
+    clips,
+    twice,
+    hands_out,
+    gradient_of_gradient,
+    regularised,
+    hooked,
+    computes_again,
+    saves_through_hooks,
+    over_what_is_left,
+)
+WAYS = {one.__name__: one for one in COMES_TO_GRADIENTS}
 
 
 def train(way: str, *, tied: bool, frees: bool = True) -> list[Any]:
@@ -98,11 +139,11 @@ def train(way: str, *, tied: bool, frees: bool = True) -> list[Any]:
         optimizer.zero_grad(set_to_none=frees)
         x = torch.randint(0, WORDS, (5, 7))
         WAYS[way](model, x)
-        came_to += [] if earlier is None else [earlier.sum()]
-        earlier = model.head.weight.grad if way == "twice" else None  # it stays what it was
         optimizer.step()
         with torch.no_grad():
             came_to.append(model(x[:3]))
+        came_to += [] if earlier is None else [earlier.sum()]
+        earlier = model.head.weight.grad if way == "twice" else None  # it stays what it was
     return came_to + [p.detach().clone() for p in model.parameters()]
 
 
@@ -187,3 +228,35 @@ def test_half_precision_computes_in_half_and_sums_in_whole() -> None:
     for found in crew(2, ranks):
         assert isinstance(found, tuple), found
         assert far(found, alone) < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_what_torch_refuses_is_refused_and_nothing_else_is_changed() -> None:
+    def run() -> Any:
+        torch.manual_seed(0)
+        model = Reader().double()
+        for given in (torch.tensor([[1, WORDS]] * 4), torch.tensor([[-1, 2]] * 4)):
+            with pytest.raises(IndexError):
+                model(given)
+        simply(model, torch.randint(0, WORDS, (4, 3)))
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            functional.linear(torch.randn(2, 16).double(), model.head.weight)
+        with torch.no_grad():
+            other = torch.ones(WORDS, 32, dtype=torch.double)
+            other.mul_(model.head.weight[0, 0])
+            norm = torch.zeros((), dtype=torch.double)
+            torch.linalg.vector_norm(model.head.weight, out=norm)
+            found = [other, norm, torch.func.vmap(model.wide)(model.words.weight[:4].clone())]
+        return [*found, *(p.detach().clone() for p in model.parameters())]
+
+    def ranks(group: SharedGroup) -> Any:
+        with around(group, split=PARAMETERS):
+            found = run()
+            group.meet()
+        return found
+
+    alone = run()
+    for found in crew(2, ranks):
+        assert isinstance(found, list), found
+        assert far(found, alone) < 1e-12
