@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -147,6 +148,16 @@ def train(way: str, *, tied: bool, frees: bool = True) -> list[Any]:
     return came_to + [p.detach().clone() for p in model.parameters()]
 
 
+def on_ranks(size: int, run: Callable[[], Any]) -> list[Any]:
+    def ranks(group: SharedGroup) -> Any:
+        with around(group, split=PARAMETERS):
+            found = run()
+            group.meet()
+        return found
+
+    return crew(size, ranks)
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients, "LARGE", LARGE)
@@ -157,14 +168,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("size,tied", [(2, False), (3, True)])
 def test_a_cell_comes_to_the_same(way: str, size: int, tied: bool) -> None:
-    def ranks(group: SharedGroup) -> Any:
-        with around(group, split=PARAMETERS):
-            found = train(way, tied=tied, frees=way != "clips")
-            group.meet()
-        return found
+    def run() -> list[Any]:
+        return train(way, tied=tied, frees=way != "clips")
 
-    alone = train(way, tied=tied, frees=way != "clips")
-    for found in crew(size, ranks):
+    alone = run()
+    for found in on_ranks(size, run):
         assert isinstance(found, list), found
         assert far(found, alone) < 1e-12
 
@@ -182,24 +190,21 @@ def test_no_device_has_one_whole(way: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Shards, "_gather", gather)
 
-    def ranks(group: SharedGroup) -> Any:
-        with around(group, split=PARAMETERS):
-            torch.manual_seed(0)
-            model = Reader()
-            optimizer = torch.optim.AdamW(model.parameters())
-            for _ in range(3):
-                optimizer.zero_grad()
-                WAYS[way](model, torch.randint(0, WORDS, (5, 7)))
-                optimizer.step()
-                model(torch.randint(0, WORDS, (5, 7)))
-            found = [*gathered]
-            before = model.head.weight.sum().item()
-            model.head.weight.detach().add_(1)
-            after = model.head.weight.sum().item()
-            group.meet()
-        return found, after - before, gathered[len(found) :]
+    def run() -> Any:
+        torch.manual_seed(0)
+        model = Reader()
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(3):
+            optimizer.zero_grad()
+            WAYS[way](model, torch.randint(0, WORDS, (5, 7)))
+            optimizer.step()
+            model(torch.randint(0, WORDS, (5, 7)))
+        found = [*gathered]
+        before = model.head.weight.sum().item()
+        model.head.weight.detach().add_(1)
+        return found, model.head.weight.sum().item() - before, gathered[len(found) :]
 
-    for found in crew(2, ranks):
+    for found in on_ranks(2, run):
         assert isinstance(found, tuple), found
         trained, added, looked_at = found
         assert trained == [] and added == pytest.approx(32 * WORDS, rel=1e-4)
@@ -218,14 +223,8 @@ def test_half_precision_computes_in_half_and_sums_in_whole() -> None:
         assert made.dtype == torch.bfloat16 and layer.weight.grad is not None and x.grad is not None
         return made.float(), layer.weight.grad.clone(), x.grad
 
-    def ranks(group: SharedGroup) -> Any:
-        with around(group, split=PARAMETERS):
-            found = run()
-            group.meet()
-        return found
-
     alone = run()
-    for found in crew(2, ranks):
+    for found in on_ranks(2, run):
         assert isinstance(found, tuple), found
         assert far(found, alone) < 0.01
 
@@ -250,13 +249,7 @@ def test_what_torch_refuses_is_refused_and_nothing_else_is_changed() -> None:
             found = [other, norm, torch.func.vmap(model.wide)(model.words.weight[:4].clone())]
         return [*found, *(p.detach().clone() for p in model.parameters())]
 
-    def ranks(group: SharedGroup) -> Any:
-        with around(group, split=PARAMETERS):
-            found = run()
-            group.meet()
-        return found
-
     alone = run()
-    for found in crew(2, ranks):
+    for found in on_ranks(2, run):
         assert isinstance(found, list), found
         assert far(found, alone) < 1e-12
