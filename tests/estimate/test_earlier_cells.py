@@ -307,6 +307,7 @@ def test_a_module_that_tries_itself_on_the_device_as_it_is_imported(
     assert (trace.status, trace.error) == ("completed", "") and trace.steps >= 2
 
 
+@pytest.mark.slow(5)
 @pytest.mark.filterwarnings("ignore:.torch.jit")
 def test_a_model_that_torchscript_has_compiled() -> None:
     setup = MODEL.replace("optimizer =", "model = torch.jit.script(model)\noptimizer =")

@@ -321,6 +321,7 @@ def test_what_cannot_be_put_back_is_refused_by_name_whoever_changed_it(does: Cal
                 loss.backward()
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("many", [[[] for _ in range(3000)], dict.fromkeys(range(500_000))])
 def test_more_than_can_be_looked_at_is_refused_and_not_copied(many: Any) -> None:
     model = Asked()

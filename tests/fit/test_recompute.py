@@ -49,6 +49,7 @@ def test_a_control_in_which_the_bits_differ() -> None:
     assert differ(trained(GPT, None), trained(GPT, None, steps=2))
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("make", [Encoder, Pictures])
 @pytest.mark.parametrize("step", PROGRAMS)
 def test_awkward_programs(step: Step, make: Callable[[], nn.Module]) -> None:

@@ -88,6 +88,7 @@ def larger_in_place(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch
     return loss + grows.sum()
 
 
+@pytest.mark.slow(3)
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.filterwarnings("ignore:Sparse (CSR tensor support|invariant checks)")
 @pytest.mark.parametrize("step", [in_inference_mode, sparse_tensors, handed_to_other_libraries, larger_in_place])

@@ -86,6 +86,7 @@ if sys.version_info >= (3, 13):
 _NOT_READ = ("product", "permutations", "combinations", "combinations again", "groupby", "tee")
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("name", list(MADE))
 @pytest.mark.filterwarnings("error")
 def test_goes_on_where_it_is(name: str) -> None:

@@ -143,6 +143,7 @@ def as_in_a_notebook() -> None:
     midway.begin_alone(dict)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("given", [0, 1, 4])
 @pytest.mark.parametrize("name", MADE)
 def test_goes_on_where_it_is(name: str, given: int) -> None:

@@ -100,6 +100,7 @@ plain, ours = Source().items(3), Source().items(3)
 """
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("before", range(1, 8))
 @pytest.mark.parametrize("there", [0, 1, 2])
 def test_goes_on_wherever_it_was_suspended(cell: Any, worker: Worker, before: int, there: int) -> None:

@@ -44,6 +44,7 @@ def _with_its_text(cell: str) -> dict[str, Any]:
     return notebook(cell)
 
 
+@pytest.mark.slow(5)
 def test_a_class_with_script_methods_trains_there_and_makes_another(worker: Worker) -> None:
     plain = _with_its_text(CLASS)
     exec(TRAIN, plain)

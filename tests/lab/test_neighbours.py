@@ -297,6 +297,7 @@ HIDING: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("how", HIDING)
 def test_a_claim_that_nobody_can_read_is_a_claim(shared_lab: Lab, players: list[Player], how: str) -> None:
     eve = start(players, hides(shared_lab, HIDING[how]), uid=EVE)

@@ -66,6 +66,7 @@ except NoRuntime as error:
 """
 
 
+@pytest.mark.slow(5)
 def test_one_too_old_for_the_torch_that_is_here_is_said_with_what_brings_a_newer(tmp_path: Path) -> None:
     """In a process of its own: torch keeps what an earlier export has found."""
     asked = [sys.executable, "-c", TOO_OLD, str(tmp_path / "m.onnx")]

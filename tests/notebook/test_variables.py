@@ -46,6 +46,7 @@ def test_wanted_again_although_nothing_is_kept(folder: Path) -> None:
     assert isinstance(shown[0], Note) and "The variables of bert came into this notebook at its end" in shown[0].text
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("asked", ["globals()[f'cancel_{what}']", "eval('cancel_' + what)", "own(what)", "open(what)"])
 def test_of_a_function_that_may_read_any_name_all_that_can_travel_goes_along(
     asked: str, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ except ValueError as error:
 IN_NAMESPACE = f"exec({TEXT!r})\nfor one in range(2): say((total, one))\nsay(summed.add(1))"
 
 
+@pytest.mark.slow(4)
 def test_it_goes_on_from_every_point_in_the_notebooks_own_variables() -> None:
     assert at_points(IN_NAMESPACE) >= 12
     assert in_a_chain(IN_NAMESPACE) >= 8

@@ -27,6 +27,7 @@ def test_where_modules_are_looked_for_comes_back_and_the_rest_is_the_processs_ow
     assert "path" not in start.changed(start.now())
 
 
+@pytest.mark.slow(5)
 def test_the_rights_of_files_the_language_and_the_time_zone_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -53,6 +53,7 @@ def spoiled_by(site: Path, *names: str, capability: tuple[int, int] | None = ON_
     return str(in_a_fork(found))
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize(
     "text",
     [

@@ -21,6 +21,7 @@ class Ended(Exception):
     pass
 
 
+@pytest.mark.slow(5)
 async def test_after_a_change_that_came_to_nothing_it_rests_for_long_and_says_meanwhile_that_it_gives_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

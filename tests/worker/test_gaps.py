@@ -73,6 +73,7 @@ async def test_it_is_said_once_with_the_whole_chain(monkeypatch: pytest.MonkeyPa
     assert text.endswith("From its next call on it can.")
 
 
+@pytest.mark.slow(5)
 async def test_nothing_is_said_where_there_are_safe_points(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     main, program = MainThread(), Program()

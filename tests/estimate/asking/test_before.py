@@ -53,6 +53,7 @@ def test_the_magics_line_is_not_asked_for() -> None:
     assert key() == key(source=CELL.replace("train\n", "train --name other\n", 1))
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(
     "more",
     [

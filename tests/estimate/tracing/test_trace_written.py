@@ -49,6 +49,7 @@ most[3:] = (x[3:] * 10).long()
 """
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("cell", SEEN.values(), ids=SEEN.keys())
 def test_is_known(cell: str) -> None:
     trace = trace_cell(BATCH + cell + "ended = True\n", dict, A100, limit=300.0)

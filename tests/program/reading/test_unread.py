@@ -83,6 +83,7 @@ def test_other_code_has_nothing_to_do_with_it() -> None:
 MADE = "class Thing: pass\nx = Thing()\n"
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize(
     ("text", "unread"),
     [
