@@ -114,8 +114,8 @@ class SplitStates:
             self._say(LOST.format(lost))
         if self._shards is not None:
             gradients_in(self._shards).forget_unused()
-        if self._shards is not None and (gone := self._shards.leave()):
-            self._say(LOST_GRADIENTS.format(gone))
+            if gone := self._shards.leave():
+                self._say(LOST_GRADIENTS.format(gone))
 
     def _find(self, number: int, name: str) -> torch.Tensor | None:
         if not name:

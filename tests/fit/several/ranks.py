@@ -111,7 +111,12 @@ def far(one: Any, other: Any) -> Any:
         if not one.is_floating_point():
             return 0.0 if torch.equal(one, other) else 1.0
         one, other = one.double(), other.double()
-        return float(((one - other).norm() / other.norm().clamp(min=1e-12)).item()) if one.numel() else 0.0
+        return _or_inf(((one - other).norm() / other.norm().clamp(min=1e-12)).item()) if one.numel() else 0.0
     if isinstance(one, float):
-        return abs(one - other) / max(abs(other), 1e-12)
+        return _or_inf(abs(one - other) / max(abs(other), 1e-12))
     return 0.0 if one == other else 1.0
+
+
+def _or_inf(distance: float) -> float:
+    """What is no number is far from all: max() would pass it over."""
+    return distance if distance == distance else float("inf")
