@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.in_turns import TURNS, of_turn
 
 NAMES = [f"tests/test_{letter}.py::test_{number}" for letter in "abc" for number in range(5)]
@@ -19,6 +21,7 @@ def test_after_as_many_commits_as_there_are_turns_each_has_run_once() -> None:
     assert of_turn(NAMES[::-1], 1) == of_turn(NAMES, 1)  # in whichever order they are found
 
 
+@pytest.mark.slow(3)
 def test_all_run_where_pytest_is_called_by_hand(tmp_path: Path) -> None:
     tests = tmp_path / "test_long.py"
     tests.write_text(

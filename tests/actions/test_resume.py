@@ -176,6 +176,7 @@ def test_with_nothing_to_resume_it_is_said(settings: Settings) -> None:
         anyio.run(resume.prepare, settings, "gpt")
 
 
+@pytest.mark.slow(1)
 def test_whoever_has_the_lock_has_the_job(settings: Settings) -> None:
     paths = a_job(settings, "bert", "released")
     lock = take_lock(paths, "bert")
@@ -272,6 +273,7 @@ def test_a_running_job_is_not_cleaned(settings: Settings) -> None:
     os.close(lock)
 
 
+@pytest.mark.slow(1)
 def test_a_job_that_is_being_resumed_is_not_cleaned(settings: Settings) -> None:
     paths = a_job(settings, "bert", "released")
     lock = take_lock(paths, "bert")  # and its record is not yet written

@@ -65,6 +65,14 @@ def opened(browser: Browser, lab: Lab) -> Iterator[Desk]:
             page.close()
 
 
+@pytest.fixture(scope="module")
+def cell_that_blocks(opened: Desk) -> None:
+    """The last one runs, and shows the training."""
+    runs(opened.page, NAME)
+    tab(opened.page, f"{NAME}.ipynb").click()
+    run_cells(opened.page, 2)
+
+
 @pytest.fixture
 def desk(opened: Desk, request: pytest.FixtureRequest) -> Iterator[Desk]:
     runs(opened.page, NAME)
@@ -83,15 +91,15 @@ def test_a_reload_brings_back_the_log_and_a_live_card(desk: Desk) -> None:
     expect(desk.log).to_contain_text("step 50")
 
 
+@pytest.mark.usefixtures("cell_that_blocks")
 @pytest.mark.slow(25)
 def test_a_reload_brings_back_the_card_of_a_cell_that_blocks(desk: Desk) -> None:
-    tab(desk.page, f"{NAME}.ipynb").click()
-    run_cells(desk.page, 2)
     expect_live(desk, 2)
     reload(desk)
     expect_live(desk, 2)
 
 
+@pytest.mark.usefixtures("cell_that_blocks")
 @pytest.mark.slow(20)
 def test_a_page_that_hears_too_late_of_widgets_has_the_card_of_a_cell_that_blocks(desk: Desk) -> None:
     desk.page.add_init_script(NO_PATIENCE)

@@ -279,6 +279,7 @@ def test_environments_of_an_earlier_cell_answer_in_its_trace() -> None:
     assert (trace.error, trace.steps) == ("", 2)
 
 
+@pytest.mark.slow(1)
 def test_a_module_that_tries_itself_on_the_device_as_it_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +319,7 @@ def test_a_model_that_torchscript_has_compiled() -> None:
     assert compiled.estimate.need == plain.estimate.need
 
 
+@pytest.mark.slow(1)
 def test_a_model_with_another_kind_of_table_in_the_place_of_its_parameters() -> None:
     """EvolveGCN's: none of torch's own methods that list them works there, and its forward does."""
     setup = MODEL + (

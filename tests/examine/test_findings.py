@@ -6,6 +6,8 @@ import json
 import threading
 from typing import Any
 
+import pytest
+
 from jupyter_gpufit.examine.findings import Check, as_json, as_text, at_once, bad, healthy, note, ok
 
 
@@ -18,6 +20,7 @@ def test_a_check_that_fails_is_a_finding() -> None:
     assert (finding.level, finding.what) == ("note", "The weather could not be examined (OSError: no such luck).")
 
 
+@pytest.mark.slow(1)
 def test_a_check_that_hangs_hides_no_other() -> None:
     never = threading.Event()
     abyss_check: Check[bool] = Check("The abyss", never.wait, lambda _: [])

@@ -163,6 +163,7 @@ def test_a_process_that_is_forked_in_the_middle_reads_what_is_on_its_way_and_mov
     assert all(map(torch.equal, run(None), run(paging(), between=fork)))
 
 
+@pytest.mark.slow(2)
 def test_who_reads_past_all_operations_while_bytes_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a checkpoint does: in the middle of a step, and in another thread even."""
 
@@ -201,6 +202,7 @@ def test_who_reads_past_all_operations_while_bytes_are_on_their_way(monkeypatch:
     assert threading.active_count() < 20
 
 
+@pytest.mark.slow(1)
 def test_no_more_is_there_than_a_trial_run_counts_while_the_link_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what leaves, the memory is there until what takes its place comes."""
     real = counted = 0  # bytes, from where they begin

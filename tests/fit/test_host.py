@@ -30,6 +30,7 @@ def test_what_was_foreseen_is_taken_at_once_and_no_byte_more_while_it_lasts() ->
     assert host.take(8 * MiB, real=True).size == 8 * MiB and host.taken == 32 * MiB, "freed memory is used again"
 
 
+@pytest.mark.slow(5)
 def test_a_second_job_that_finds_too_little_is_refused_with_the_figures() -> None:
     left = 100 * MiB
     first = HostMemory(80 * MiB, spare=lambda: left)

@@ -72,6 +72,7 @@ HARMLESS = (  # a second run finds it as the first one did
 )
 
 
+@pytest.mark.slow(1)
 def test_each_is_refused_for_what_it_does_and_the_others_are_not() -> None:
     bodies = [*ODD.values(), *(f"{one}\n        return x * 1" for one in (*ALSO, *HARMLESS))]
     odd = "\n".join(

@@ -186,6 +186,7 @@ def test_a_compiled_one_that_nobody_registered(worker: Worker) -> None:
     assert namespace["found"] == "&lt;" and namespace["speedups"] is mine
 
 
+@pytest.mark.slow(1)
 def test_one_inside_of_a_package_is_there_before_what_imports_it(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

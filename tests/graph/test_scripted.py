@@ -58,6 +58,7 @@ def test_a_class_with_script_methods_trains_there_and_makes_another(worker: Work
     assert namespace["another"](torch.ones(1, 4)).shape == (2, 1, 4)
 
 
+@pytest.mark.slow(1)
 def test_what_was_compiled_shares_its_parameters_with_the_optimizer(worker: Worker) -> None:
     cell = (
         "import torch\nfrom torch import nn\ntorch.manual_seed(0)\n"

@@ -49,6 +49,7 @@ def test_what_a_forked_process_writes_is_seen_where_it_was_shared_and_only_there
     assert (namespace["value"].value, namespace["raw"][0], namespace["seen"]) == (8, 3, 0)
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_a_cell_made_is_shared_in_the_notebook_too(worker: Worker, tmp_path: Path, restarted: bool) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__", "os": os, "times": 2}

@@ -234,6 +234,7 @@ def test_a_user_who_lets_every_turn_go_stops_nobody(
     assert any(str(EVE) in line.get("owed", {}) for line in owed)  # what one job of ada's learnt, the next one knew
 
 
+@pytest.mark.slow(3)
 def test_a_waiter_without_descriptors_goes_on_when_it_has_some(shared_lab: Lab, players: list[Player]) -> None:
     ada = start(players, holder(shared_lab, request(4 * GiB), ONE), uid=ADA)
     ada.hear("holds")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -107,6 +108,7 @@ def test_who_gives_lets_somebody_start_and_keeps_the_least(data: some.DataObject
     assert sum(then) > sum(started) if given else then == started
 
 
+@pytest.mark.slow(1)
 def test_hundreds_who_could_give_are_soon_looked_at() -> None:
     fewer, more = (lab([ticket(BOB, needed=8 * GiB)], [elastic(ALL, EVE) for _ in range(n)]) for n in (100, 200))
     assert len(kept(more)) == 200  # of each device, all have a part

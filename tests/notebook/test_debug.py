@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.kernels import Kernel
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -19,6 +21,7 @@ get_ipython().InteractiveTB.debugger_cls, get_ipython().InteractiveTB.pdb = Type
 """
 
 
+@pytest.mark.slow(6)
 def test_it_stands_where_the_cell_failed_and_has_the_values_there(kernel: Kernel) -> None:
     kernel.check(
         "import torch\n"

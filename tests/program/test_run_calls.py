@@ -89,6 +89,7 @@ def test_it_does_what_exec_does(cell: str) -> None:
     assert ran.error[-1] == plainly.error[-1] if plainly.error else not ran.error
 
 
+@pytest.mark.slow(1)
 def test_a_text_that_has_run_keeps_nothing_alive() -> None:
     """A search runs the same file again and again."""
     text = "class Big: pass\nbig = Big()\ndef used():\n    for i in range(2): yield big\nfor one in used(): pass"

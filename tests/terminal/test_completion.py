@@ -27,6 +27,7 @@ def test_verbs_options_and_jobs() -> None:
     assert at(["completion", "f"]) == ["fish"] and at(["run", "--", "py"]) == []
 
 
+@pytest.mark.slow(1)
 def test_bash_asks_for_it(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     assert bash is not None

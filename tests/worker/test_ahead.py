@@ -81,6 +81,7 @@ def test_what_a_fork_would_share_or_miss_spoils_the_process(tmp_path: Path, text
     here.close()
 
 
+@pytest.mark.slow(1)
 def test_a_capability_is_told_where_all_devices_have_it(tmp_path: Path) -> None:
     package(tmp_path, "asks", "import torch; major = torch.cuda.get_device_capability()[0]")
 
@@ -88,6 +89,7 @@ def test_a_capability_is_told_where_all_devices_have_it(tmp_path: Path) -> None:
     assert spoiled_by(tmp_path, "asks", capability=None) == "asks"
 
 
+@pytest.mark.slow(1)
 def test_a_package_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jupyter_gpufit.worker.ahead.LONGEST", 1)
     package(tmp_path, "slow", "import threading; threading.Event().wait()")
@@ -150,6 +152,7 @@ def test_a_library_is_imported_once_for_all_trainings(tmp_path: Path, spoils: bo
     assert imports() == 2 if not spoils else imports() >= 4
 
 
+@pytest.mark.slow(1)
 def test_what_a_worker_needs_at_once_is_imported_first(tmp_path: Path) -> None:
     """And descriptors that came meanwhile, with the wish for that worker, spoil nothing."""
     for name in ("first", "second", "third"):

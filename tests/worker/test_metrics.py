@@ -42,6 +42,7 @@ def test_scalars_of_every_kind() -> None:
     assert values(source) == {"loss": 1.0, "acc": 0.25, "train_losses": 2.0, "error": 7.0}
 
 
+@pytest.mark.slow(1)
 def test_the_variables_of_a_training_function_and_its_optimizer() -> None:
     source = (
         "def train(weight):\n"

@@ -53,6 +53,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
+@pytest.mark.slow(1)
 def test_shows_the_cell_and_what_is_below_without_parsing_a_file(parsed: list[int]) -> None:
     formatter = ultratb.AutoFormattedTB(mode="Context", theme_name="neutral")
     with quickly(formatter):
@@ -66,6 +67,7 @@ def test_shows_the_cell_and_what_is_below_without_parsing_a_file(parsed: list[in
     assert found[-1] == "KeyboardInterrupt: "
 
 
+@pytest.mark.slow(1)
 def test_other_tracebacks_are_as_ever() -> None:
     formatter = ultratb.AutoFormattedTB(mode="Context", theme_name="neutral")
     before, huge = shown(formatter), ultratb.FAST_THRESHOLD

@@ -58,6 +58,7 @@ def fake() -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+@pytest.mark.slow(1)
 @pytest.mark.parametrize("name", FOUND)
 def test_what_is_found_again_is_what_it_was(fake: FakeTensorMode, name: str) -> None:
     func, make = FOUND[name]

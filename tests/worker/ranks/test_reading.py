@@ -74,6 +74,7 @@ def forked(does: Callable[[], object]) -> ForkedRank:
     return ForkedRank.of(pid)
 
 
+@pytest.mark.slow(1)
 def test_one_that_ended_its_cell_says_so_while_it_stays() -> None:
     with beside() as (others, mine, theirs):
 
