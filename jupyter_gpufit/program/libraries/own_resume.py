@@ -68,7 +68,7 @@ class OwnResume:
 
 def calls(method: MethodType, frame: Activation) -> Callable[..., Any] | None:
     """What to call instead of a library's train() or fit(), so that it can be left; None for all else."""
-    if method.__name__ not in ENTRIES or (resuming := resuming_of(method.__self__)) is None:
+    if getattr(method, "__name__", "") not in ENTRIES or (resuming := resuming_of(method.__self__)) is None:
         return None
     why, way_on = _why_unknown(method, resuming)
     inside = f"inside {method.__name__}()"

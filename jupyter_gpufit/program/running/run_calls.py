@@ -47,7 +47,7 @@ def variant(callee: Any, frame: Activation) -> Callable[..., Any] | None:
         return partial(_exec, frame)
     if type(callee) is FunctionType and callee is runpy.run_path:
         return partial(_run_path, frame)
-    if type(callee) is MethodType and callee.__name__ == "run_line_magic":
+    if type(callee) is MethodType and getattr(callee, "__name__", "") == "run_line_magic":
         return partial(_line_magic, frame, callee)
     return None
 
