@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from types import CodeType, FunctionType, GeneratorType
 from typing import Any, NamedTuple
 
+from ..system.variables import values_of
 from .code import names_used
 
 
@@ -81,7 +82,7 @@ def unmade(generator: Any) -> tuple[FunctionType, list[Any], dict[str, Any]] | N
     """What `make_generator` was given, or would be for the same, if nobody has asked for an item yet."""
     if generator.gi_frame is None or in_use(generator):
         return None
-    values = generator.gi_frame.f_locals
+    values = values_of(generator.gi_frame)
     if generator.gi_code is _made_later.__code__:
         return values["function"], values["positional"], values["by_name"]
     function = function_of(generator)
@@ -122,7 +123,7 @@ def make_parked(name: str, qualname: str) -> Any:
 
 def fill_parked(generator: Any, of: Any) -> None:
     """`of`: a state, or the generator around which it stands."""
-    generator.gi_frame.f_locals["waits"].append(of)
+    values_of(generator.gi_frame)["waits"].append(of)
 
 
 def go_on(inner: Any) -> Any:
@@ -156,11 +157,12 @@ def expression(generator: Any) -> tuple[FunctionType, Any] | None:
     if code.co_name != "<genexpr>" or frame is None or generator.gi_running:
         return None
     function = function_of(generator)
-    if function is None or ".0" not in frame.f_locals:
+    values = values_of(frame)
+    if function is None or ".0" not in values:
         return None
     if sum(one.opname == "FOR_ITER" for one in dis.get_instructions(code)) != 1:
         return None
-    return function, frame.f_locals[".0"]
+    return function, values[".0"]
 
 
 def make_expression(function: FunctionType, iterator: Any) -> Any:
@@ -170,7 +172,7 @@ def make_expression(function: FunctionType, iterator: Any) -> Any:
 def _waits(generator: Any) -> list[Any]:
     if generator.gi_code is not _parked.__code__ or generator.gi_running or generator.gi_frame is None:
         return []
-    found: list[Any] = generator.gi_frame.f_locals["waits"]
+    found: list[Any] = values_of(generator.gi_frame)["waits"]
     return found
 
 

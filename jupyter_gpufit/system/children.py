@@ -35,6 +35,7 @@ from typing import Any
 import cloudpickle
 
 from .simulators import Forgotten, Stood, is_own, is_simulation, take, tell
+from .variables import values_of
 
 _PATIENCE = 5.0  # seconds for a child that waits for messages; one that works is asked again
 _SILENCE = 60.0  # seconds without an answer, from which on it is not at work: it waits where it does not hear us
@@ -180,7 +181,7 @@ def _unread(link: Connection) -> int:
 def _tell(frame: FrameType, given: tuple[Any, ...]) -> bytes:
     if not _stands_in_variables_only(frame.f_code, frame.f_lasti):
         raise CannotTell("it waits within a `for` or a `with`")
-    names = {name: value for name, value in frame.f_locals.items() if not _is_made_again(value, given)}
+    names = {name: value for name, value in values_of(frame).items() if not _is_made_again(value, given)}
     stream = io.BytesIO()
     _Pickler(stream, given).dump((_place(frame), names, dict(_generators())))
     return stream.getvalue()

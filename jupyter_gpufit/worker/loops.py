@@ -121,7 +121,7 @@ def _of_generator(iterator: GeneratorType[Any, Any, Any]) -> tuple[int | None, i
     code, frame = iterator.gi_code, iterator.gi_frame
     if code.co_name != "__iter__" or f"{os.sep}tqdm{os.sep}" not in code.co_filename or frame is None:
         return None, None
-    from .variables import read
+    from ..system.variables import read
 
     found = read(frame, {"self", "n"})
     whole, given = found["self"].total, 0

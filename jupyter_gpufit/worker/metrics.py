@@ -21,8 +21,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ..jobs.live import Loss, finite
+from ..system.variables import read
 from .loops import Nest, nest_of
-from .variables import read
 
 MOST = 16  # values of one reading
 MOST_FRAMES = 8  # of the user's, looked at

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
-from .crossing import at_points, in_a_chain, plain, rewritten
+from .crossing import World, at_points, in_a_chain, plain, rewritten
 from .probes import PROBES
 
 
@@ -113,3 +115,33 @@ def test_a_loop_is_left_in(where: str) -> None:
 
 def test_what_list_of_a_map_calls_is_left_at_each_item() -> None:
     assert at_points("def f(n):\n for i in range(3): say(i)\nlist(map(f, [0]))") == 6
+
+
+def test_what_an_iteration_had_goes_with_it_after_a_save_too() -> None:
+    made: list[weakref.ref[object]] = []
+    text = """
+class Batch: pass
+def items(n):
+    for i in range(n):
+        item = Batch()
+        made(item)
+        yield item
+def train():
+    for item in items(6):
+        batch = Batch()
+        made(batch)
+        say(alive())
+train()
+"""
+    world = World()
+
+    def save() -> None:
+        world.points += 1
+        if world.points in (5, 6):  # in the loop of each of the two
+            world.program.records()
+
+    world.namespace["made"] = lambda one: made.append(weakref.ref(one))
+    world.namespace["alive"] = lambda: sum(one() is not None for one in made)
+    ran = world._run(text, save)
+
+    assert (ran.error, ran.log) == ([], [2] * 6)

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from ...errors import CannotArrive, NotHere
 from ...system.children import CannotTell, ChildEnded, OnlyNow, ServedChild, prepare
 from ...system.objects import module_of
+from ...system.variables import values_of
 from ..kind import Kind, Pickler, Reduced
 from . import instances
 from .instances import INSTANCE, attributes, holds_refused, is_plain
@@ -89,7 +90,7 @@ def _note(frame: FrameType | None) -> _Call | None:
     owners: list[Any] = []  # whose methods had it made
     while frame is not None:
         code = frame.f_code
-        one = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        one = values_of(frame).get(code.co_varnames[0]) if code.co_argcount else None
         if code.co_name == "__init__" and one is not None and not whole:
             whole = made is not None and one is not made
             if not whole and module_of(type(one)).partition(".")[0] not in _NOT_THEIRS:

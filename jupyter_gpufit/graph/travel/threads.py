@@ -10,10 +10,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dis import get_instructions
-from inspect import CO_OPTIMIZED
 from types import FrameType
 from typing import Any
 
+from ...system.variables import values_of
 from ..kinds.instances import attributes
 from ..refusals import LOCKS
 
@@ -57,16 +57,7 @@ def _is_set(obj: Any) -> bool:
 def _used(frame: FrameType | None) -> Iterator[Any]:
     """What the calls in which a thread stands hold, and what they name of their module or notebook."""
     while frame is not None:
-        yield from _locals(frame)
+        yield from values_of(frame).values()
         used = {one.argval for one in get_instructions(frame.f_code) if one.opname in _OF_NAMES}
         yield from (frame.f_globals.get(name) for name in used)
         frame = frame.f_back
-
-
-def _locals(frame: FrameType) -> list[Any]:
-    own = frame.f_locals
-    found = list(own.values())
-    # Before 3.13 a function's frame keeps this copy, and with it what the thread lets go of later; a debugger uses it.
-    if type(own) is dict and frame.f_code.co_flags & CO_OPTIMIZED and frame.f_trace is None:
-        own.clear()
-    return found

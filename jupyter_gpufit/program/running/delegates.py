@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...system.objects import module_of
+from ...system.variables import values_of
 from ..values import ARRIVED, FrameRecord
 
 _PLAIN_MODULES = ("builtins", "itertools")  # whose iterators are their own, and do nothing when asked
@@ -39,7 +40,7 @@ class Delegate:
 
 def on_the_way(generator: Any, records: list[FrameRecord]) -> Any:
     """One that was computing a value goes back to where it stood when it is asked for that."""
-    arrived = generator.gi_frame.f_locals[ARRIVED]
+    arrived = values_of(generator.gi_frame)[ARRIVED]
     assert arrived.record is records[0]
     arrived.rest = records
     del records[0]

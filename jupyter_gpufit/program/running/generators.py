@@ -8,6 +8,7 @@ from types import CellType
 from typing import Any, TypeAlias
 
 from ...errors import NotHere
+from ...system.variables import values_of
 from ..values import ARRIVED, FRAME, Arrived, FrameRecord, GeneratorRecord, Unit
 from .program import Program
 from .standing import cells_of, file_of, saved_locals
@@ -33,7 +34,7 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | FrameRec
         raise NotHere(f"{described(generator)} is computing its next value.")
     if inspect.getgeneratorstate(generator) == inspect.GEN_CREATED:
         return _not_begun(generator, unit)
-    held = frame.f_locals[FRAME]
+    held = values_of(frame)[FRAME]
     if held.pc is None:
         raise NotHere(f"{described(generator)} is suspended inside an except or finally block or a condition.")
     path = unit.paths[held.pc]
@@ -49,7 +50,7 @@ def record(generator: Generator, program: Program) -> GeneratorRecord | FrameRec
 
 
 def _not_begun(generator: Generator, unit: Unit) -> GeneratorRecord:
-    there = dict(generator.gi_frame.f_locals)
+    there = values_of(generator.gi_frame)
     if isinstance(arrived := there.get(ARRIVED), Arrived):  # made again here, and not asked for anything since
         assert isinstance(arrived.record, GeneratorRecord)
         return arrived.record
@@ -86,7 +87,7 @@ def create(program: Program, uid: str, cells: dict[str, CellType], home: Any = N
 
 def prime(generator: Generator, found: GeneratorRecord | FrameRecord, program: Program) -> None:
     """Bring it to the yield at which it was suspended. All that it refers to must be there."""
-    arrived = generator.gi_frame.f_locals[ARRIVED]
+    arrived = values_of(generator.gi_frame)[ARRIVED]
     assert isinstance(arrived, Arrived)
     arrived.record = found
     if isinstance(found, GeneratorRecord) and found.pc is not None:

@@ -12,6 +12,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from ...errors import NotHere
+from ...system.variables import values_of
 from ..rewriting.source import FUTURE_FLAGS
 from ..values import GeneratorRecord, Midway, Spot, Unit
 from .generators import create, described, prime, record
@@ -62,7 +63,7 @@ def _read(generator: Any, unit: Unit) -> GeneratorRecord:
     """Of code as it was written. What is held while an expression is evaluated has no name: such a place is none."""
     frame, code = generator.gi_frame, generator.gi_code
     pc = _place(frame.f_lasti, code, unit)
-    values = frame.f_locals
+    values = values_of(frame)
     shared = {*code.co_cellvars, *code.co_freevars}
     in_cells = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
     names = [name for name in in_cells if name in shared or name in values]

@@ -8,6 +8,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from ...errors import NotHere
+from ...system.variables import values_of
 from ..values import FRAME, FrameRecord, Unit
 from .activation import Activation
 
@@ -31,7 +32,7 @@ def activations(
         if unit is not None:
             if unit.kind == "generator" and not _is_asked_by(frame, unit_of, namespace):
                 raise NotHere(f"the loop runs inside {_place(frame)}, a generator that is computing its next value.")
-            found.append((frame.f_locals[unit.frame], frame))
+            found.append((values_of(frame)[unit.frame], frame))
             if unit.kind == "text":  # between it and who runs it there may be frames of Python's and IPython's
                 frame = outer_of(frame)
                 continue
@@ -55,7 +56,7 @@ def _is_asked_by(generator: FrameType, unit_of: Callable[[CodeType], Unit | None
     is_cell = unit is None and frame.f_code.co_name == "<module>" and frame.f_globals is namespace
     if unit is None and not is_cell:
         return False
-    held = namespace[FRAME] if is_cell or unit is None else frame.f_locals[unit.frame]
+    held = namespace[FRAME] if is_cell or unit is None else values_of(frame)[unit.frame]
     asked = held.its.get(held.pc)
     if held.unit.kind != "generator":
         asked = asked[0] if type(asked) is tuple else None
@@ -91,7 +92,7 @@ def record_of(frame: Activation, standing: FrameType) -> FrameRecord:
 
 def saved_locals(unit: Unit, standing: FrameType) -> dict[str, Any]:
     """A cell's and a text's variables are saved with the namespace, of which its temporaries are no part."""
-    there = standing.f_locals
+    there = values_of(standing)
     names = [] if unit.kind in ("cell", "text") else [name for name in unit.locals if name in there]
     names += [name for name in there if name.startswith(unit.temporary) and there[name] is not None]
     return {name: there[name] for name in names}

@@ -44,7 +44,7 @@ def is_unread(
 
 def _variables(one: Taken) -> list[Any]:
     record, _, standing = one
-    return [standing.f_globals] if _is_outermost(one) else [record.locals, standing.f_locals]
+    return [standing.f_globals] if _is_outermost(one) else [record.locals]
 
 
 def _is_outermost(one: Taken) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...graph.code import names_used
 from ...graph.kind import Kind, Reduced, kind_of
 from ...graph.paths import where
+from ...system.variables import values_of
 from ..hazards import threads_of_the_user
 
 if TYPE_CHECKING:
@@ -52,6 +53,6 @@ def _at_hand(thread: threading.Thread) -> dict[str, Any]:
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
         values = {name: frame.f_globals[name] for name in names_used(frame.f_code) if name in frame.f_globals}
-        found |= {f"{name} {len(found)}": value for name, value in (values | frame.f_locals).items()}
+        found |= {f"{name} {len(found)}": value for name, value in (values | values_of(frame)).items()}
         frame = frame.f_back
     return found

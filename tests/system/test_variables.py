@@ -6,12 +6,14 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from jupyter_gpufit.worker.variables import read
+import pytest
+
+from jupyter_gpufit.system.variables import read, values_of
 
 
 class Batch:
@@ -80,9 +82,10 @@ def lets_go(running: Running) -> Batch | None:
     return batch
 
 
-def test_keeps_nothing_alive() -> None:
+@pytest.mark.parametrize("how", [read, values_of])
+def test_keeps_nothing_alive(how: Callable[[FrameType], dict[str, Any]]) -> None:
     with inside(lets_go) as (running, frame):
-        batch = weakref.ref(read(frame, {"batch"})["batch"])
+        batch = weakref.ref(how(frame)["batch"])
         running.go.set()
         assert running.there.wait(300)
         gc.collect()
@@ -104,6 +107,20 @@ def test_leaves_alone_what_the_code_asked_for_itself() -> None:
         else:
             assert read(frame)["later"] == 1
     assert set(running.result) == {"running"}  # neither more nor less than it was
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="exec() has a copy of its own of the variables")
+def test_what_code_has_put_beside_its_variables_stays() -> None:
+    with inside(adds_a_variable) as (running, frame):
+        assert "running" in values_of(frame)
+        assert values_of(frame)["added"] == 1
+    assert running.result == 1
+
+
+def adds_a_variable(running: Running) -> Any:
+    exec("added = 1")
+    running.stop_here()
+    return eval("added")
 
 
 def is_asked(running: Running) -> dict[str, Any]:
