@@ -182,12 +182,18 @@ def _zeros(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _bincount(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
-    """As long as the largest value, which nobody knows: as long as is asked for, or as there are values."""
+    """As long as the largest value; where nobody knows it, as long as is asked for, or as there are values."""
     least = int(kwargs.get("minlength", args[2] if len(args) > 2 else 0))
-    books.notes["value guessed for bincount()"] += 1
     weights = args[1] if len(args) > 1 else kwargs.get("weights")
-    dtype = torch.int64 if weights is None else torch.float64 if weights.dtype == torch.float64 else torch.float32
-    return books.new(args[0], (least or args[0].numel(),), dtype, "bincount")
+    dtype = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
+    if (known := books.known.of(args[0])) is None:
+        books.notes["value guessed for bincount()"] += 1
+        return books.new(args[0], (least or args[0].numel(),), dtype, "bincount")
+    counts = torch.bincount(known, minlength=least)
+    out = books.new(args[0], tuple(counts.shape), dtype, "bincount")
+    if weights is None:
+        books.known.keep(out, counts)
+    return out
 
 
 def _repeat_interleave(books: Books, func: Any, args: Any, kwargs: Any) -> Any:

@@ -82,6 +82,21 @@ def test_whole_numbers_that_are_made_on_the_device_of_nothing() -> None:
     assert (trace.status, trace.error, trace.steps) == ("completed", "", 2)
 
 
+def test_how_often_whole_numbers_occur_is_known_with_them() -> None:
+    counts = """
+    import torch
+    at = torch.tensor([0, 2, 2, 6]).cuda()
+    counts = torch.bincount(at)
+    weighed = [torch.bincount(at, torch.ones(4, dtype=dtype).cuda()) for dtype in (torch.float32, torch.float16)]
+    padded = torch.zeros(len(counts), int(counts.max()), device="cuda")
+    assert (padded.shape, [one.dtype for one in weighed]) == ((7, 2), [torch.float32, torch.float64]), padded.shape
+    """
+    trace = traced(counts)
+
+    assert (trace.status, trace.error) == ("completed", "")
+    assert "value guessed for bincount()" not in trace.notes
+
+
 def test_what_is_written_to_on_the_device_is_known_no_more() -> None:
     trace = traced(MASK.format(change="mask.view(-1)[:8] = torch.rand(8, device='cuda') > 0.5", rows=4096))
 
