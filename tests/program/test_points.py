@@ -145,3 +145,35 @@ train()
     ran = world._run(text, save)
 
     assert (ran.error, ran.log) == ([], [2] * 6)
+
+
+HANDLED = {
+    "caught": "try:\n        fits(batch(k))\n    except ValueError:\n",
+    "suppressed": "with suppress(ValueError):\n        fits(batch(k))\n    if True:\n",
+}
+
+
+@pytest.mark.parametrize("how", HANDLED)
+def test_what_a_call_that_failed_was_given_is_gone_where_the_error_is_handled(how: str) -> None:
+    """So that there is room for a smaller batch."""
+    made: list[weakref.ref[object]] = []
+    world = World()
+    world.namespace["made"] = lambda one: made.append(weakref.ref(one))
+    world.namespace["alive"] = lambda: sum(one() is not None for one in made)
+    ran = world.run(f"""
+from contextlib import suppress
+class Batch: pass
+def batch(k):
+    for i in range(k):
+        one = Batch()
+    made(one)
+    return one
+def fits(one):
+    del one
+    raise ValueError
+def train(k):
+    {HANDLED[how]}        say(alive())
+train(2)
+""")
+
+    assert (ran.error, ran.log) == ([], [0])

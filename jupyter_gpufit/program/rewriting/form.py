@@ -31,6 +31,7 @@ class Form:
         self.going_over = False  # just now, in what a loop goes over
         self.items: set[str] = set()  # temporaries that stand for a comprehension's variables, here
         self.used = 0  # temporaries, in the statement at hand
+        self._most_used = 0  # at one time, in the block at hand
         self._around: list[int] = []
         self._suspending: dict[ast.AST, bool] = {}  # expressions that have been looked at
         self._all_at_once: dict[ast.AST, ast.AST] = {}  # calls, and what they are read as
@@ -75,11 +76,23 @@ class Form:
         self.used += 1
         if self.used > len(self.temporaries):
             self.temporaries.append(name)
+        self._most_used = max(self._most_used, self.used)
         return name
 
     def clear(self, since: int) -> list[ast.stmt]:
         """Let go of what the temporaries hold: in plain Python it would not live on either."""
         names, self.used = self.temporaries[since : self.used], since
+        return self._cleared(names)
+
+    @contextmanager
+    def block_that_may_fail(self, cleared: list[ast.stmt]) -> Iterator[None]:
+        """Fills `cleared` with what lets go of all that the block's temporaries may hold when it is left midway."""
+        before, self._most_used = self._most_used, self.used
+        yield
+        cleared += self._cleared(self.temporaries[self.used : self._most_used])
+        self._most_used = max(before, self._most_used)
+
+    def _cleared(self, names: Sequence[str]) -> list[ast.stmt]:
         targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
         return self.plain([ast.Assign(targets, ast.Constant(None))]) if names else []
 

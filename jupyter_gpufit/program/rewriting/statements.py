@@ -234,11 +234,12 @@ class Statements(Expressions):
         elif self.entering:
             manager = ast.IfExp(frame("r"), ast.Constant(None), manager)
         body += self.clear(since)
-        with self.inside(number):
+        cleared: list[ast.stmt] = []
+        with self.inside(number), self.block_that_may_fail(cleared):
             body += self._with(node, more, [], self.used) if more else self.block(node.body)
         asked = ast.copy_location(ask("cm", number, manager), item.context_expr)
         made = clone(node, items=[clone(item, context_expr=asked, optional_vars=target)], body=at(node, body))
-        run = ast.Try([made], [], [], at(node, [do(ask("dc", number))]))
+        run = ast.Try([made], [], [], at(node, [do(ask("dc", number)), *cleared]))
         return into + self.gate([number], at(node, [run]))
 
     def _try(self, node: ast.Try) -> list[ast.stmt]:
@@ -247,7 +248,8 @@ class Statements(Expressions):
             handler = ast.copy_location(ast.ExceptHandler(None, None, [*node.finalbody, again]), node.finalbody[0])
             node = clone(node, body=_before_finally(node), handlers=[handler], orelse=node.finalbody, finalbody=[])
         within, otherwise = self.number(node), self.number(node) if node.orelse else None
-        with self.inside(within):
+        cleared: list[ast.stmt] = []
+        with self.inside(within), self.block_that_may_fail(cleared):
             body = self.block(node.body)
         with self.inside(otherwise):
             orelse = self.block(node.orelse)
@@ -258,19 +260,24 @@ class Statements(Expressions):
                 for one in numbers
                 if one is not None
             ] + body
-        handlers = [self._handler(one, number) for one, number in zip(node.handlers, numbers, strict=True)]
+        handlers = [self._handler(one, number, cleared) for one, number in zip(node.handlers, numbers, strict=True)]
         finalbody = [self.alone(one) for one in node.finalbody]
         made = clone(node, body=body, orelse=orelse, handlers=handlers, finalbody=finalbody)
         return self.gate([within, otherwise, *numbers], [made])
 
-    def _handler(self, node: ast.ExceptHandler, number: int | None) -> ast.ExceptHandler:
+    def _handler(self, node: ast.ExceptHandler, number: int | None, cleared: list[ast.stmt]) -> ast.ExceptHandler:
+        """`cleared`: it may well be there to make room, as after a batch that was too large."""
+        first = at(node.body[0], deepcopy(cleared))
         if number is None:
             made = self.alone(node)
+            made = clone(made, body=[*first, *made.body])
         else:
             begin = self.plain(at(node, [do(ask("ex", number))]))
             with self.inside(number):
                 body = self.block(node.body)
-            made = clone(node, body=[*begin, *at(node, [ast.Try(body, [], [], at(node, [do(ask("dc", number))]))])])
+            made = clone(
+                node, body=[*begin, *first, *at(node, [ast.Try(body, [], [], at(node, [do(ask("dc", number))]))])]
+            )
         if not self.entering or node.type is None:  # what catches all is the last
             return made
         mine: ast.expr = ast.Tuple([], ast.Load())
