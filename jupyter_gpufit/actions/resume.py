@@ -23,6 +23,7 @@ from ..engine import Started, WaitingWorker, environment_of
 from ..errors import BadOption, NoJobMeant, NotResumable
 from ..estimate.need import Needed
 from ..estimate.reckoning.for_resume import SoFar, needed_again, within
+from ..fit.memory import NAME as RAN_OUT
 from ..jobs.epoch import next_epoch
 from ..jobs.events import Failure, StateChange, step_words
 from ..jobs.handover import Handover, noted_start
@@ -46,7 +47,6 @@ if TYPE_CHECKING:  # kernels that resume nothing start faster without
 
 STARTING = 90.0  # seconds that a worker may take to import torch on a busy machine
 LEAVING = 30.0  # seconds that a worker which has ended its job may take to end itself
-RAN_OUT = "OutOfMemoryError"  # so begins the reason of a job that took more than it had claimed
 IN_THE_QUEUE = 2.0  # seconds in the queue after which nobody is kept waiting for the job to start
 
 

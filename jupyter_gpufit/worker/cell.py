@@ -11,6 +11,7 @@ from functools import partial
 from ..errors import CannotGoOn, GpufitError, RanksError
 from ..estimate.asking import for_job, lesson
 from ..fit.ladder import fitted
+from ..fit.memory import words_of
 from ..fit.sharing import PARAMETERS
 from ..graph import made_later, receive, what_stayed
 from ..graph.kinds import caches, parents
@@ -234,5 +235,4 @@ def _finished(left: BaseException | None) -> Finished:
         case KeyboardInterrupt():
             return Finished("stopped", "interrupted")
         case _:
-            text = str(left).strip().splitlines()
-            return Finished("failed", f"{type(left).__name__}: {text[0]}" if text else type(left).__name__)
+            return Finished("failed", words_of(left))

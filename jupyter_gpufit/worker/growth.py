@@ -18,9 +18,9 @@ import xxhash
 from ..checkpoint.files import newest_listed
 from ..devices.device import Device
 from ..estimate.asking.for_job import WHOLE
-from ..estimate.asking.lesson import ran_out
 from ..estimate.need import Needed
 from ..estimate.reckoning.for_resume import larger
+from ..fit.memory import ran_out
 from ..graph import GraphMemory
 from ..graph.wire import split
 from ..jobs.handover import Handover, note_start, noted_start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -45,11 +46,23 @@ def _as_one_cell(kernel: Kernel) -> None:
     kernel.check("assert held == 8 and seen == losses and [p.tolist() for p in net.parameters()] == trained")
 
 
-@pytest.mark.slow(10)
-def test_from_its_start_where_it_has_no_checkpoint(notebook: Kernel, env: dict[str, str]) -> None:
-    notebook.check(SET_UP)
+# As trainers do, which have more to say.
+BY_A_TRAINER = """
+try:
+{loop}except torch.OutOfMemoryError as error:
+    raise RuntimeError("the training failed") from error
+"""
 
-    ran = notebook.run("%%gpufit train --name grows\n" + GROWS.format(more="pass"))
+
+@pytest.mark.slow(10)
+@pytest.mark.parametrize("cell", ["{loop}", BY_A_TRAINER], ids=["as it is", "by a trainer"])
+def test_from_its_start_where_it_has_no_checkpoint(notebook: Kernel, env: dict[str, str], cell: str) -> None:
+    notebook.check(SET_UP)
+    loop = GROWS.format(more="pass")
+
+    ran = notebook.run(
+        "%%gpufit train --name grows\n" + cell.format(loop=indent(loop, "    ") if "try" in cell else loop)
+    )
 
     assert ran.ok, ran
     assert "claims 512.0 MiB" in ran.shown

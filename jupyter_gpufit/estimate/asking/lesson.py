@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ...devices.cards import remember_context
 from ...devices.device import Device
+from ...fit.memory import ran_out
 from ...fit.plan import AS_IT_IS
 from ...fit.sharing import Sharing
 from ...jobs.job import Job
@@ -68,12 +69,6 @@ def remark_on_plan(error: BaseException, fit: Fit) -> str:
         "To save memory a part of the model was computed twice, and the second result differed. Something besides its"
         " inputs changes it. Run the cell with --fit no and a smaller batch, or on a larger device."
     )
-
-
-def ran_out(error: BaseException | None) -> bool:
-    """Whether the cell ended because it had too little memory on its device."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(error, torch.OutOfMemoryError)
 
 
 def key_of(source: str, values: Mapping[str, object]) -> str:

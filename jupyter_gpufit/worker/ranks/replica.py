@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import IPython
-import torch
 
+from ...fit.memory import ran_out
 from ...graph.memory import part_from_parent, settle
 from ...surroundings import tracked
 from ...system.contained import Contained
@@ -142,7 +142,7 @@ def last_words(words: int, error: BaseException) -> int:
     text = "".join(traceback.format_exception(type(error), error, at or error.__traceback__))
     with contextlib.suppress(OSError):
         os.write(words, text.encode(errors="replace"))
-    return RAN_OUT if isinstance(error, torch.OutOfMemoryError) else 1
+    return RAN_OUT if ran_out(error) else 1
 
 
 def wait_for_the_end() -> NoReturn:
