@@ -3,21 +3,26 @@ forward that are computed again."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any
 
 import torch
 from torch.autograd import Function
+from torch.autograd.function import BackwardCFunction
 from torch.jit import ScriptFunction
 from torch.utils import checkpoint
+from torch.utils._pytree import tree_leaves
 
+from .drawn import AnyDraw, Unlike
 from .forward import WithRows
 from .functions import tensors_in
 from .parts import mark, rows_of
 from .sight import AsItIs, Sight
+from .state import GeneratorsBefore, drawn_until_now
 
 _GENERATOR = "_checkpoint_without_reentrant_generator"  # its options, and then the function's arguments
 _AND_ARGUMENTS = f"{_GENERATOR}_impl"  # of torch 2.14: a tuple and a dict of arguments, and then its options
@@ -38,7 +43,10 @@ def functions_seen(sight: Sight) -> Iterator[None]:
         if cls.__module__ == checkpoint.__name__:
             return made(*args, **kwargs)
         with sight.inside(AsItIs()):
-            return forward.call(_named(made, cls.__name__), args, kwargs)
+            out = forward.call(_named(made, cls.__name__), args, kwargs)
+            if isinstance(forward, WithRows) and forward.learns and _draws_in_backward(out):
+                raise Unlike(f"the backward of {cls.__name__} draws random numbers")
+            return out
 
     def generated(fn: Any, *given: Any, **more: Any) -> Any:
         if name == _AND_ARGUMENTS:
@@ -65,6 +73,21 @@ def functions_seen(sight: Sight) -> Iterator[None]:
         ScriptFunction.__call__ = script  # type: ignore[method-assign]
         Function.apply = apply  # type: ignore[method-assign]
         setattr(checkpoint, name, generator)
+
+
+def _draws_in_backward(made: Any) -> bool:
+    """Tried, with ones: nobody sees there what is of samples, and each device would draw for its own alone."""
+    made = [t for t in tree_leaves(made) if isinstance(t, torch.Tensor)]
+    node = next((t.grad_fn for t in made if isinstance(t.grad_fn, BackwardCFunction)), None)
+    if node is None or all(rows_of(t) is None for t in made):
+        return False
+    before, so_far, drawn = GeneratorsBefore(), drawn_until_now(), AnyDraw()
+    try:
+        with suppress(Exception), redirect_stdout(io.StringIO()), torch.no_grad(), drawn:
+            node.apply(*map(torch.ones_like, made))
+        return drawn.noted or drawn_until_now() != so_far
+    finally:
+        before.restore()
 
 
 def _named(made: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -62,6 +62,19 @@ def _rate(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> float:
     return 0.0
 
 
+class AnyDraw(TorchDispatchMode):
+    """Notes whether anything is drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.noted = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.noted = self.noted or _draws(func, args, kwargs)
+        return func(*args, **kwargs)
+
+
 class OfTheWhole(TorchDispatchMode):
     """Notes what is drawn; `about_to_write` is told of what an operation will change."""
 

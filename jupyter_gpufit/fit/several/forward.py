@@ -150,6 +150,10 @@ class WithRows:
         if self._drawing:
             self._drawing.finished()
 
+    @property
+    def learns(self) -> bool:
+        return self._learns
+
     def told(self, *, ended: bool) -> None:
         """Say to those who learn with this rank how its run ended: they may be in the middle of theirs."""
         if self._learns and not self._failed:

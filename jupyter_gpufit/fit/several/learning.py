@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from .passages import cut
 from .samples import settle, settle_in
 from .script import Script
 from .sight import AsItIs, Sight
-from .state import Dropped, LookedAt, generator_state, sizes_of, tried
+from .state import Dropped, LookedAt, drawn_until_now, sizes_of, tried
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ class _Whole:
     drawn: Any
 
     def differs(self, runs: Runs, made: Any, before: LookedAt) -> str:
-        if _drawn() != self.drawn:
+        if drawn_until_now() != self.drawn:
             return "it draws random numbers that depend on the size of the batch"
         return (
             difference(runs.whole_leaves(leaves_of(made)), self.made, "what it returns")
@@ -255,7 +253,7 @@ def _noted(runs: Runs, given: BatchGiven, before: LookedAt) -> _Whole:
     except Unseen as kind:
         raise CannotPart(runs.name, f"it returns a {kind}, into which nobody can look") from None
     left, buffers = _detached(before.changed()), _buffers(runs.module, copy=True)
-    return _Whole(_detached(returned), left, script, buffers, _parameters(runs.module), _drawn())
+    return _Whole(_detached(returned), left, script, buffers, _parameters(runs.module), drawn_until_now())
 
 
 def _detached(leaves: Leaves) -> Leaves:
@@ -268,10 +266,3 @@ def _parameters(module: nn.Module) -> Leaves:
 
 def _buffers(module: nn.Module, *, copy: bool = False) -> Leaves:
     return [(way, b.detach().clone() if copy else b.detach()) for way, b in module.named_buffers()]
-
-
-def _drawn() -> tuple[Any, ...]:
-    numpy = sys.modules.get("numpy.random")
-    drawn = numpy.get_state() if numpy else None
-    of_numpy = (drawn[1].tobytes(), *drawn[2:]) if isinstance(drawn, tuple) else ()
-    return generator_state(), random.getstate(), of_numpy

@@ -20,16 +20,31 @@ from .leaves import left_in
 _SIZED = (list, dict, set)
 
 
+class GeneratorsBefore:
+    """Those of random numbers."""
+
+    def __init__(self) -> None:
+        self._torch = torch.get_rng_state()
+        self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._python, numpy = random.getstate(), sys.modules.get("numpy.random")
+        self._numpy = numpy.get_state() if numpy else None
+
+    def restore(self) -> None:
+        torch.set_rng_state(self._torch)
+        if self._devices:
+            torch.cuda.set_rng_state_all(self._devices)
+        random.setstate(self._python)
+        if self._numpy is not None:
+            sys.modules["numpy.random"].set_state(self._numpy)
+
+
 class StateBefore:
     """Attributes and buffers of a model's modules, and the generators of random numbers."""
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = [(one, _shallow(vars(one))) for one in model.modules()]
         self._buffers = [(b, b.detach().clone()) for b in model.buffers()]
-        self._torch = torch.get_rng_state()
-        self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        self._python, numpy = random.getstate(), sys.modules.get("numpy.random")
-        self._numpy = numpy.get_state() if numpy else None
+        self._generators = GeneratorsBefore()
 
     def restore(self) -> None:
         """Put all of it back, into the same objects."""
@@ -38,12 +53,7 @@ class StateBefore:
         with torch.no_grad():
             for buffer, value in self._buffers:
                 buffer.copy_(value)
-        torch.set_rng_state(self._torch)
-        if self._devices:
-            torch.cuda.set_rng_state_all(self._devices)
-        random.setstate(self._python)
-        if self._numpy is not None:
-            sys.modules["numpy.random"].set_state(self._numpy)
+        self._generators.restore()
 
 
 class LookedAt(StateBefore):
@@ -109,6 +119,14 @@ def generator_state() -> bytes:
     """Of torch's own generator; also where tensors are stand-ins without values, which a state is not."""
     with no_dispatch():
         return torch.get_rng_state().numpy().tobytes()
+
+
+def drawn_until_now() -> tuple[Any, ...]:
+    """What another draw would change, in a run or a trial run."""
+    numpy = sys.modules.get("numpy.random")
+    drawn = numpy.get_state() if numpy else None
+    of_numpy = (drawn[1].tobytes(), *drawn[2:]) if isinstance(drawn, tuple) else ()
+    return generator_state(), random.getstate(), of_numpy
 
 
 class Dropped(Exception):

@@ -82,9 +82,27 @@ def hooked() -> nn.Module:
     return model
 
 
+class Gate(torch.autograd.Function):
+    """As shake-shake's: another gate for each sample on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rand(len(x), 1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return grad * torch.rand(len(grad), 1)
+
+
+class Shakes(Mixes):
+    def forward(self, x: torch.Tensor) -> Any:
+        return Gate.apply(self.mix(x))  # type: ignore[no-untyped-call]
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
+        (Shakes, "the backward of Gate draws random numbers"),
         (Leaves, "what it leaves in attributes, kl, differs by 100"),
         (Keeps, r"what it leaves in attributes, kept\[1\], differs by 100"),
         (Tells, "what it returns, kl, differs by 100"),
