@@ -37,8 +37,10 @@ KINDS = (torch.float32, torch.int64, torch.bool, torch.complex64, torch.float64)
 TRIED = """
 import json, sys
 sys.path.insert(0, {folder!r})
-import operators
-raise RuntimeError(operators.MARK + json.dumps(operators.differing({first}, {last}, operators.look_alike)))
+import operators, torch
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1, device="cuda"))])  # without, each backward is a step
+found = operators.differing({first}, {last}, operators.look_alike)
+raise RuntimeError(operators.MARK + json.dumps(operators.short(found)))
 """
 
 
@@ -88,6 +90,12 @@ def differing(first: int, last: int, same: Callable[[str, Tensors, Tensors], str
                 why = why or f"{type(error).__name__}: {error}"
         found.append((_name(info), count, why))
     return found
+
+
+def short(found: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    """Those that differ, and a count of the others: an error's text is not long."""
+    rest = sum(count for _, count, why in found if not why)
+    return [("", rest, ""), *((name, count, why[:100]) for name, count, why in found if why)]
 
 
 def tried(first: int, last: int) -> list[tuple[str, int, str]]:
@@ -146,9 +154,7 @@ def _of_operator(info: Any, sample: Any, device: str) -> Tensors:
     given, args, kwargs = _moved((sample.input, sample.args, sample.kwargs), device)
     made = _tensors(info.get_op()(given, *args, **kwargs))
     inputs = [t for t in _tensors((given, args, kwargs)) if t.requires_grad]
-    if inputs and info.supports_autograd:
-        _backward(made)
-    return [*made, *(t.grad for t in inputs)]
+    return [*made, *_gradients(made, inputs if info.supports_autograd else [])]
 
 
 def _of_module(info: Any, given: Any, training: bool, device: str) -> Tensors:
@@ -157,14 +163,14 @@ def _of_module(info: Any, given: Any, training: bool, device: str) -> Tensors:
     module.train(training)
     args, kwargs = _moved((given.forward_input.args, given.forward_input.kwargs), device)
     made = _tensors(module(*args, **kwargs))
-    _backward(made)
-    return [*made, *(p.grad for p in module.parameters())]
+    return [*made, *_gradients(made, [p for p in module.parameters() if p.requires_grad])]
 
 
-def _backward(made: list[torch.Tensor]) -> None:
+def _gradients(made: list[torch.Tensor], of: list[torch.Tensor]) -> Tensors:
     wanted = [t.abs() if t.is_complex() else t for t in made if t.requires_grad and t.layout is torch.strided]
-    if wanted:
-        sum(t.sum() for t in wanted).backward()  # type: ignore[union-attr]
+    if not wanted or not of:
+        return []
+    return [*torch.autograd.grad(sum(t.sum() for t in wanted), of, allow_unused=True)]  # type: ignore[arg-type]
 
 
 def _moved(given: Any, device: str) -> Any:
@@ -184,7 +190,8 @@ def _bits(t: torch.Tensor | None) -> bytes | None:
     if t is None or t.is_quantized:
         return None
     t = (t if t.layout is torch.strided else t.to_dense()).detach().cpu().resolve_conj().resolve_neg()
-    return t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
+    flat = torch.empty(t.numel(), dtype=t.dtype).copy_(t.reshape(-1))  # whose steps are of one
+    return flat.view(torch.uint8).numpy().tobytes() if t.numel() else b""
 
 
 def _name(info: Any) -> str:

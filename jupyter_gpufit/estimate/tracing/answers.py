@@ -71,9 +71,13 @@ def _nonzero(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _masked_select(books: Books, func: Any, args: Any, kwargs: Any) -> Any:
-    books.notes["upper bound: mask"] += 1
     shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
-    return books.new(args[0], (shape.numel(),), args[0].dtype, "masked_select")
+    if (known := books.known.of(args[1])) is not None:
+        taken = int(known.expand(shape).count_nonzero())
+    else:
+        books.notes["upper bound: mask"] += 1
+        taken = shape.numel()
+    return books.new(args[0], (taken,), args[0].dtype, "masked_select")
 
 
 def _pack(books: Books, func: Any, args: Any, kwargs: Any) -> Any:

@@ -59,6 +59,14 @@ def test_the_rows_that_a_mask_takes() -> None:
     assert (trace.status, trace.error) == ("completed", "")
     assert peak_by_kind(trace)["activation"] < 4096 * 1024
 
+    taken = traced(
+        MASK.format(change="", rows=16).replace(
+            "x[mask] if step", "x.masked_select(mask[:, None]).view(-1, 1024) if step"
+        )
+    )
+
+    assert (taken.status, taken.error) == ("completed", "") and "upper bound: mask" not in taken.notes
+
 
 COUNTER = """
 import torch
