@@ -15,7 +15,7 @@ MORE = (
     "grammar class descr exceptions except_star raise funcattrs named_expressions genericclass enum functools itertools"
     " collections abc property positional_only_arg keywordonlyarg fstring typing types iter enumerate augassign compare"
     " dynamic dictcomps setcomps generator_stop coroutines asyncgen contextlib_async unpack_ex list tuple dict set copy"
-    " weakref weakset heapq bisect statistics random textwrap argparse csv queue dataclasses listcomps unpack extcall"
+    " weakref weakset heapq bisect statistics random textwrap argparse csv queue"
 ).split()
 OTHERWISE = {  # and why
     "contextlib": {"ContextManagerTestCase.test_nokeepref"},  # what a call is given is held until it returns
