@@ -105,7 +105,7 @@ def tried(first: int, last: int) -> list[tuple[str, int, str]]:
     if said:
         return [(name, count, why) for name, count, why in json.loads(said[-1])]
     if last - first == 1:
-        return [(_name([*op_db, *module_db][first]), 1, f"{trace.status}: {trace.error[-200:]}")]
+        return [(_name([*op_db, *module_db][first]), 1, f"{trace.status}: {trace.error.splitlines()[0]}")]
     middle = (first + last) // 2
     return tried(first, middle) + tried(middle, last)
 
