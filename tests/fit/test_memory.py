@@ -27,7 +27,7 @@ def handles() -> None:
 
 
 def interpreted() -> None:
-    """As TorchScript said it of a model that was too large; on a GPU the last line has no name."""
+    """As TorchScript said it of a model that was too large for its slot, under a plan."""
     try:
         too_much()
     except torch.OutOfMemoryError as error:

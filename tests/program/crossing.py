@@ -47,7 +47,7 @@ class Ran:
 
 def plain(text: str) -> Ran:
     namespace = _namespace()
-    return _run(_known(text), namespace, None)
+    return _run(known(text), namespace, None)
 
 
 def rewritten(text: str, earlier: str = "") -> Ran:
@@ -97,8 +97,8 @@ class Ended(Exception):
 def _plain_after(text: str, earlier: str) -> Ran:
     namespace = _namespace()
     if earlier:
-        exec(compile(_known(earlier, "<cell 3>"), "<cell 3>", "exec", dont_inherit=True), namespace)
-    return _run(_known(text), namespace, None)
+        exec(compile(known(earlier, "<cell 3>"), "<cell 3>", "exec", dont_inherit=True), namespace)
+    return _run(known(text), namespace, None)
 
 
 def _same(one: Ran, other: Ran, how: str) -> None:
@@ -117,7 +117,7 @@ def _namespace() -> dict[str, Any]:
     return {"__name__": "__main__", "__builtins__": __builtins__, "log": log, "say": log.append}
 
 
-def _known(text: str, file: str = FILE) -> ast.Module:
+def known(text: str, file: str = FILE) -> ast.Module:
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     return ast.parse(text, file)
 
@@ -159,7 +159,7 @@ class World:
         self.program = Program(self.namespace)
         self.points = 0
         if earlier:
-            exec(compile(_known(earlier, "<cell 3>"), "<cell 3>", "exec", dont_inherit=True), self.namespace)
+            exec(compile(known(earlier, "<cell 3>"), "<cell 3>", "exec", dont_inherit=True), self.namespace)
             self.program.learn("<cell 3>", earlier)
 
     @classmethod
@@ -170,16 +170,18 @@ class World:
         world.program.resume(Unpickler(graph, world).records)
         return world
 
-    def run(self, text: str) -> Ran:
+    def run(self, text: str, ask: Callable[[], None] | None = None) -> Ran:
+        """`ask`: what is done at each safe point; they are counted."""
+
         def count() -> None:
             self.points += 1
 
-        return self._run(text, count)
+        return self._run(text, ask or count)
 
     def _run(self, text: str, ask: Callable[[], None]) -> Ran:
         self.program.at_safe_point = ask
         self.program.pending = True
-        ran = _run(self.program.cell(_known(text), FILE), self.namespace, self.program)
+        ran = _run(self.program.cell(known(text), FILE), self.namespace, self.program)
         ran.points, ran.notes = self.points, self.program.notes
         return ran
 

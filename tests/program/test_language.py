@@ -43,6 +43,7 @@ def test_is_the_same_rewritten(name: str) -> None:
 
     assert points >= len(other)
     passed = {which for which, became in once.items() if became == "passed"} - OTHERWISE.get(name, set())
+    assert passed
     assert {which: other.get(which) for which in passed} == dict.fromkeys(passed, "passed")
 
 

@@ -118,7 +118,6 @@ def test_what_list_of_a_map_calls_is_left_at_each_item() -> None:
 
 
 def test_what_an_iteration_had_goes_with_it_after_a_save_too() -> None:
-    made: list[weakref.ref[object]] = []
     text = """
 class Batch: pass
 def items(n):
@@ -133,18 +132,24 @@ def train():
         say(alive())
 train()
 """
-    world = World()
+    world = watching()
 
     def save() -> None:
         world.points += 1
         if world.points in (5, 6):  # in the loop of each of the two
             world.program.records()
 
-    world.namespace["made"] = lambda one: made.append(weakref.ref(one))
-    world.namespace["alive"] = lambda: sum(one() is not None for one in made)
-    ran = world._run(text, save)
+    ran = world.run(text, save)
 
     assert (ran.error, ran.log) == ([], [2] * 6)
+
+
+def watching() -> World:
+    """Where a cell may note what it has `made`, and ask how much of that is `alive`."""
+    world, made = World(), list[weakref.ref[object]]()
+    world.namespace["made"] = lambda one: made.append(weakref.ref(one))
+    world.namespace["alive"] = lambda: sum(one() is not None for one in made)
+    return world
 
 
 HANDLED = {
@@ -156,11 +161,7 @@ HANDLED = {
 @pytest.mark.parametrize("how", HANDLED)
 def test_what_a_call_that_failed_was_given_is_gone_where_the_error_is_handled(how: str) -> None:
     """So that there is room for a smaller batch."""
-    made: list[weakref.ref[object]] = []
-    world = World()
-    world.namespace["made"] = lambda one: made.append(weakref.ref(one))
-    world.namespace["alive"] = lambda: sum(one() is not None for one in made)
-    ran = world.run(f"""
+    ran = watching().run(f"""
 from contextlib import suppress
 class Batch: pass
 def batch(k):
