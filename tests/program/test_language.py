@@ -22,6 +22,7 @@ OTHERWISE = {  # and why
     "coroutines": {f"CoroutineTest.test_func_{n}" for n in (7, 8, 9)},  # types.coroutine(), which nobody calls any more
     "iter": {"TestCase.test_3720"},  # an iterator that deletes its own __next__
     "patma": {f"TestTracing.test_{one}" for one in ("default_capture", "default_wildcard", "no_default")},  # settrace()
+    "super": {"TestSuper.test_shadowed_local"},  # of Python 3.12: a variable of that name around a method
     "exceptions": {  # where an `__exit__` raises, a traceback says the line of the `with`'s last statement
         "PEP626Tests.test_lineno_after_raise_in_with_exit",
         "PEP626Tests.test_lineno_after_with",
